@@ -1,0 +1,81 @@
+"""Counters: what ran fused in this process, what it moved, and where fusion stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+
+
+@dataclass
+class Statistics:
+    """Counts of one process, or of several merged.
+
+    Examples
+    --------
+    >>> first, second = Statistics(tasks=2), Statistics(tasks=3)
+    >>> first.merge(second).tasks
+    5
+    """
+
+    tasks: int = 0
+    """Chunk tasks that held at least one function gpusched knows."""
+    fused_tasks: int = 0
+    """Chunk tasks that launched at least one fused kernel."""
+    launches: int = 0
+    """Kernel launches."""
+    recordings: int = 0
+    """Chunk tasks that were traced because no plan for them was known."""
+    kernels: Counter[str] = field(default_factory=Counter)
+    """Launches by kernel name; its length is the number of distinct kernels used."""
+    compilations: int = 0
+    """Kernels compiled in this process rather than found on disk."""
+    compile_seconds: float = 0.0
+    """Seconds spent in compilation."""
+    kernel_seconds: float = 0.0
+    """Seconds spent inside kernels, summed over threads."""
+    bytes_read: int = 0
+    """Bytes of chunk data that kernels read."""
+    bytes_written: int = 0
+    """Bytes of chunk data that kernels wrote."""
+    breaks: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Calls handed over unfused, by (operation, reason)."""
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Return the sum of both; neither operand changes."""
+        return Statistics(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        )
+
+
+_lock = threading.Lock()
+_total = Statistics()
+
+
+@contextmanager
+def updating() -> Iterator[Statistics]:
+    """Give the process's counters for changing, under their lock."""
+    with _lock:
+        yield _total
+
+
+def statistics() -> Statistics:
+    """Return a copy of this process's counters.
+
+    Examples
+    --------
+    >>> import gpusched
+    >>> gpusched.statistics().launches >= 0
+    True
+    """
+    with _lock:
+        return _total.merge(Statistics())
+
+
+def reset_statistics() -> None:
+    """Set this process's counters to zero."""
+    with _lock:
+        for f in fields(Statistics):
+            setattr(_total, f.name, type(getattr(_total, f.name))())
