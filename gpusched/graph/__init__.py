@@ -1,0 +1,5 @@
+"""dask graphs -> programs: the hook, the rewriting, and what a chunk task becomes."""
+
+from gpusched.graph.hook import disable, enable, fusible, optimize
+
+__all__ = ["disable", "enable", "fusible", "optimize"]

@@ -1,0 +1,93 @@
+"""Kernels on the CPU: the generated source compiled by numba, without the GIL."""
+
+from __future__ import annotations
+
+import math
+import types as python_types
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numba
+from numba import types
+from numba.core.compiler import Compiler
+
+from gpusched.fusion import generate
+from gpusched.fusion.backends import names, primitives
+from gpusched.fusion.kernel import Kernel
+
+
+class _NoAlias(Compiler):
+    """Numba's pipeline, told that a kernel's arrays do not overlap.
+
+    Outputs are always new arrays; inputs may overlap each other, but are only read.
+    """
+
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
+                 flags: Any, locals: Any) -> None:  # fmt: skip
+        flags.noalias = True
+        super().__init__(typing, target, library, args, result, flags, locals)
+
+
+def _device(function: Callable[..., Any]) -> Any:
+    """Return `function` for calls from kernels only."""
+    return numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
+
+
+@lru_cache(maxsize=256)
+def _math(name: str) -> Any:
+    """Return the vectorised function of that name, or the C library's through numba."""
+    function = names.libm_function(name)
+    return function if isinstance(function, python_types.BuiltinFunctionType) else _device(function)
+
+
+def namespace(text: str) -> dict[str, Any]:
+    """Return the names a kernel's source uses, bound for numba."""
+    found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
+    found |= {name: getattr(numba, name) for name in names.DTYPES}
+    found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
+    found |= {"exp": math.exp, "log1p": math.log1p, "inf": math.inf, "nan": math.nan}
+    return found | {name: _math(name) for name in names.math_names() if f"{name}(" in text}
+
+
+def _nextafter() -> Any:
+    import numpy as np
+
+    return np.nextafter
+
+
+def signature(kernel: Kernel) -> Any:
+    """Return the numba signature: arrays as windows, constants, then 64-bit sizes and strides."""
+    arrays = [types.Array(getattr(types, i.dtype.replace("bool", "boolean")), 1, "C", readonly=True)
+              for i in kernel.inputs]  # fmt: skip
+    arrays += [types.Array(getattr(types, o.dtype.replace("bool", "boolean")), 1, "C")
+               for o in kernel.outputs]  # fmt: skip
+    constants = [getattr(types, p.replace("bool", "boolean")) for p in kernel.parameters]
+    numbers = len(kernel.loops) + len(generate.stride_names(kernel))
+    return types.void(*arrays, *constants, *[types.int64] * numbers)
+
+
+def compile_kernel(kernel: Kernel, text: str, filename: str, cache: bool) -> Callable[..., None]:
+    """Compile a kernel's source.
+
+    Parameters
+    ----------
+    kernel
+        What `text` was generated from.
+    text
+        Its source, defining ``point`` and ``kernel``.
+    filename
+        Where the source lies: for tracebacks, and for numba's cache beside it.
+    cache
+        Whether to look for machine code beside `filename`, and to leave it there.
+    """
+    found = namespace(text) | {"__name__": __name__}
+    exec(compile(text, filename, "exec"), found)
+    for name, value in list(found.items()):
+        if isinstance(value, python_types.FunctionType) and value.__code__.co_filename == filename:
+            if name != "kernel":
+                found[name] = _device(value)
+    fastmath: Any = {"reassoc"} if kernel.reduces else False
+    options = {"error_model": "numpy", "nogil": True, "cache": cache, "fastmath": fastmath}
+    return numba.njit(signature(kernel), no_cfunc_wrapper=True, pipeline_class=_NoAlias,
+                      **options)(found["kernel"])  # fmt: skip

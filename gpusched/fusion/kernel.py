@@ -1,0 +1,98 @@
+"""A kernel, free of names and arrays: what is generated, compiled, cached and launched."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+
+class Access(StrEnum):
+    """How an operand moves when one loop advances by one."""
+
+    UNIT = "unit"
+    """By one element; only in the innermost loop."""
+    BROADCAST = "broadcast"
+    """Not at all."""
+    STRIDED = "strided"
+    """By a number of elements given at launch; may be negative."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array the kernel reads."""
+
+    dtype: str
+    access: tuple[Access, ...]
+    """One per loop, outermost first."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One line of `point`: a scalar operation on earlier values."""
+
+    operation: str
+    """Name in `operations.OPERATIONS`."""
+    output: int
+    """Which of the operation's results."""
+    arguments: tuple[int | str, ...]
+    """Numbers of earlier values (inputs, then parameters, then statements), or literal source."""
+    dtype: str
+    """Of the result."""
+    operand: str
+    """Dtype of the first argument: selects the template."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array the kernel writes, or accumulates into."""
+
+    value: int | str
+    """Number of the value written, or literal source."""
+    dtype: str
+    """Of the array; wider than the value's where an accumulator needs it."""
+    access: tuple[Access, ...]
+    combine: str | None = None
+    """Name in `operations.COMBINES` for a reduction."""
+    value_dtype: str = ""
+    """Dtype of the value."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A scalar function and the loops around it; equal kernels share source and machine code.
+
+    Values are numbered: inputs first, then parameters, then statements.
+    """
+
+    inputs: tuple[Input, ...]
+    parameters: tuple[str, ...]
+    """Dtypes of the numbers passed at launch (the user's constants)."""
+    statements: tuple[Statement, ...]
+    outputs: tuple[Output, ...]
+    loops: tuple[str, ...]
+    """``"map"`` or ``"reduce"`` per loop, outermost first."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Hexadecimal digest of the whole definition; stable across processes."""
+        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def name(self) -> str:
+        """A name for people: the operations in order, then the start of the digest."""
+        words: list[str] = []
+        for statement in self.statements:
+            if not statement.operation.startswith("astype") and statement.operation not in words:
+                words.append(statement.operation)
+        words += sorted({f"{o.combine}_reduce" for o in self.outputs if o.combine})
+        return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
+
+    @property
+    def reduces(self) -> bool:
+        return any(output.combine for output in self.outputs)
+
+    @property
+    def reduces_innermost(self) -> bool:
+        return bool(self.loops) and self.loops[-1] == "reduce"

@@ -1,0 +1,213 @@
+"""The table of operations: NumPy function -> scalar expression, for the dtypes it accepts.
+
+A template is Python source.  ``{0}``, ``{1}``, ``{2}`` are the operands, ``{T}`` the result's dtype
+(a callable of that name converts), ``{P}`` the first operand's dtype, ``{W}`` the suffix (f32, f64)
+of a mathematical function.  Which template applies depends on the kind of the loop's first input
+dtype: ``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` floating.  A kind that is not there is not
+fused.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One scalar operation."""
+
+    name: str
+    """Name of the NumPy function, or of the conversion."""
+    templates: tuple[dict[str, str], ...]
+    """Source by kind of dtype, one mapping per output."""
+    ulp: int = 0
+    """Largest distance from NumPy's result, in units in the last place; 0 is exact."""
+    heavy: bool = False
+    """Whether it costs much more than an addition."""
+
+    def template(self, kind: str, output: int = 0) -> str | None:
+        return self.templates[output].get(kind)
+
+
+@dataclass(frozen=True)
+class Combine:
+    """How a reduction joins two values."""
+
+    name: str
+    template: str
+    """Source with ``{0}`` (so far), ``{1}`` (next) and ``{T}``."""
+    ulp: int = 0
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""Every scalar operation by name."""
+COMBINES: dict[str, Combine] = {
+    "add": Combine("add", "{0} + {1}", ulp=8),
+    "multiply": Combine("multiply", "{0} * {1}", ulp=64),
+    "minimum": Combine("minimum", "minimum({0}, {1})"),
+    "maximum": Combine("maximum", "maximum({0}, {1})"),
+    "fmin": Combine("fmin", "fmin({0}, {1})"),
+    "fmax": Combine("fmax", "fmax({0}, {1})"),
+    "logical_or": Combine("logical_or", "{0} | {1}"),
+    "logical_and": Combine("logical_and", "{0} & {1}"),
+}
+
+
+def _add(name: str, *templates: dict[str, str], ulp: int = 0, heavy: bool = False) -> None:
+    OPERATIONS[name] = Operation(name, templates, ulp, heavy)
+
+
+def _kinds(kinds: str, template: str) -> dict[str, str]:
+    return dict.fromkeys(kinds, template)
+
+
+def _arithmetic() -> None:
+    for name, symbol in (("add", "+"), ("subtract", "-"), ("multiply", "*")):
+        table = _kinds("f", f"{{0}} {symbol} {{1}}") | _kinds("iu", f"{{T}}({{0}} {symbol} {{1}})")
+        _add(name, table)
+    OPERATIONS["add"].templates[0]["b"] = "{0} | {1}"
+    OPERATIONS["multiply"].templates[0]["b"] = "{0} & {1}"
+    _add("divide", {"f": "{0} / {1}"})
+    _add("negative", {"f": "-{0}", "i": "{T}(-{0})", "u": "{T}(~{0} + {T}(1))"})
+    _add("positive", _kinds("iuf", "{0}"))
+    _add("absolute", {"f": "fabs({0})", "i": "{T}(abs({0}))", "u": "{0}", "b": "{0}"})
+    _add("fabs", {"f": "fabs({0})"})
+    _add("square", {"f": "{0} * {0}", **_kinds("iu", "{T}({0} * {0})")})
+    _add("reciprocal", {"f": "{T}(1) / {0}"})
+    _add("conjugate", _kinds("iuf", "{0}"))
+    _add("sign", {"f": "{T}({0} > 0) - {T}({0} < 0) if {0} == {0} else {0}",
+                  "i": "{T}(({0} > 0) - ({0} < 0))", "u": "{T}({0} > 0)"})  # fmt: skip
+    _add("floor_divide", {"f": "{T}(floor_divide_float({0}, {1}, {T}(1)))",
+                          "i": "{T}(floor_divide_int({0}, {1}))",
+                          "u": "{T}(floor_divide_uint({0}, {1}))"}, heavy=True)  # fmt: skip
+    _add("remainder", {"f": "{T}(remainder_float({0}, {1}))", "i": "{T}(remainder_int({0}, {1}))",
+                       "u": "{T}(remainder_uint({0}, {1}))"}, heavy=True)  # fmt: skip
+    _add("divmod", OPERATIONS["floor_divide"].templates[0], OPERATIONS["remainder"].templates[0],
+         heavy=True)  # fmt: skip
+    _add("fmod", {"f": "{T}(fmod({0}, {1}))", "i": "{T}(fmod_int({0}, {1}))",
+                  "u": "{T}(remainder_uint({0}, {1}))"}, heavy=True)  # fmt: skip
+    _add("gcd", {"i": "{T}(gcd_int({0}, {1}))"}, heavy=True)
+    _add("lcm", {"i": "{T}(lcm_int({0}, {1}))"}, heavy=True)
+
+
+def _bits() -> None:
+    for name, symbol in (("bitwise_and", "&"), ("bitwise_or", "|"), ("bitwise_xor", "^")):
+        table = _kinds("iu", f"{{T}}({{0}} {symbol} {{1}})")
+        _add(name, {**table, "b": f"{{0}} {symbol} {{1}}"})
+    _add("invert", {**_kinds("iu", "{T}(~{0})"), "b": "{0} ^ True"})
+    _add("left_shift", {"i": "{T}({0} << {1}) if 0 <= {1} < bits({0}) else {T}(0)",
+                        "u": "{T}({0} << {1}) if {1} < bits({0}) else {T}(0)"})  # fmt: skip
+    _add("right_shift", {"i": "{T}({0} >> {1}) if 0 <= {1} < bits({0}) else {T}(-({0} < 0))",
+                         "u": "{T}({0} >> {1}) if {1} < bits({0}) else {T}(0)"})  # fmt: skip
+
+
+def _comparisons() -> None:
+    symbols = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">",
+               "greater_equal": ">="}  # fmt: skip
+    for name, symbol in symbols.items():
+        _add(name, _kinds("iufb", f"{{0}} {symbol} {{1}}"))
+    for name, expression in (("and", "{0} & {1}"), ("or", "{0} | {1}"), ("xor", "{0} ^ {1}")):
+        truth = expression.replace("{0}", "({0} != 0)").replace("{1}", "({1} != 0)")
+        _add(f"logical_{name}", {"b": expression, **_kinds("iuf", truth)})
+    _add("logical_not", {"b": "{0} ^ True", **_kinds("iuf", "{0} == 0")})
+    _add("isnan", {"f": "{0} != {0}", **_kinds("iub", "False")})
+    _add("isfinite", {"f": "{0} - {0} == 0", **_kinds("iub", "True")})
+    _add("isinf", {"f": "fabs({0}) == {P}(inf)", **_kinds("iub", "False")})
+    _add("signbit", {"f": "copysign({P}(1), {0}) < 0"})
+    ints = "{{0}} if {{0}} {} {{1}} else {{1}}"
+    for name, symbol, boolean in (("minimum", "<=", "&"), ("maximum", ">=", "|")):
+        table = {**_kinds("iu", ints.format(symbol)), "b": f"{{0}} {boolean} {{1}}"}
+        _add(name, {**table, "f": f"{name}({{0}}, {{1}})"})
+        short = "fmin" if name == "minimum" else "fmax"
+        _add(short, {**table, "f": f"{short}({{0}}, {{1}})"})
+    clip = "{1} if {0} < {1} else {0}"
+    _add("clip", {"f": "minimum(maximum({0}, {1}), {2})",
+                  **_kinds("iu", f"{{2}} if ({clip}) > {{2}} else ({clip})")})  # fmt: skip
+    _add("where", _kinds("b", "{1} if {0} else {2}"))
+    _add("heaviside", {"f": "heaviside_float({0}, {1}, {T}(0), {T}(1))"})
+
+
+def _floating() -> None:
+    for name in ("floor", "ceil", "trunc", "rint"):
+        _add(name, {"f": f"{name}({{0}})", **_kinds("iub", "{0}")})
+    _add("sqrt", {"f": "sqrt({0})"})
+    _add("copysign", {"f": "copysign({0}, {1})"})
+    _add("nextafter", {"f": "{T}(nextafter({0}, {1}))"}, heavy=True)
+    _add("modf", {"f": "{T}(modf_fraction({0}, {T}(0)))"}, {"f": "trunc({0})"})
+    _add("frexp", {"f": "{T}(frexp({0})[0])"}, {"f": "{T}(frexp({0})[1])"}, heavy=True)
+    _add("ldexp", {"f": "{T}(ldexp({0}, int32(min(max({1}, -5000), 5000))))"}, heavy=True)
+    _add("deg2rad", {"f": "{0} * {T}(0.017453292519943295)"}, ulp=1)
+    _add("radians", OPERATIONS["deg2rad"].templates[0], ulp=1)
+    _add("rad2deg", {"f": "{0} * {T}(57.29577951308232)"}, ulp=1)
+    _add("degrees", OPERATIONS["rad2deg"].templates[0], ulp=1)
+    _add("logaddexp", {"f": "{T}(logaddexp_float({0}, {1}, {T}(0.6931471805599453)))"},
+         ulp=4, heavy=True)  # fmt: skip
+
+
+UNARY_MATH = (
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh "
+    "arccosh arctanh cbrt erf erfc expit gamma gammaln"
+).split()
+"""Functions of one number that each backend binds as ``name_f32`` and ``name_f64``."""
+
+BINARY_MATH = "power arctan2 hypot".split()
+"""The same, of two numbers."""
+
+SCIPY = frozenset("erf erfc expit gamma gammaln exp2 expm1 log1p cbrt".split())
+"""Names looked up in `scipy.special` too, where that is loaded."""
+
+
+def _mathematics() -> None:
+    for name in UNARY_MATH:
+        _add(name, {"f": f"{name}_{{W}}({{0}})"}, ulp=16 if "gamma" in name else 4, heavy=True)
+    for name in BINARY_MATH:
+        _add(name, {"f": f"{name}_{{W}}({{0}}, {{1}})"}, ulp=4, heavy=True)
+    _add("float_power", OPERATIONS["power"].templates[0].copy(), ulp=4, heavy=True)
+    power = "{T}(power_int({0}, {1}, {T}(1)))"
+    OPERATIONS["power"].templates[0].update({"i": power, "u": power})
+
+
+def _conversions() -> None:
+    # A float beyond the integer's range is undefined in C; through int64 it wraps as x86 does.
+    through = "{T}(int64({0}))"
+    _add("astype", _kinds("biuf", "{T}({0})"))
+    _add("astype_small", {"f": through})
+    _add("astype_bool", _kinds("iuf", "{0} != 0"))
+
+
+def conversion(source: np.dtype, target: np.dtype) -> str:
+    """Return the name of the operation that converts between two supported dtypes."""
+    if target.kind == "b":
+        return "astype_bool"
+    if source.kind == "f" and target.kind in "iu" and target.char not in "ilq":
+        return "astype_small"
+    return "astype"
+
+
+for _define in (_arithmetic, _bits, _comparisons, _floating, _mathematics, _conversions):
+    _define()
+
+
+@lru_cache(maxsize=1024)
+def operation_of(ufunc: Any) -> Operation | None:
+    """Return the table's entry for a NumPy or `scipy.special` ufunc, or None.
+
+    Examples
+    --------
+    >>> operation_of(np.add).name
+    'add'
+    >>> operation_of(np.frompyfunc(abs, 1, 1)) is None
+    True
+    """
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc or (name == "clip" and ufunc is np._core.umath.clip):
+        return OPERATIONS.get(name)
+    special = sys.modules.get("scipy.special")
+    if name in SCIPY and special is not None and getattr(special, name, None) is ufunc:
+        return OPERATIONS.get(name)
+    return None

@@ -1,0 +1,242 @@
+"""What a recorded program does: a list of steps over registers, run again without recording."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.memory import pool
+
+Registers = list[Any]
+Kind = tuple[Any, ...]
+
+
+def kind(array: Any) -> Kind:
+    """Return what a plan depends on: an array's dtype, shape and strides."""
+    return (type(array), array.dtype, array.shape, array.strides)
+
+
+class ReplayError(Exception):
+    """A step gave something of another kind than when it was recorded."""
+
+
+class Step(Protocol):
+    """One instruction of a plan."""
+
+    def __call__(self, registers: Registers) -> None: ...
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """How an output comes to be."""
+
+    register: int
+    """Where the result goes."""
+    shape: tuple[int, ...]
+    """Of the buffer, slowest axis first."""
+    dtype: np.dtype
+    """Of the buffer."""
+    axes: tuple[int, ...] | None
+    """Transposition from the buffer to the result; None if there is none."""
+    result_shape: tuple[int, ...]
+    """Of the result."""
+    result_dtype: np.dtype
+    """Of the result; narrower than `dtype` where that is an accumulator's."""
+    initial: Any = None
+    """What reductions start from."""
+
+    def allocate(self) -> np.ndarray:
+        if self.initial is None:
+            return pool.empty(self.shape, self.dtype)
+        return np.full(self.shape, self.initial, self.dtype)
+
+    def finish(self, buffer: np.ndarray) -> np.ndarray:
+        array = buffer if self.axes is None else buffer.transpose(self.axes)
+        if array.shape != self.result_shape:
+            array = array.reshape(self.result_shape)
+        if self.dtype == self.result_dtype:
+            return array
+        with np.errstate(over="ignore"):
+            return array.astype(self.result_dtype)
+
+
+_FIRST = [(slice(0, 1),) * n for n in range(65)]
+
+
+def window(array: np.ndarray) -> np.ndarray:
+    """Return a one-dimensional array that starts at the first element; kernels index from there."""
+    flags = array.flags
+    if flags.c_contiguous:
+        return array.ravel()
+    return array.T.ravel() if flags.f_contiguous else array[_FIRST[array.ndim]].ravel()
+
+
+@dataclass
+class Launch:
+    """One kernel call."""
+
+    kernel: CompiledKernel
+    inputs: tuple[int, ...]
+    """Registers."""
+    outputs: tuple[Allocation, ...]
+    numbers: tuple[Any, ...]
+    """Constants, loop sizes and strides (in elements)."""
+    bytes_read: int
+    bytes_written: int
+    operations: int
+    """Scalar operations per element."""
+
+    @property
+    def name(self) -> str:
+        return self.kernel.name
+
+    def __call__(self, registers: Registers) -> None:
+        arrays = [window(registers[k]) for k in self.inputs]
+        buffers = [output.allocate() for output in self.outputs]
+        flat = [buffer.ravel() for buffer in buffers]
+        self.kernel.call(*arrays, *flat, *self.numbers)
+        for output, buffer in zip(self.outputs, buffers, strict=True):
+            registers[output.register] = output.finish(buffer)
+
+
+@dataclass
+class Empty:
+    """Outputs with no elements."""
+
+    outputs: tuple[Allocation, ...]
+
+    def __call__(self, registers: Registers) -> None:
+        for output in self.outputs:
+            registers[output.register] = output.finish(output.allocate())
+
+
+@dataclass
+class Register:
+    """A reference to a register inside a structure of arguments or results."""
+
+    number: int
+    scalar: bool = False
+    """Whether a 0-d array is given as a NumPy scalar, as NumPy's functions return it."""
+
+    def fetch(self, registers: Registers) -> Any:
+        value = registers[self.number]
+        return value[()] if self.scalar else value
+
+
+def substitute(structure: Any, registers: Registers) -> Any:
+    """Return `structure` with every register replaced by what it holds."""
+    if isinstance(structure, Register):
+        return structure.fetch(registers)
+    if type(structure) in (list, tuple):
+        return type(structure)(substitute(item, registers) for item in structure)
+    if type(structure) is dict:
+        return {key: substitute(value, registers) for key, value in structure.items()}
+    return structure
+
+
+@dataclass
+class Call:
+    """A function called on arrays that exist: a view, or something no kernel can do."""
+
+    function: Callable[..., Any]
+    args: Any
+    kwargs: dict[str, Any]
+    results: tuple[int, ...]
+    """Registers of the results."""
+    single: bool
+    """Whether the function returns one array rather than a sequence of them."""
+    kinds: tuple[Kind, ...]
+    """What the results were when recorded."""
+
+    def __call__(self, registers: Registers) -> None:
+        found = self.function(*substitute(self.args, registers),
+                              **substitute(self.kwargs, registers))  # fmt: skip
+        values = (found,) if self.single else tuple(found)
+        for register, value, expected in zip(self.results, values, self.kinds, strict=True):
+            array = np.asarray(value)
+            if kind(array) != expected:
+                raise ReplayError(f"{self.function} returned {kind(array)}, not {expected}")
+            registers[register] = array
+
+
+@dataclass
+class Plan:
+    """The steps of one program for inputs of one kind.
+
+    Notes
+    -----
+    Immutable once made, so that threads share it; each run has registers of its own.
+    """
+
+    steps: list[Step]
+    size: int
+    """Number of registers."""
+    arrays: tuple[tuple[int, int], ...]
+    """(input, register) for each input that is an array."""
+    result: Any
+    """Structure of the results, with registers in it."""
+    constants: tuple[tuple[int, np.ndarray], ...] = ()
+    """(register, array) for arrays that do not depend on the inputs' values."""
+    dying: tuple[tuple[int, ...], ...] = ()
+    """Per step, the registers nobody reads later."""
+
+    @cached_property
+    def launches(self) -> list[Launch]:
+        """The kernel calls among the steps."""
+        return [step for step in self.steps if isinstance(step, Launch)]
+
+    def run(self, inputs: tuple[Any, ...]) -> tuple[Any, float]:
+        """Return the results, and the seconds spent in kernels."""
+        registers: Registers = [None] * self.size
+        for number, register in self.arrays:
+            registers[register] = inputs[number]
+        for register, array in self.constants:
+            registers[register] = array
+        seconds = 0.0
+        for step, dying in zip(self.steps, self.dying, strict=True):
+            if isinstance(step, Launch):
+                started = time.perf_counter()
+                step(registers)
+                seconds += time.perf_counter() - started
+            else:
+                step(registers)
+            for register in dying:
+                registers[register] = None
+        return substitute(self.result, registers), seconds
+
+
+def used_registers(structure: Any) -> set[int]:
+    """Return the registers a structure refers to."""
+    if isinstance(structure, Register):
+        return {structure.number}
+    if isinstance(structure, list | tuple):
+        return set().union(*map(used_registers, structure))
+    if isinstance(structure, dict):
+        return set().union(*map(used_registers, structure.values()))
+    return set()
+
+
+def reads(step: Step) -> set[int]:
+    """Return the registers a step reads."""
+    if isinstance(step, Launch):
+        return set(step.inputs)
+    if isinstance(step, Call):
+        return used_registers(step.args) | used_registers(step.kwargs)
+    return set()
+
+
+def last_uses(steps: list[Step], kept: set[int]) -> tuple[tuple[int, ...], ...]:
+    """Return, per step, the registers whose last reader it is."""
+    dying: list[tuple[int, ...]] = []
+    later = set(kept)
+    for step in reversed(steps):
+        now = reads(step) - later
+        dying.append(tuple(sorted(now)))
+        later |= now
+    return tuple(reversed(dying))

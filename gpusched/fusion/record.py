@@ -1,0 +1,300 @@
+"""The recorder: NumPy calls on lazy chunks become expressions, and what cannot, a call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.expression import (
+    SUPPORTED,
+    Apply,
+    Leaf,
+    Node,
+    Reduce,
+    Scalar,
+    UnfusibleError,
+    broadcast_shapes,
+    resolve_dtypes,
+    scalar,
+)
+from gpusched.fusion.operations import Operation, conversion
+from gpusched.fusion.plan import (
+    Call,
+    Launch,
+    Plan,
+    Register,
+    Registers,
+    Step,
+    kind,
+    last_uses,
+    substitute,
+    used_registers,
+)
+from gpusched.fusion.schedule import Compile, KernelBuilder, groups
+
+PYTHON_SCALARS = (bool, int, float)
+
+Value = Any
+"""A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
+
+
+def recordable(value: Any) -> bool:
+    """Return whether a lazy chunk can stand for `value`."""
+    return type(value) is np.ndarray and value.dtype in SUPPORTED and value.dtype.isnative
+
+
+class Recorder:
+    """Records one run of a program, and computes it on the way.
+
+    Parameters
+    ----------
+    compile_kernel
+        What turns a kernel into something callable.
+    limit
+        Operations recorded before they are computed, so that no kernel grows without bound.
+
+    Notes
+    -----
+    Belongs to one thread.
+    """
+
+    def __init__(self, compile_kernel: Compile, limit: int = 256) -> None:
+        self._compile = compile_kernel
+        self._limit = limit
+        self._nodes: dict[Any, Node] = {}
+        self._pending = 0
+        self._registers: Registers = []
+        self._constants: list[tuple[int, np.ndarray]] = []
+        self._done: dict[int, int] = {}
+        self._sliced: dict[int, int] = {}
+        self._owner = threading.get_ident()
+        self.steps: list[Step] = []
+        self.operations = 0
+        self.escape: str | None = None
+        """Why this run cannot be repeated from the plan, if it cannot."""
+        self.breaks: list[tuple[str, str]] = []
+
+    # Nodes ------------------------------------------------------------------------------
+
+    def leaf(self, array: np.ndarray) -> Leaf:
+        """Return the node of an array that exists, in a new register."""
+        register = len(self._registers)
+        self._registers.append(array)
+        node = Leaf(array.dtype, array.shape, register)
+        self._done[id(node)] = register
+        self._nodes["leaf", register] = node
+        return node
+
+    def constant(self, array: np.ndarray) -> Leaf:
+        """Return the node of an array that depends only on the inputs' kinds."""
+        copy = array.copy()
+        node = self.leaf(copy)
+        self._constants.append((node.register, copy))
+        return node
+
+    def _intern(self, key: Any, make: Callable[[], Node]) -> Node:
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = make()
+            if isinstance(found, Apply):
+                self.operations += 1
+                self._pending += 1
+                if self._pending > self._limit:
+                    self.flush([found])
+        return found
+
+    def apply(self, name: str, arguments: tuple[Node, ...], dtype: np.dtype, output: int = 0) -> Node:
+        """Return the node of a scalar operation on operands of the right dtypes."""
+        shape = broadcast_shapes(*(a.shape for a in arguments))
+        key = (name, output, dtype, *map(id, arguments))
+        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output))
+
+    def cast(self, value: Value, dtype: np.dtype) -> Node:
+        """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
+        if not isinstance(value, Node):
+            node = scalar(value, dtype)
+            key = ("scalar", dtype, node.value.tobytes())
+            return self._nodes.setdefault(key, node)
+        if value.dtype == dtype:
+            return value
+        if dtype not in SUPPORTED:
+            raise UnfusibleError(f"dtype {dtype}")
+        if isinstance(value, Scalar):
+            return self.cast(value.value, dtype)
+        return self.apply(conversion(value.dtype, dtype), (value,), dtype)
+
+    def ufunc(self, operation: Operation, ufunc: np.ufunc, operands: tuple[Value, ...]) -> list[Node]:
+        """Return the nodes of a ufunc's results, in the dtypes NumPy gives."""
+        dtypes = resolve_dtypes(ufunc, operands)
+        inputs = dtypes[: ufunc.nin]
+        _check(operation, inputs, operands)
+        arguments = tuple(self.cast(o, d) for o, d in zip(operands, inputs, strict=True))
+        return [
+            self.apply(operation.name, arguments, dtype, k)
+            for k, dtype in enumerate(dtypes[ufunc.nin :])
+        ]
+
+    def reduce(self, combine: str, node: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+        """Return the node of a reduction of `node` over `axes` (ascending, not negative)."""
+        if not axes:
+            return node
+        if node.shape and 0 in node.shape:
+            raise UnfusibleError("reduction of an empty array")
+        kept = enumerate(node.shape)
+        shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
+        key = ("reduce", combine, axes, keepdims, id(node))
+
+        def make() -> Node:
+            self.operations += 1
+            return Reduce(node.dtype, shape, combine, node, axes, keepdims)
+
+        return self._intern(key, make)
+
+    # Execution --------------------------------------------------------------------------
+
+    def flush(self, roots: list[Node]) -> None:
+        """Compute `roots`, so that each has a register."""
+        for root in roots:
+            if isinstance(root, Scalar) and id(root) not in self._done:
+                leaf = self.constant(np.asarray(root.value))
+                self._done[id(root)] = leaf.register
+        for group in groups(roots, self._done):
+            builder = KernelBuilder(group, self._done, self._registers)
+            targets = [len(self._registers) + k for k in range(len(group.nodes))]
+            step = builder.launch(targets, self._compile)
+            for node, target in zip(group.nodes, targets, strict=True):
+                self._registers.append(None)
+                self._done[id(node)] = target
+            self.run(step)
+        self._pending = 0
+
+    def run(self, step: Step) -> None:
+        """Execute a step now and keep it for the plan."""
+        self.steps.append(step)
+        step(self._registers)
+
+    def fetch(self, structure: Any) -> Any:
+        """Return a structure of registers with their values in place."""
+        return substitute(structure, self._registers)
+
+    @property
+    def launched(self) -> bool:
+        """Whether a kernel has run."""
+        return any(isinstance(step, Launch) for step in self.steps)
+
+    def register(self, node: Node) -> int:
+        """Return the register that holds `node`, computing it first if need be."""
+        if id(node) not in self._done:
+            self.flush([node])
+        return self._done[id(node)]
+
+    def array(self, node: Node) -> np.ndarray:
+        """Return the value of `node`."""
+        found: np.ndarray = self._registers[self.register(node)]
+        return found
+
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call `function` on arrays that exist; return its results as nodes where they can be.
+
+        `args` and `kwargs` hold `Register` objects where a node's value goes.
+        """
+        registers = self._registers
+        found = function(*substitute(args, registers), **substitute(kwargs, registers))
+        single = not isinstance(found, list | tuple)
+        values = (found,) if single else tuple(found)
+        if not all(_recordable_result(v) for v in values):
+            self.escaped(f"{_name(function)} gave something else than arrays")
+            return found
+        arrays = [np.asarray(v) for v in values]
+        leaves = [self.leaf(array) for array in arrays]
+        results = tuple(leaf.register for leaf in leaves)
+        self.steps.append(Call(function, args, kwargs, results, single, tuple(map(kind, arrays))))
+        return leaves[0] if single else leaves
+
+    def view(self, node: Node, change: Callable[[np.ndarray], np.ndarray], repeats: bool) -> Node:
+        """Return `node` seen through `change`, a function that only makes views.
+
+        Parameters
+        ----------
+        repeats
+            Whether several views of one node may show the same elements.
+        """
+        if isinstance(node, Scalar):
+            return self.leaf_view(self.register(node), change)
+        if id(node) in self._done:
+            return self.leaf_view(self._done[id(node)], change)
+        count = self._sliced[id(node)] = self._sliced.get(id(node), 0) + 1
+        if isinstance(node, Reduce) or (repeats and count > 2):
+            return self.leaf_view(self.register(node), change)
+        assert isinstance(node, Apply)
+        moved: dict[int, Node] = {}
+        return self._push(node, node.shape, change, moved)
+
+    def leaf_view(self, register: int, change: Callable[[np.ndarray], np.ndarray]) -> Node:
+        """Return the node of a view of what a register holds."""
+        found = self.call(change, (Register(register),), {})
+        assert isinstance(found, Leaf)
+        return found
+
+    def _push(self, node: Node, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray],
+              moved: dict[int, Node]) -> Node:  # fmt: skip
+        """Return the expression of `node`, broadcast to `shape`, with `change` on its inputs."""
+        if isinstance(node, Scalar):
+            return node
+        if id(node) not in moved:
+            if isinstance(node, Apply) and id(node) not in self._done:
+                arguments = tuple(self._push(a, shape, change, moved) for a in node.arguments)
+                moved[id(node)] = self.apply(node.operation, arguments, node.dtype, node.output)
+            else:
+
+                def full(array: np.ndarray) -> np.ndarray:
+                    return change(np.broadcast_to(array, shape))
+
+                moved[id(node)] = self.leaf_view(self.register(node), full)
+        return moved[id(node)]
+
+    # What is noted ----------------------------------------------------------------------
+
+    def escaped(self, reason: str) -> None:
+        """Note that a value left the recording, so that a plan would not repeat it."""
+        self.escape = self.escape or reason
+
+    def broke(self, operation: str, reason: str) -> None:
+        """Note a call that was handed over unfused."""
+        self.breaks.append((operation, reason))
+
+    def plan(self, arrays: tuple[tuple[int, int], ...], result: Any) -> Plan:
+        """Return the plan that repeats what was recorded."""
+        kept = used_registers(result)
+        constants = tuple(self._constants)
+        dying = last_uses(self.steps, kept)
+        return Plan(list(self.steps), len(self._registers), arrays, result, constants, dying)
+
+    def check_thread(self) -> None:
+        """Raise if a lazy chunk is used outside the thread that records it."""
+        if threading.get_ident() != self._owner:
+            raise RuntimeError("a lazy chunk of gpusched was used in another thread than its own")
+
+
+def _recordable_result(value: Any) -> bool:
+    return recordable(np.asarray(value) if isinstance(value, np.generic) else value)
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def _check(operation: Operation, inputs: tuple[np.dtype, ...], operands: tuple[Value, ...]) -> None:
+    """Raise `UnfusibleError` where the table cannot give NumPy's result."""
+    kind_ = inputs[0].kind
+    if operation.template(kind_) is None:
+        raise UnfusibleError(f"dtype {inputs[0]}")
+    if len({d.kind for d in inputs if d.kind in "iu"}) > 1 and operation.name != "where":
+        raise UnfusibleError("signed and unsigned operands")
+    if operation.name == "power" and kind_ == "i":
+        exponent = operands[1]
+        if not isinstance(exponent, int | np.integer) or exponent < 0:
+            raise UnfusibleError("integer power whose exponent may be negative")

@@ -1,0 +1,114 @@
+"""Scalar functions that kernels call where one Python expression is not enough.
+
+Each is plain Python over numbers of one dtype; the caller converts the result back to it.  A
+kernel's source contains those it uses, so that it can be read and stepped through on its own; the
+names they call (`floor`, `fmod`, `copysign`, ...) are bound by the backend.  They follow NumPy's
+own C code (``numpy/_core/src/npymath/npy_math_internal.h.src`` and ``umath/loops.c.src``), whose
+results they must reproduce.
+"""
+
+from __future__ import annotations
+
+from math import copysign, exp, floor, fmod, log1p, trunc
+from typing import Any
+
+Number = Any
+
+
+def floor_divide_int(a: Number, b: Number) -> Number:
+    if b == 0:
+        return a * 0
+    if b == -1:
+        return -a
+    return a // b
+
+
+def remainder_int(a: Number, b: Number) -> Number:
+    if b == 0 or b == -1:
+        return a * 0
+    return a % b
+
+
+def floor_divide_uint(a: Number, b: Number) -> Number:
+    return a * b if b == 0 else a // b
+
+
+def remainder_uint(a: Number, b: Number) -> Number:
+    return b if b == 0 else a % b
+
+
+def fmod_int(a: Number, b: Number) -> Number:
+    if b == 0 or b == -1:
+        return a * 0
+    rest = a % b
+    return rest - b if rest != 0 and (a < 0) != (b < 0) else rest
+
+
+def remainder_float(a: Number, b: Number) -> Number:
+    rest = fmod(a, b)
+    if b == 0:
+        return rest
+    if rest == 0:
+        return copysign(rest, b)
+    return rest + b if (b < 0) != (rest < 0) else rest
+
+
+def floor_divide_float(a: Number, b: Number, one: Number) -> Number:
+    if b == 0:
+        return a / b
+    rest = fmod(a, b)
+    quotient = (a - rest) / b
+    if rest != 0 and (b < 0) != (rest < 0):
+        quotient = quotient - one
+    if quotient == 0:
+        return copysign(quotient, a / b)
+    whole = floor(quotient)
+    return whole + one if quotient - whole > 0.5 else whole
+
+
+def modf_fraction(x: Number, zero: Number) -> Number:
+    return copysign(zero if x - x != 0 and x == x else x - trunc(x), x)
+
+
+def power_int(base: Number, exponent: Number, one: Number) -> Number:
+    result = one
+    while exponent > 0:
+        if exponent & 1:
+            result = result * base
+        base = base * base
+        exponent = exponent >> 1
+    return result
+
+
+def gcd_int(a: Number, b: Number) -> Number:
+    a, b = abs(a), abs(b)
+    while a != 0:
+        a, b = b % a, a
+    return b
+
+
+def lcm_int(a: Number, b: Number) -> Number:
+    a, b = abs(a), abs(b)
+    divisor, rest = b, a
+    while rest != 0:
+        divisor, rest = rest, divisor % rest
+    return a * 0 if divisor == 0 else a // divisor * b
+
+
+def heaviside_float(x: Number, at_zero: Number, zero: Number, one: Number) -> Number:
+    if x != x:
+        return x
+    if x == 0:
+        return at_zero
+    return zero if x < 0 else one
+
+
+def logaddexp_float(a: Number, b: Number, log_of_two: Number) -> Number:
+    if a == b:
+        return a + log_of_two
+    difference = a - b
+    if difference > 0:
+        return a + log1p(exp(-difference))
+    if difference <= 0:
+        return b + log1p(exp(difference))
+    return difference

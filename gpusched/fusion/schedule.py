@@ -1,0 +1,242 @@
+"""Expressions -> kernels: which nodes share a launch, and what each launch reads and writes."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion import generate
+from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.expression import Apply, Leaf, Node, Reduce, Scalar, children, postorder
+from gpusched.fusion.kernel import Input, Kernel, Output, Statement
+from gpusched.fusion.layout import Loops, Strides, axis_order, nest
+from gpusched.fusion.operations import OPERATIONS
+from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
+
+Materialised = dict[int, int]
+"""Register by the identity of a node that has been computed."""
+
+Compile = Callable[[Kernel], CompiledKernel]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes computed by one kernel: all elementwise, or all reductions over the same axes."""
+
+    nodes: tuple[Node, ...]
+    shape: tuple[int, ...]
+    """The iteration space."""
+    axes: tuple[int, ...]
+    """Reduced axes; empty for elementwise nodes."""
+
+
+def groups(roots: list[Node], done: Materialised) -> list[Group]:
+    """Return what to compute for `roots`, in order; each reduction is computed before its users."""
+    stages: dict[int, int] = {}
+    pending: defaultdict[tuple[int, Any, Any], list[Node]] = defaultdict(list)
+    wanted = {id(root) for root in roots}
+    for node in postorder(roots):
+        if isinstance(node, Leaf | Scalar) or id(node) in done:
+            stages[id(node)] = 0
+            continue
+        stage = max((stages[id(child)] for child in children(node)), default=0)
+        if isinstance(node, Reduce):
+            pending[stage, node.argument.shape, node.axes].append(node)
+            stage += 1
+        elif id(node) in wanted:
+            pending[stage, node.shape, ()].append(node)
+        stages[id(node)] = stage
+    ordered = sorted(pending.items(), key=lambda item: (item[0][0], not item[0][2]))
+    return [Group(tuple(nodes), shape, axes) for (_, shape, axes), nodes in ordered]
+
+
+class KernelBuilder:
+    """Turns a group into a kernel and its launch."""
+
+    def __init__(self, group: Group, done: Materialised, arrays: Registers) -> None:
+        self.group = group
+        self.done = done
+        self.arrays = arrays
+        self.registers: list[int] = []
+        self.parameters: list[Scalar] = []
+        self.names: dict[int, int | str] = {}
+        self.order: list[Apply] = []
+        self._collect()
+
+    def _roots(self) -> list[Node]:
+        return [n.argument if isinstance(n, Reduce) else n for n in self.group.nodes]
+
+    def _collect(self) -> None:
+        """Number the values: inputs, then parameters, then statements."""
+        leaves: dict[int, list[Node]] = defaultdict(list)
+        hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
+        stack = list(reversed(self._roots()))
+        seen: set[int] = set()
+        order: list[Node] = []
+        work = [(node, False) for node in stack]
+        while work:
+            node, expanded = work.pop()
+            if expanded:
+                order.append(node)
+                continue
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            register = self.register(node)
+            if register is not None:
+                leaves[register].append(node)
+            elif isinstance(node, Scalar):
+                text = baked(node)
+                if text is None:
+                    hoisted[node.dtype, node.value.item()].append(node)
+                else:
+                    self.names[id(node)] = text
+            else:
+                work.append((node, True))
+                work.extend((child, False) for child in reversed(children(node)))
+        number = 0
+        for register, nodes in leaves.items():
+            self.registers.append(register)
+            self.names.update((id(node), number) for node in nodes)
+            number += 1
+        for nodes in hoisted.values():
+            assert isinstance(nodes[0], Scalar)
+            self.parameters.append(nodes[0])
+            self.names.update((id(node), number) for node in nodes)
+            number += 1
+        for node in order:
+            assert isinstance(node, Apply)
+            self.order.append(node)
+            self.names[id(node)] = number
+            number += 1
+
+    def register(self, node: Node) -> int | None:
+        if isinstance(node, Leaf):
+            return node.register
+        return self.done.get(id(node))
+
+    def statements(self) -> tuple[Statement, ...]:
+        return tuple(
+            Statement(
+                node.operation,
+                node.output,
+                tuple(self.names[id(a)] for a in node.arguments),
+                node.dtype.name,
+                node.arguments[0].dtype.name,
+            )
+            for node in self.order
+        )
+
+    def strides(self, register: int) -> Strides:
+        """Return an input's strides in elements over the iteration space."""
+        array = self.arrays[register]
+        steps = [0 if n == 1 else s // array.itemsize
+                 for n, s in zip(array.shape, array.strides, strict=True)]  # fmt: skip
+        return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
+
+    def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(axis for axis in order if axis not in self.group.axes)
+
+    def launch(self, targets: list[int], compile_kernel: Compile) -> Step:
+        """Return the step that computes the group into `targets`."""
+        shape, axes = self.group.shape, self.group.axes
+        inputs = [self.strides(register) for register in self.registers]
+        order = axis_order(shape, inputs)
+        kept = self.kept(order)
+        written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
+        outputs = [written] * len(targets)
+        if 0 in shape:
+            return Empty(tuple(self.allocations(targets, kept, reduce_inner=False)))
+        loops = nest(shape, order, inputs + outputs, axes)
+        allocations = self.allocations(targets, kept, loops.reduced[-1])
+        kernel = self.kernel(loops, allocations)
+        strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
+        numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
+        return Launch(
+            compile_kernel(kernel),
+            tuple(self.registers),
+            tuple(allocations),
+            tuple(numbers),
+            sum(self.arrays[r].size * self.arrays[r].itemsize for r in self.registers),
+            sum(math.prod(a.result_shape) * a.result_dtype.itemsize for a in allocations),
+            len(kernel.statements) + len(targets) * bool(axes),
+        )
+
+    def allocations(
+        self, targets: list[int], kept: tuple[int, ...], reduce_inner: bool
+    ) -> list[Allocation]:
+        shape = tuple(self.group.shape[axis] for axis in kept)
+        natural = tuple(sorted(kept))
+        axes = tuple(kept.index(axis) for axis in natural)
+        transposed = axes if axes != tuple(range(len(axes))) else None
+        found = []
+        for node, register in zip(self.group.nodes, targets, strict=True):
+            dtype, initial = node.dtype, None
+            if isinstance(node, Reduce):
+                if reduce_inner and node.combine == "add" and dtype == np.float32:
+                    dtype = np.dtype(np.float64)
+                initial = generate.identity_value(node.combine, dtype)
+            found.append(
+                Allocation(register, shape, dtype, transposed, node.shape, node.dtype, initial)
+            )
+        return found
+
+    def kernel(self, loops: Loops, allocations: list[Allocation]) -> Kernel:
+        count = len(self.registers)
+        inputs = tuple(
+            Input(self.arrays[register].dtype.name, loops.access(k))
+            for k, register in enumerate(self.registers)
+        )
+        outputs = tuple(
+            Output(
+                self.names[id(root)],
+                allocation.dtype.name,
+                loops.access(count + k),
+                node.combine if isinstance(node, Reduce) else None,
+                root.dtype.name,
+            )
+            for k, (node, root, allocation) in enumerate(
+                zip(self.group.nodes, self._roots(), allocations, strict=True)
+            )
+        )
+        parameters = tuple(p.dtype.name for p in self.parameters)
+        kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
+        return Kernel(inputs, parameters, self.statements(), outputs, kinds)
+
+
+def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:
+    """Return the strides of a contiguous buffer; a length of 0 stands for an axis it lacks."""
+    strides = [0] * len(lengths)
+    step = 1
+    for axis in reversed(order):
+        if lengths[axis]:
+            strides[axis] = step if lengths[axis] > 1 else 0
+            step *= lengths[axis]
+    return tuple(strides)
+
+
+_BAKED = frozenset([-2, -1, 0, 1, 2, 3, 4, 0.5, -0.5, 0.25])
+
+
+def baked(node: Scalar) -> str | None:
+    """Return a constant as source, or None if it is passed at launch.
+
+    Small numbers show what a program does and let the compiler simplify; all others are passed,
+    so that a loop that changes a constant does not compile a kernel each time round.
+    """
+    value = node.value.item()
+    if node.dtype.kind != "b" and value not in _BAKED:
+        return None
+    if value == 0 and node.dtype.kind == "f" and np.signbit(node.value):
+        return None
+    return generate.literal(value, node.dtype.name)
+
+
+def heavy(operation: str) -> bool:
+    """Return whether an operation costs much more than an addition."""
+    return OPERATIONS[operation].heavy

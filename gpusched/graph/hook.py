@@ -1,0 +1,120 @@
+"""Switching fusion on and off: dask's ``array_optimize`` hook."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import dask
+from dask.array.optimization import optimize as dask_optimize
+from dask.utils import ensure_dict
+
+from gpusched.graph.rewrite import rewrite
+
+
+def optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:
+    """Optimise an array graph as dask does, then turn its chunk tasks into programs.
+
+    Parameters
+    ----------
+    dsk
+        The graph.
+    keys
+        The wanted keys, nested as dask nests them.
+    **kwargs
+        Passed on to `dask.array.optimization.optimize`.
+
+    Returns
+    -------
+    dict
+        The graph, with the same keys.
+    """
+    optimised = dask_optimize(dsk, keys, **kwargs)
+    from dask._task_spec import convert_legacy_graph
+
+    return rewrite(convert_legacy_graph(ensure_dict(optimised)))
+
+
+class _Switch(contextlib.ContextDecorator):
+    """Sets the hook at once; as a context manager or decorator, only for the length of it."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self._hook = hook
+        self._before: list[Any] = []
+        self._set()
+
+    def _set(self) -> None:
+        self._before.append(dask.config.get("array_optimize", None))
+        dask.config.set(array_optimize=self._hook)
+
+    def _restore(self) -> None:
+        dask.config.set(array_optimize=self._before.pop())
+
+    def __enter__(self) -> _Switch:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._restore()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        self._restore()
+        hook = self._hook
+
+        def switched(*args: Any, **kwargs: Any) -> Any:
+            with _Switch(hook):
+                return function(*args, **kwargs)
+
+        from functools import wraps
+
+        return wraps(function)(switched)
+
+
+def enable() -> contextlib.AbstractContextManager[Any]:
+    """Switch fusion on for every `dask.array` computed from now on in this process.
+
+    Works with any dask scheduler.  The result is also a context manager and a decorator, which
+    switch fusion on only for the block or the function.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpusched
+    >>> x = da.ones(100_000, chunks=50_000)
+    >>> with gpusched.enable():
+    ...     float(((x + 1) ** 2).sum().compute(scheduler="threads"))
+    400000.0
+    """
+    return _Switch(optimize)
+
+
+def disable() -> contextlib.AbstractContextManager[Any]:
+    """Switch fusion off; as a context manager or decorator, only for the block or the function.
+
+    Examples
+    --------
+    >>> import gpusched
+    >>> with gpusched.enable(), gpusched.disable():
+    ...     pass
+    """
+    return _Switch(dask_optimize)
+
+
+def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function as one that may be given lazy chunks.
+
+    gpusched records NumPy's functions, and functions of your own that it can show to be safe.
+    Mark others that you know to be: they must not change their arguments in place, nor depend on
+    the exact type of them.  A marked function that cannot be shown to be safe is recorded anew
+    for each chunk, since it may depend on something that changes.
+
+    Examples
+    --------
+    >>> import gpusched
+    >>> @gpusched.fusible
+    ... def relu(x):
+    ...     return np.maximum(x, 0)
+    """
+    from gpusched.graph.known import FUSIBLE
+
+    setattr(function, FUSIBLE, True)
+    return function

@@ -1,0 +1,125 @@
+"""Which functions of a task may be given lazy chunks, and what runs in the place of some."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from dask.array import chunk as dask_chunk
+from dask.array import overlap, reductions
+
+from gpusched.fusion import functions
+from gpusched.fusion.chunk import HANDLERS, LazyChunk
+from gpusched.fusion.operations import operation_of
+
+_OPERATORS = frozenset(
+    getattr(operator, name)
+    for name in (
+        "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift neg pos abs invert "
+        "lt le eq ne ge gt"
+    ).split()
+)
+
+VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
+                   np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
+                   operator.getitem, overlap._trim])  # fmt: skip
+"""Known functions that compute nothing."""
+
+_CHUNK_FUNCTIONS = frozenset(
+    [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, reductions.chunk_min,
+     reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip, reductions._sqrt]
+)  # fmt: skip
+
+FUSIBLE = "__gpusched_fusible__"
+"""Attribute of functions whose author asked for them to be recorded."""
+
+
+def _getitem(array: Any, index: Any) -> Any:
+    """dask's ``chunk.getitem``: a view here; `owned` copies it where it is a task's result."""
+    return array[index]
+
+
+def owned(array: Any) -> Any:
+    """Return `array`, copied if it keeps a much larger one alive (as ``chunk.getitem`` does)."""
+    base = getattr(array, "base", None)
+    if isinstance(base, np.ndarray) and base.size >= 2 * array.size:
+        return array.copy()
+    return array
+
+
+def _nanmin(x: Any, axis: Any, keepdims: Any) -> Any:
+    return _skip_nan(x, axis, keepdims, "fmin", reductions._nanmin_skip)
+
+
+def _nanmax(x: Any, axis: Any, keepdims: Any) -> Any:
+    return _skip_nan(x, axis, keepdims, "fmax", reductions._nanmax_skip)
+
+
+def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..., Any]) -> Any:
+    """dask's ``_nanmin_skip``, which warns of nothing."""
+    if not isinstance(x, LazyChunk) or x.size == 0:
+        return plain(x, axis, keepdims)
+    return functions.extreme(x._recorder, x, axis, keepdims=keepdims, combine=combine)
+
+
+SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
+    dask_chunk.getitem: _getitem,
+    reductions._nanmin_skip: _nanmin,
+    reductions._nanmax_skip: _nanmax,
+}
+"""What is called with lazy chunks instead of a function that would not take them."""
+
+
+def substitute_for(function: Any) -> Any:
+    """Return what to call with lazy chunks in the place of `function`."""
+    if isinstance(function, partial):
+        inner = substitute_for(function.func)
+        if inner is not function.func:
+            return partial(inner, *function.args, **function.keywords)
+        return function
+    try:
+        return SUBSTITUTES.get(function, function)
+    except TypeError:
+        return function
+
+
+def bare(function: Any) -> Any:
+    """Return what a `functools.partial` calls in the end."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def known(function: Any) -> bool:
+    """Return whether `function` is one of NumPy's, Python's or dask's that can be recorded.
+
+    Examples
+    --------
+    >>> known(np.exp), known(operator.add), known(np.linalg.svd)
+    (True, True, False)
+    """
+    function = bare(function)
+    if isinstance(function, np.ufunc):
+        return operation_of(function) is not None
+    try:
+        return _known(function)
+    except TypeError:
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _known(function: Any) -> bool:
+    if function in _OPERATORS or function in _CHUNK_FUNCTIONS or function in VIEWS:
+        return True
+    return function in HANDLERS
+
+
+def computes(function: Any) -> bool:
+    """Return whether a known function does arithmetic, rather than make a view."""
+    try:
+        return bare(function) not in VIEWS
+    except TypeError:
+        return True

@@ -1,0 +1,133 @@
+"""A chunk task as data: its little graph of calls, run fused where its functions are known."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import weakref
+from typing import Any
+
+import cloudpickle
+
+from gpusched.fusion.plan import Registers
+from gpusched.graph.segment import ProgramStep, Segment
+
+
+class Program:
+    """What a task does with its inputs; called in the place of the task's function.
+
+    Parameters
+    ----------
+    steps
+        Calls, operands before their users.  Register ``k`` holds input ``k``; step ``k`` writes
+        register ``inputs + k``; the last is the result.
+    inputs
+        Number of inputs.
+
+    Notes
+    -----
+    Immutable, but for the plans its segments remember; shared by all equal tasks of a process,
+    and by threads.
+    """
+
+    def __init__(self, steps: tuple[ProgramStep, ...], inputs: int) -> None:
+        self.steps = steps
+        self.inputs = inputs
+        self.segments = _segments(steps, inputs)
+        self._payload: bytes | None = None
+        self._token = ""
+
+    @property
+    def __name__(self) -> str:
+        return "fused-" + "-".join(_name(step.function) for step in self.steps)
+
+    def __repr__(self) -> str:
+        return f"<Program {self.__name__}>"
+
+    def __call__(self, *inputs: Any) -> Any:
+        registers: Registers = [*inputs, *[None] * len(self.steps)]
+        try:
+            for segment in self.segments:
+                segment.run(registers)
+        except Exception as error:
+            names = ", ".join(_name(step.function) for step in self.steps)
+            error.add_note(f"gpusched: raised in a chunk task of {names}{_where()}")
+            raise
+        return registers[-1]
+
+    def payload(self) -> tuple[str, bytes]:
+        """Return the program's token and its pickled steps."""
+        if self._payload is None:
+            self._payload = cloudpickle.dumps((self.steps, self.inputs))
+            self._token = hashlib.blake2b(self._payload, digest_size=16).hexdigest()
+        return self._token, self._payload
+
+    def __reduce__(self) -> Any:
+        return _restore, self.payload()
+
+    def __dask_tokenize__(self) -> Any:
+        return ("gpusched.Program", self.payload()[0])
+
+
+_restored: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
+_recent: dict[str, Program] = {}
+_lock = threading.Lock()
+RECENT = 256
+"""Programs kept alive, with their plans, between the tasks that use them."""
+
+
+def _restore(token: str, payload: bytes) -> Program:
+    with _lock:
+        program = _restored.get(token)
+        if program is None:
+            steps, inputs = cloudpickle.loads(payload)
+            program = _restored[token] = Program(steps, inputs)
+            program._payload, program._token = payload, token
+        _recent.pop(token, None)
+        _recent[token] = program
+        while len(_recent) > RECENT:
+            del _recent[next(iter(_recent))]
+    return program
+
+
+def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
+    """Group the steps into segments that are recorded as a whole, and single calls between them."""
+    done = set(range(inputs))
+    waiting = list(range(len(steps)))
+    parts: list[tuple[bool, list[int]]] = []
+    recorded = False
+    while waiting:
+        part: list[int] = []
+        for k in list(waiting):
+            if steps[k].recorded == recorded and steps[k].registers <= done:
+                part.append(k)
+                waiting.remove(k)
+                done.add(inputs + k)
+        if part:
+            parts.append((recorded, part))
+        recorded = not recorded
+    return [_segment(steps, inputs, parts, number) for number in range(len(parts))]
+
+
+def _segment(steps: tuple[ProgramStep, ...], inputs: int, parts: list[tuple[bool, list[int]]],
+             number: int) -> Segment:  # fmt: skip
+    recorded, part = parts[number]
+    written = {inputs + k for k in part}
+    later = {r for _, other in parts[number + 1 :] for k in other for r in steps[k].registers}
+    outputs = tuple(sorted(written & (later | {inputs + len(steps) - 1})))
+    needed = set().union(*(steps[k].registers for k in part)) - written if part else set()
+    return Segment([(inputs + k, steps[k]) for k in part], tuple(sorted(needed)), outputs, recorded)
+
+
+def _name(function: Any) -> str:
+    function = getattr(function, "func", function)
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _where() -> str:
+    """Return the key of the task that this thread of a worker runs, as text."""
+    import sys
+
+    worker = sys.modules.get("distributed.worker")
+    key = getattr(getattr(worker, "thread_state", None), "key", None)
+    return f", key {key}" if key is not None else ""

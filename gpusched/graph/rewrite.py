@@ -1,0 +1,239 @@
+"""dask tasks -> programs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    Dict,
+    GraphNode,
+    List,
+    NestedContainer,
+    Task,
+    TaskRef,
+    Tuple,
+    _execute_subgraph,
+    _identity_cast,
+)
+
+from gpusched.fusion.plan import Register
+from gpusched.graph import safety
+from gpusched.graph.known import FUSIBLE, bare, computes, known
+from gpusched.graph.program import Program
+from gpusched.graph.segment import ProgramStep
+
+_STATIC = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.dtype, type)
+
+_programs: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary()
+
+
+class Untranslatable(Exception):
+    """A task of a form that is left as it is."""
+
+
+def rewrite(graph: dict[Any, Any]) -> dict[Any, Any]:
+    """Return `graph` with a program in every task that computes with known functions."""
+    return {key: rewrite_task(node) for key, node in graph.items()}
+
+
+def rewrite_task(node: Any) -> Any:
+    """Return the task as a program, or itself if nothing in it can be fused."""
+    if type(node) is not Task or not worthwhile(node):
+        return node
+    translation = _Translation()
+    try:
+        result = translation.task(node, {})
+        if not isinstance(result, Register):
+            return node
+        program = translation.program()
+    except Untranslatable:
+        return node
+    return Task(node.key, program, *translation.inputs, _data_producer=node.data_producer)
+
+
+def worthwhile(task: Task) -> bool:
+    """Return whether a known function that computes is anywhere inside a task."""
+    if task.func is _execute_subgraph:
+        return any(worthwhile(n) for n in task.args[0].values() if type(n) is Task)
+    return takes_lazy_chunks(task.func) and computes(task.func)
+
+
+def takes_lazy_chunks(function: Any) -> bool:
+    """Return whether a function is known, asked for, or shown to be safe."""
+    if known(function):
+        return True
+    function = bare(function)
+    return bool(getattr(function, FUSIBLE, False)) or safety.why_unsafe(function) is None
+
+
+class _Translation:
+    """Collects the steps and inputs of one task.
+
+    Values that differ from chunk to chunk (references, slices, arrays) become inputs, so that all
+    chunks of a layer share one program; numbers and names are part of it.
+    """
+
+    def __init__(self) -> None:
+        self.inputs: list[Any] = []
+        self.steps: list[ProgramStep] = []
+        self.shape: list[Any] = []
+        self._references: dict[Any, Register] = {}
+
+    def program(self) -> Program:
+        """Return the program, the same one for tasks that differ only in their inputs."""
+        count = len(self.inputs)
+        key = (count, tuple(self.shape))
+        found = _programs.get(key)
+        if found is None:
+            steps = tuple(_renumbered(step, count) for step in self.steps)
+            found = _programs[key] = Program(steps, count)
+        return found
+
+    def task(self, task: Task, known_keys: dict[Any, Any]) -> Any:
+        """Return where a task's result is."""
+        if task.func is _execute_subgraph:
+            return self.subgraph(task, known_keys)
+        args = tuple(self.argument(a, known_keys) for a in task.args)
+        kwargs = {name: self.argument(a, known_keys) for name, a in task.kwargs.items()}
+        recorded = takes_lazy_chunks(task.func)
+        step = ProgramStep(task.func, args, kwargs, recorded, _replayed(task.func))
+        self.steps.append(step)
+        self.shape.append((_identity(task.func), _frozen(args), _frozen(kwargs)))
+        return Register(-len(self.steps))
+
+    def subgraph(self, task: Task, outer: dict[Any, Any]) -> Any:
+        """Return where the result of a task fused by dask is."""
+        inner, wanted, keys, *dependencies = task.args
+        values = {k: self.argument(d, outer) for k, d in zip(keys, dependencies, strict=True)}
+
+        def value_of(key: Any) -> Any:
+            if key not in values:
+                node = inner[key]
+                for dependency in sorted(node.dependencies & inner.keys(), key=str):
+                    value_of(dependency)
+                values[key] = self.argument(node, values)
+            return values[key]
+
+        return value_of(wanted)
+
+    def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
+        """Return an argument as registers and constants."""
+        if isinstance(value, TaskRef):
+            return self.reference(value.key, known_keys)
+        if isinstance(value, Alias):
+            return self.reference(value.target, known_keys)
+        if isinstance(value, DataNode):
+            return self.literal(value.value)
+        if isinstance(value, NestedContainer):
+            return self.container(value, known_keys)
+        if type(value) is Task and value.func is _identity_cast:
+            return self.cast(value, known_keys)
+        if type(value) is Task:
+            return self.task(value, known_keys)
+        if isinstance(value, GraphNode):
+            raise Untranslatable(type(value).__name__)
+        return self.literal(value)
+
+    def container(self, value: NestedContainer, known_keys: dict[Any, Any]) -> Any:
+        items = [self.argument(item, known_keys) for item in value.args]
+        if isinstance(value, List):
+            return items
+        if isinstance(value, Tuple):
+            return tuple(items)
+        if isinstance(value, Dict):
+            return dict(zip(items[::2], items[1::2], strict=True))
+        raise Untranslatable(type(value).__name__)
+
+    def cast(self, value: Task, known_keys: dict[Any, Any]) -> Any:
+        """Return a list, tuple or the like that dask builds of references."""
+        if value.kwargs["typ"] not in (list, tuple):
+            raise Untranslatable(f"a container of type {value.kwargs['typ'].__name__}")
+        return value.kwargs["typ"](self.argument(item, known_keys) for item in value.args)
+
+    def reference(self, key: Any, known_keys: dict[Any, Any]) -> Any:
+        if key in known_keys:
+            return known_keys[key]
+        if key not in self._references:
+            self._references[key] = self.input(TaskRef(key))
+        return self._references[key]
+
+    def literal(self, value: Any) -> Any:
+        if isinstance(value, _STATIC) or type(value) in (tuple, list, dict) and _static(value):
+            return value
+        if callable(value) and _hashable(value):
+            return value
+        return self.input(value)
+
+    def input(self, value: Any) -> Register:
+        # dask would look inside a tuple or list for references; a DataNode is taken as it is.
+        self.inputs.append(value if isinstance(value, TaskRef) else DataNode(None, value))
+        return Register(len(self.inputs) - 1)
+
+
+def _renumbered(step: ProgramStep, inputs: int) -> ProgramStep:
+    """Return a step whose references to other steps (-1 is the first) come after the inputs."""
+
+    def move(structure: Any) -> Any:
+        if isinstance(structure, Register):
+            number = structure.number
+            return structure if number >= 0 else Register(inputs - number - 1)
+        if type(structure) in (list, tuple):
+            return type(structure)(map(move, structure))
+        if type(structure) is dict:
+            return {key: move(item) for key, item in structure.items()}
+        return structure
+
+    return ProgramStep(step.function, move(step.args), move(step.kwargs), step.recorded,
+                       step.replayed)  # fmt: skip
+
+
+def _static(value: Any) -> bool:
+    """Return whether a structure holds only numbers and names."""
+    if type(value) in (tuple, list):
+        return all(map(_static, value))
+    if type(value) is dict:
+        return all(_static(k) and _static(v) for k, v in value.items())
+    return isinstance(value, _STATIC) or (callable(value) and _hashable(value))
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _frozen(structure: Any) -> Any:
+    """Return a hashable stand-in for a structure; equal only for structures of the same types."""
+    if isinstance(structure, Register):
+        return Register, structure.number
+    if type(structure) in (tuple, list):
+        return type(structure), tuple(map(_frozen, structure))
+    if type(structure) is dict:
+        return dict, tuple((_frozen(k), _frozen(v)) for k, v in structure.items())
+    if type(structure) is float:
+        return float, structure.hex()
+    if callable(structure) and not isinstance(structure, type):
+        return _identity(structure)
+    return type(structure), structure
+
+
+def _identity(function: Callable[..., Any]) -> Any:
+    """Return what makes two functions the same, the values they read from outside included."""
+    args = getattr(function, "args", None)
+    keywords = getattr(function, "keywords", None)
+    if isinstance(args, tuple) and isinstance(keywords, dict) and _static((args, keywords)):
+        return "partial", _identity(function.func), _frozen(args), _frozen(keywords)  # type: ignore[attr-defined]
+    if not known(function) and safety.why_unsafe(function) is None:
+        return function, safety.captured(function)
+    return function if _hashable(function) else (id(function), type(function))
+
+
+def _replayed(function: Any) -> bool:
+    return known(function) or safety.why_unsafe(bare(function)) is None

@@ -1,0 +1,276 @@
+"""A run of calls inside a chunk task: recorded once per kind of input, then repeated from a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import dask
+import numpy as np
+
+from gpusched.fusion.cache import kernels
+from gpusched.fusion.chunk import LazyChunk, lazies, references
+from gpusched.fusion.expression import Leaf
+from gpusched.fusion.plan import (
+    Plan,
+
+    Registers,
+    ReplayError,
+    substitute,
+    used_registers,
+)
+from gpusched.fusion.record import Recorder, recordable
+from gpusched.fusion.statistics import updating
+from gpusched.graph.known import bare, owned, substitute_for
+
+PLANS = 128
+"""Plans one segment remembers; the oldest goes first."""
+
+
+@dataclass(frozen=True)
+class ProgramStep:
+    """One call; its arguments may hold `Register` objects."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    recorded: bool = False
+    """Whether the function takes lazy chunks."""
+    replayed: bool = True
+    """Whether what was recorded holds for the next chunk of the same kind."""
+
+    @property
+    def registers(self) -> set[int]:
+        return used_registers(self.args) | used_registers(self.kwargs)
+
+
+@dataclass(frozen=True)
+class Direct:
+    """The decision to call the functions as they are."""
+
+    operation: str
+    reason: str
+
+
+class Segment:
+    """Calls that run together.
+
+    Parameters
+    ----------
+    steps
+        The calls, each with the register of its result.
+    inputs, outputs
+        Registers it reads and those it leaves for others.
+    recorded
+        Whether the functions take lazy chunks; if not, they are just called.
+
+    Notes
+    -----
+    Thread-safe: plans are immutable, and a plan recorded twice at once is as good as one.
+    """
+
+    def __init__(self, steps: list[tuple[int, ProgramStep]], inputs: tuple[int, ...],
+                 outputs: tuple[int, ...], recorded: bool) -> None:  # fmt: skip
+        self.steps = steps
+        self.inputs = inputs
+        self.outputs = outputs
+        self.recorded = recorded
+        self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
+        self.replayed = all(step.replayed for _, step in steps)
+        self._plans: dict[Any, Plan | Direct] = {}
+
+    def run(self, registers: Registers) -> None:
+        """Read the inputs from `registers` and write the outputs there."""
+        if not self.recorded:
+            return self._call(registers)
+        inputs = tuple(registers[k] for k in self.inputs)
+        key = self._key(inputs)
+        found = self._plans.get(key) if key is not None else None
+        if found is None:
+            found = self._decide(inputs, key)
+        if isinstance(found, Plan):
+            try:
+                return self._replay(found, inputs, registers)
+            except ReplayError:
+                self._plans.pop(key, None)
+        if isinstance(found, Direct):
+            with updating() as counters:
+                counters.tasks += 1
+                counters.breaks[found.operation, found.reason] += 1
+            return self._call(registers)
+        return self._record(inputs, key, registers)
+
+    def _call(self, registers: Registers) -> None:
+        """Call the functions as they are."""
+        for register, step in self.steps:
+            registers[register] = step.function(
+                *substitute(step.args, registers), **substitute(step.kwargs, registers)
+            )
+
+    def _key(self, inputs: tuple[Any, ...]) -> Any:
+        """Return what a plan depends on, or None if that cannot be told."""
+        try:
+            return tuple([describe(value) for value in inputs])
+        except TypeError:
+            return None
+
+    def _decide(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
+        """Return the decision not to record, if that can be told from the inputs."""
+        name = _name(self.steps[0][1].function)
+        reason = obstacle(inputs, key)
+        if reason is None:
+            return None
+        found = Direct(name, reason)
+        if key is not None:
+            self._remember(key, found)
+        return found
+
+    def _remember(self, key: Any, found: Plan | Direct) -> None:
+        while len(self._plans) >= PLANS:
+            self._plans.pop(next(iter(self._plans)), None)
+        self._plans[key] = found
+
+    def _replay(self, plan: Plan, inputs: tuple[Any, ...], registers: Registers) -> None:
+        results, seconds = plan.run(inputs)
+        for register, result in zip(self.outputs, results, strict=True):
+            registers[register] = result
+        count(plan, seconds)
+
+    def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers) -> None:
+        recorder = Recorder(kernels.get, dask.config.get("gpusched.fusion.maximum-operations", 256))
+        try:
+            local, arrays = self._trace(recorder, inputs, registers)
+            direct = self._too_little(recorder)
+            if direct is None:
+                outputs = self._finish(recorder, local, registers)
+        except Exception as error:
+            if dask.config.get("gpusched.fusion.strict", False):
+                raise
+            # NumPy's own run either raises what the user's program raises, or shows that the
+            # recorder was at fault, which is counted.
+            direct = Direct(_name(self.steps[-1][1].function),
+                            f"recording failed: {type(error).__name__}: {error}")  # fmt: skip
+        if direct is not None:
+            self._call(registers)
+            if key is not None:
+                self._remember(key, direct)
+            with updating() as counters:
+                counters.tasks += 1
+                counters.breaks[direct.operation, direct.reason] += 1
+            return
+        plan = recorder.plan(arrays, outputs)
+        if key is not None and recorder.escape is None and self.replayed:
+            self._remember(key, plan)
+        with updating() as counters:
+            counters.recordings += 1
+            counters.breaks.update(recorder.breaks)
+            if recorder.escape is not None:
+                counters.breaks["plan", recorder.escape] += 1
+        count(plan, 0.0)
+
+    def _trace(self, recorder: Recorder, inputs: tuple[Any, ...],
+               registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
+        """Call the functions with lazy chunks; return the registers then, and the arrays' places."""
+        local: Registers = list(registers)
+        arrays = []
+        for number, (register, value) in enumerate(zip(self.inputs, inputs, strict=True)):
+            if recordable(value):
+                leaf = recorder.leaf(value)
+                arrays.append((number, leaf.register))
+                local[register] = LazyChunk(recorder, leaf)
+        for register, function, step in self.calls:
+            local[register] = function(*substitute(step.args, local),
+                                       **substitute(step.kwargs, local))  # fmt: skip
+        return local, tuple(arrays)
+
+    def _too_little(self, recorder: Recorder) -> Direct | None:
+        """Return the decision that there is nothing to gain, before anything has been compiled."""
+        least = dask.config.get("gpusched.fusion.minimum-operations", 2)
+        if recorder.launched or recorder.operations >= least:
+            return None
+        return Direct(_name(self.steps[-1][1].function), "nothing to fuse it with")
+
+    def _finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
+        """Compute the outputs into `registers`, and return them as structures of registers."""
+        recorder.flush(lazies([local[k] for k in self.outputs]))
+        structures = []
+        for k in self.outputs:
+            value = local[k]
+            if isinstance(value, LazyChunk) and isinstance(value._node, Leaf) and self._copies(k):
+                value = LazyChunk(recorder, recorder.leaf_view(value._node.register, owned))
+            structures.append(references(recorder, value))
+        for k, structure in zip(self.outputs, structures, strict=True):
+            registers[k] = recorder.fetch(structure)
+        return tuple(structures)
+
+    def _copies(self, register: int) -> bool:
+        """Return whether the function that wrote a register never gives a small view of a large array."""
+        from dask.array.chunk import getitem
+
+        return any(r == register and bare(s.function) is getitem for r, s in self.steps)
+
+
+def describe(value: Any) -> Any:
+    """Return what of an input a plan may depend on; `TypeError` if it cannot be told."""
+    if type(value) is np.ndarray:
+        return value.dtype, value.shape, value.strides, value.flags.aligned
+    if type(value) is float:
+        return float, value.hex()
+    if isinstance(value, bool | int | str | bytes | np.dtype | type(None) | type(Ellipsis) | type):
+        return type(value), value
+    if isinstance(value, np.generic):
+        return type(value), value.tobytes()
+    if type(value) is slice:
+        return slice, describe(value.start), describe(value.stop), describe(value.step)
+    if type(value) in (tuple, list):
+        return type(value), tuple([describe(item) for item in value])
+    if isinstance(value, np.ndarray):
+        return type(value), value.dtype
+    if callable(value):
+        hash(value)
+        return value
+    raise TypeError(f"an argument of type {type(value).__name__}")
+
+
+def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
+    """Return why a segment is not recorded for such inputs, or None if it may be."""
+    arrays = [value for value in inputs if type(value) is np.ndarray]
+    for value in inputs:
+        if isinstance(value, np.ndarray):
+            if type(value) is not np.ndarray:
+                return f"chunks of type {type(value).__name__}"
+            if not recordable(value):
+                return f"dtype {value.dtype}"
+            if not value.flags.aligned:
+                return "unaligned memory"
+        elif hasattr(value, "__array_function__") or hasattr(value, "__array_ufunc__"):
+            if not isinstance(value, np.generic):
+                return f"chunks of type {type(value).__name__}"
+    if key is None:
+        return "an argument that cannot be compared"
+    if not arrays:
+        return "no array among the inputs"
+    if max(a.size for a in arrays) < dask.config.get("gpusched.fusion.minimum-elements", 4096):
+        return "small chunks"
+    return None
+
+
+def count(plan: Plan, seconds: float) -> None:
+    """Add one run of a plan to the process's counters."""
+    launches = plan.launches
+    with updating() as counters:
+        counters.tasks += 1
+        counters.fused_tasks += bool(launches)
+        counters.launches += len(launches)
+        counters.kernel_seconds += seconds
+        for launch in launches:
+            counters.kernels[launch.name] += 1
+            counters.bytes_read += launch.bytes_read
+            counters.bytes_written += launch.bytes_written
+
+
+def _name(function: Any) -> str:
+    return str(getattr(bare(function), "__name__", type(function).__name__))
+
+
