@@ -1,0 +1,52 @@
+"""Runs dask.array programs with one generated kernel per chunk, on CPUs and GPUs."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gpusched import config as _config
+
+if TYPE_CHECKING:
+    from gpusched.cluster import Cluster, local
+    from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
+    from gpusched.graph import disable, enable, fusible
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Cluster",
+    "Statistics",
+    "disable",
+    "enable",
+    "fusible",
+    "local",
+    "reset_statistics",
+    "statistics",
+]
+
+_HOMES = {
+    "Cluster": "gpusched.cluster",
+    "Statistics": "gpusched.fusion.statistics",
+    "disable": "gpusched.graph",
+    "enable": "gpusched.graph",
+    "fusible": "gpusched.graph",
+    "local": "gpusched.cluster",
+    "reset_statistics": "gpusched.fusion.statistics",
+    "statistics": "gpusched.fusion.statistics",
+}
+"""Where each public name is defined; it is imported on first use, so that importing is cheap."""
+
+_config.register()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,62 @@
+"""One run from its beginning to its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from gpusched.cli import script
+from gpusched.cli.errors import Failed
+from gpusched.cli.progress import progress
+from gpusched.cli.session import Session, connected, started
+from gpusched.cli.signals import leaving_at_once, stopping_cleanly
+from gpusched.cli.summary import summary
+
+
+class _Stopped(Exception):
+    """The script was told to stop, so tasks that still run are of no use to anybody."""
+
+
+def launch(
+    target: str,
+    arguments: Sequence[str],
+    module: bool = False,
+    local: bool = False,
+    scheduler: str | None = None,
+    quiet: bool = False,
+) -> int:
+    """Run a script or a module on a cluster made for it and return its exit code."""
+    script.prepare(target, arguments, module)
+    code = 1
+    try:
+        with stopping_cleanly(), _session(local, scheduler) as session:
+            _begin(session)
+            with nullcontext() if quiet else progress(session.client):
+                code = script.execute(target, module)
+            with leaving_at_once():
+                if not quiet:
+                    counted, seconds, missing = session.end()
+                    print(summary(counted, seconds, session.fused, missing), file=sys.stderr)
+                if code >= 128:
+                    raise _Stopped
+    except _Stopped:
+        return code
+    except KeyboardInterrupt:
+        print("gpusched run: interrupted", file=sys.stderr)
+        return script.INTERRUPTED
+    return code
+
+
+def _session(local: bool, scheduler: str | None) -> AbstractContextManager[Session]:
+    return connected(scheduler) if scheduler is not None else started(processes=not local)
+
+
+def _begin(session: Session) -> None:
+    try:
+        session.begin()
+    except ImportError as error:
+        raise Failed(
+            f"the workers cannot import gpusched ({error}): install it where they run, or use "
+            f"--no-fuse"
+        ) from None

@@ -1,0 +1,122 @@
+"""One line on a terminal that says how many tasks are done."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from distributed import Client, Scheduler
+
+_ERASE = "\r\x1b[K"
+_WIDTH = 30
+_PENDING = ("waiting", "queued", "processing", "no-worker")
+
+
+@contextmanager
+def progress(client: Client, interval: float = 0.2) -> Iterator[None]:
+    """Show progress on stderr while the block runs, if stderr is a terminal.
+
+    Parameters
+    ----------
+    client
+        A client that is not asynchronous.
+    interval
+        Seconds between two looks at the scheduler.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    line = _Line(sys.stderr)
+    stop = threading.Event()
+    watcher = threading.Thread(
+        target=_watch, args=(client, line, stop, interval), name="gpusched progress", daemon=True
+    )
+    stdout, sys.stdout = sys.stdout, _Erasing(sys.stdout, line)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join(timeout=5)
+        line.erase()
+        if isinstance(sys.stdout, _Erasing):
+            sys.stdout = stdout
+
+
+def task_counts(dask_scheduler: Scheduler) -> tuple[int, int]:
+    """Return how many tasks were ever finished, and how many are still to do."""
+    done = sum(p.state_counts["memory"] for p in dask_scheduler.task_prefixes.values())
+    groups = dask_scheduler.task_groups.values()
+    return done, sum(group.states[state] for group in groups for state in _PENDING)
+
+
+def bar(done: int, pending: int, seconds: float) -> str:
+    """Return the line that shows these counts.
+
+    Examples
+    --------
+    >>> from gpusched.cli.progress import bar
+    >>> bar(5, 15, 2.04)
+    '[#######.......................] 5 of 20 tasks, 2.0 s'
+    """
+    total = done + pending
+    filled = _WIDTH * done // total if total else 0
+    return f"[{'#' * filled:.<{_WIDTH}}] {done:,} of {total:,} tasks, {seconds:.1f} s"
+
+
+def _watch(client: Client, line: _Line, stop: threading.Event, interval: float) -> None:
+    before, started = None, time.monotonic()
+    while not stop.wait(interval):
+        try:
+            done, pending = client.run_on_scheduler(task_counts)
+        except Exception:
+            # The scheduler is going away, or has no gpusched to count with: a lost progress line
+            # must not disturb the script, and the script meets the same error where it matters.
+            return
+        if before is None or not pending:
+            before, started = done, time.monotonic()
+        if pending:
+            line.draw(bar(done - before, pending, time.monotonic() - started))
+        else:
+            line.erase()
+
+
+class _Line:
+    """The terminal's last line. Thread-safe."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._drawn = False
+
+    def draw(self, text: str) -> None:
+        with self._lock:
+            self._stream.write(_ERASE + text)
+            self._stream.flush()
+            self._drawn = True
+
+    def erase(self) -> None:
+        with self._lock:
+            if self._drawn:
+                self._stream.write(_ERASE)
+                self._stream.flush()
+                self._drawn = False
+
+
+class _Erasing:
+    """A stream that erases the line before each write, so that the two do not mix."""
+
+    def __init__(self, stream: TextIO, line: _Line) -> None:
+        self._stream = stream
+        self._line = line
+
+    def write(self, text: str) -> int:
+        self._line.erase()
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -1,0 +1,97 @@
+"""``gpusched run``: an unchanged dask script, on a cluster made for it, with fusion on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import dask.config
+
+from gpusched.cli.errors import Unusable
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
+)
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module's name, as in python -m.")
+@click.option("--gpus", metavar="N|all|0,2", help="A number of GPUs, all, or their positions.")
+@click.option("--cpu", is_flag=True, help="CPU workers, even where there are GPUs.")
+@click.option("--workers", type=click.IntRange(1), help="Number of worker processes.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
+@click.option("--memory-limit", metavar="SIZE", help="Host memory of each worker, as in '4 GiB'.")
+@click.option("--local", is_flag=True, help="Everything in one process, without sockets.")
+@click.option("--scheduler", metavar="ADDRESS", help="Use a scheduler that runs already.")
+@click.option("--no-fuse", is_flag=True, help="Run every chunk function as dask does.")
+@click.option("--show-config", is_flag=True, help="Print the settings and run nothing.")
+@click.option("--quiet", is_flag=True, help="No progress and no closing summary.")
+@click.argument("script", required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    script: str | None,
+    arguments: tuple[str, ...],
+    module: bool,
+    local: bool,
+    scheduler: str | None,
+    show_config: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Run SCRIPT, an unchanged dask program, with fusion on.
+
+    Starts one worker a GPU on this machine, or CPU workers that share the cores, and stops them
+    when the script ends. Flags after SCRIPT are the script's own. The exit code is the script's.
+    """
+    _check_flags(local, scheduler, flags)
+    try:
+        dask.config.set(_settings(flags))
+        if show_config:
+            from gpusched.cli.show import show
+
+            click.echo(show(processes=not local, planned=scheduler is None))
+            return
+        if script is None:
+            raise click.UsageError("Missing argument 'SCRIPT'.")
+        from gpusched.cli.launch import launch
+
+        code = launch(script, arguments, module, local, scheduler, quiet)
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    context.exit(code)
+
+
+def _check_flags(local: bool, scheduler: str | None, flags: dict[str, Any]) -> None:
+    given = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value]
+    starting = [flag for flag in given if flag != "--no-fuse"]
+    if scheduler is not None and (starting or local):
+        clash = [*starting, *(["--local"] if local else [])]
+        raise click.UsageError(f"--scheduler starts no workers, so {clash[0]} has no meaning.")
+    if flags["cpu"] and flags["gpus"]:
+        raise click.UsageError("--cpu and --gpus exclude each other.")
+    if local and flags["gpus"]:
+        raise click.UsageError("--local starts no process to pin to a GPU; leave out --gpus.")
+
+
+def _settings(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the flags as settings; flags that were not given leave the configuration alone."""
+    settings = {
+        "gpusched.cluster.workers": flags["workers"],
+        "gpusched.cluster.threads": flags["threads"],
+        "gpusched.cluster.memory-limit": flags["memory_limit"],
+        "gpusched.cluster.gpus": 0 if flags["cpu"] else _gpus(flags["gpus"]),
+        "gpusched.fusion.enabled": False if flags["no_fuse"] else None,
+    }
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _gpus(text: str | None) -> str | int | list[int] | None:
+    from gpusched.workers.devices import parse_request
+
+    if text is None:
+        return None
+    request = parse_request(text)
+    if request == 0:
+        raise ValueError("--gpus 0 asks for no GPU: use --cpu")
+    return request

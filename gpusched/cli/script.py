@@ -1,0 +1,112 @@
+"""Runs a script or a module as ``__main__`` and says how it ended, as Python itself would."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from gpusched.cli.errors import Unusable
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C ended."""
+
+
+def prepare(target: str, arguments: Sequence[str], module: bool) -> None:
+    """Set ``sys.path`` and ``sys.argv`` as Python does before it runs a script or a module.
+
+    Raises
+    ------
+    Unusable
+        If there is no such script or module.
+    """
+    if module:
+        sys.path[0] = os.getcwd()
+        _check_module(target)
+    else:
+        _check_script(target)
+        sys.path[0] = str(Path(target).resolve().parent)
+    sys.argv[:] = [target, *arguments]
+
+
+def execute(target: str, module: bool) -> int:
+    """Run a script or a module as ``__main__`` and return its exit code.
+
+    An exception is printed with the script's own frames, none of gpusched's before them.
+    """
+    try:
+        if module:
+            runpy.run_module(target, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(target, run_name="__main__")
+    except SystemExit as exit:
+        return _exit_code(exit.code)
+    except KeyboardInterrupt as interrupt:
+        print(f"gpusched run: interrupted{_place(interrupt)}", file=sys.stderr)
+        return INTERRUPTED
+    except BaseException as error:
+        sys.excepthook(type(error), error, _own_frames(error.__traceback__))
+        return 1
+    finally:
+        _flush()
+    return 0
+
+
+def _check_script(script: str) -> None:
+    path = Path(script)
+    if path.is_dir():
+        raise Unusable(f"{script} is a directory: name the script in it, or use -m PACKAGE")
+    try:
+        path.open("rb").close()
+    except FileNotFoundError:
+        raise Unusable(f"there is no script {script}") from None
+    except OSError as error:
+        raise Unusable(f"cannot read {script}: {error.strerror}") from None
+
+
+def _check_module(module: str) -> None:
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError) as error:
+        raise Unusable(f"cannot find the module {module}: {error}") from None
+    if found is None:
+        raise Unusable(f"there is no module {module}")
+
+
+def _exit_code(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _own_frames(traceback: TracebackType | None) -> TracebackType | None:
+    while traceback is not None and _is_ours(traceback):
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    return traceback.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>")
+
+
+def _place(error: BaseException) -> str:
+    traceback = _own_frames(error.__traceback__)
+    if traceback is None:
+        return ""
+    return f" at {traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
+
+
+def _flush() -> None:
+    # Before the summary, so that the two do not mix where both streams are one file.
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        # The reader went away or the script closed it; Python reports that at exit.
+        return

@@ -1,0 +1,124 @@
+"""The cluster and the client of one run, and what they counted."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import dask
+from dask.utils import parse_timedelta
+from distributed import Client
+
+from gpusched import config
+from gpusched.cli.errors import Failed, Unusable
+from gpusched.cluster import Cluster
+from gpusched.cluster.spawn import workers_without_interrupts, workers_without_main
+from gpusched.cluster.statistics import Process, difference, gather
+from gpusched.fusion.statistics import Statistics
+from gpusched.workers.devices import NoDeviceError
+
+
+@dataclass
+class Session:
+    """A client that is the default one, and what was counted before the run began."""
+
+    client: Client
+    """The default client."""
+    cluster: Cluster | None
+    """The cluster started for the run, if one was."""
+    fused: bool
+    """Whether fusion is on."""
+    started: float = field(default_factory=time.monotonic)
+    """When the run began, in seconds of the monotonic clock."""
+    before: dict[Process, Statistics] = field(default_factory=dict)
+    """The counters when the run began."""
+    last_event: float = 0.0
+    """The time of the scheduler's newest event when the run began."""
+
+    def begin(self) -> None:
+        """Note the counters and the time."""
+        if self.fused:
+            self.before = gather(self.client)
+        self.last_event = max((stamp for stamp, _ in self._events()), default=0.0)
+        self.started = time.monotonic()
+
+    def end(self) -> tuple[Statistics, float, list[str]]:
+        """Return what was counted since the beginning, the seconds, and what is missing."""
+        seconds = time.monotonic() - self.started
+        try:
+            after = gather(self.client) if self.fused else {}
+            missing = [f"worker {name} died: its counts are lost" for name in self._lost()]
+        except (OSError, TimeoutError) as error:
+            return Statistics(), seconds, [f"every count: the scheduler does not answer ({error})"]
+        return difference(after, self.before), seconds, missing
+
+    def _lost(self) -> list[str]:
+        return [
+            event["worker"]
+            for stamp, event in self._events()
+            if stamp > self.last_event
+            and event.get("action") == "remove-worker"
+            and not event.get("expected")
+        ]
+
+    def _events(self) -> list[tuple[float, dict[str, str]]]:
+        return list(self.client.get_events("all"))
+
+
+@contextmanager
+def started(processes: bool = True) -> Iterator[Session]:
+    """Start a cluster on this machine, as the configuration says.
+
+    Leaving the block with an exception kills tasks that still run.
+    """
+    try:
+        with workers_without_main(), contextlib.ExitStack() as stack:
+            with workers_without_interrupts():
+                cluster = Cluster(processes=processes)
+                stack.callback(cluster.close)
+                client = stack.enter_context(Client(cluster))
+            try:
+                yield Session(client, cluster, config.get("fusion.enabled"))
+            except BaseException:
+                cluster.close_now()
+                raise
+    except NoDeviceError as error:
+        raise Failed(f"{error}. For CPU workers, use --cpu") from None
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Session]:
+    """Use the scheduler that runs at an address.
+
+    Raises
+    ------
+    Unusable
+        If the address cannot be read.
+    Failed
+        If no scheduler answers, or its workers lack gpusched.
+    """
+    from gpusched.graph import enable
+
+    fused = config.get("fusion.enabled")
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(_connect(address))
+        if fused:
+            stack.enter_context(enable())
+        yield Session(client, None, fused)
+
+
+def _connect(address: str) -> Client:
+    wait = config.get("run.connect-timeout")
+    try:
+        with dask.config.set({"distributed.comm.retry.count": 0}):
+            return Client(address, timeout=parse_timedelta(wait))
+    except ValueError as error:
+        raise Unusable(f"cannot read {address} as a scheduler's address: {error}") from None
+    except OSError:
+        raise Failed(
+            f"no scheduler answered at {address} within {wait}. Check that `dask scheduler` runs "
+            f"there, or leave out --scheduler to start workers on this machine"
+        ) from None

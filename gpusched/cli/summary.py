@@ -1,0 +1,74 @@
+"""The closing lines of a run: what was fused, what it moved, and where fusion stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dask.utils import format_bytes
+
+from gpusched.fusion.statistics import Statistics
+
+_BREAKS_SHOWN = 8
+
+
+def summary(
+    counted: Statistics, seconds: float, fused: bool = True, missing: Sequence[str] = ()
+) -> str:
+    """Return the closing lines of a run.
+
+    Parameters
+    ----------
+    counted
+        What all processes counted during the run.
+    seconds
+        How long the run took.
+    fused
+        Whether fusion was on.
+    missing
+        What is not in ``counted``, and why, in words.
+
+    Examples
+    --------
+    >>> from gpusched.cli.summary import summary
+    >>> from gpusched.fusion.statistics import Statistics
+    >>> print(summary(Statistics(), 1.5, fused=False))
+    gpusched: 1.50 s
+      fusion    off
+    """
+    lines = [("fusion", "off")] if not fused else list(_lines(counted))
+    lines += [("missing", text) for text in missing]
+    return "\n".join(
+        [f"gpusched: {seconds:.2f} s", *(f"  {label:<9} {text}" for label, text in lines)]
+    )
+
+
+def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
+    if not counted.tasks:
+        return [("tasks", "none held a function that gpusched knows, so nothing was fused")]
+    lines = [
+        ("tasks", f"{counted.tasks:,} with array functions, {counted.fused_tasks:,} of them fused"),
+        ("kernels", f"{len(counted.kernels):,}, launched {_times(counted.launches)}"),
+        (
+            "data",
+            f"{format_bytes(counted.bytes_read)} read and "
+            f"{format_bytes(counted.bytes_written)} written by kernels",
+        ),
+    ]
+    if counted.compilations:
+        lines.append(
+            ("compiled", f"{counted.compilations:,} kernels, {counted.compile_seconds:.2f} s")
+        )
+    return [*lines, *_breaks(counted)]
+
+
+def _breaks(counted: Statistics) -> Sequence[tuple[str, str]]:
+    shown = [
+        ("unfused", f"{operation}: {reason} ({_times(count)})")
+        for (operation, reason), count in counted.breaks.most_common(_BREAKS_SHOWN)
+    ]
+    more = len(counted.breaks) - len(shown)
+    return [*shown, ("", f"and {more} other reasons")] if more else shown
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

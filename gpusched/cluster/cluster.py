@@ -1,0 +1,207 @@
+"""A cluster on this machine, pinned to GPUs where there are any."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from distributed import Nanny, Scheduler
+from distributed.deploy.spec import SpecCluster
+from distributed.security import Security
+
+from gpusched import config
+from gpusched.cluster.plan import GpuRequest, MemoryLimit, Plan, plan
+from gpusched.cluster.silent import SilentScheduler, SilentWorker
+
+
+class Cluster(SpecCluster):
+    """A scheduler and workers on this machine, with fusion switched on.
+
+    Each GPU gets one worker process, which sees that GPU alone. Without a GPU, CPU workers share
+    the cores. An argument left out is taken from the configuration under ``gpusched.cluster``.
+
+    Parameters
+    ----------
+    n_workers
+        Number of workers. Default: one a GPU; on CPUs, dask's own choice for the cores.
+    threads_per_worker
+        Threads of each worker. Default: 1 on a GPU; on CPUs, an equal share of the cores.
+    gpus
+        ``"all"``, a number of GPUs, or their positions among the visible ones; 0 for CPU workers.
+    memory_limit
+        Host memory of each worker: bytes, a text such as ``"4 GiB"``, a fraction of the machine's,
+        ``"auto"`` for an equal share, or 0 for no limit.
+    processes
+        Whether workers are processes of their own, restarted when they die. If not, everything
+        runs in this process and no socket is opened.
+    fuse
+        Whether fusion is on in this process, and in the workers, while the cluster is open.
+    dashboard_address
+        Where the scheduler shows its dashboard, such as ``":8787"``. Default: nowhere.
+    asynchronous
+        Whether the cluster is used within ``async`` functions.
+    name
+        The name that the cluster shows.
+    host
+        The address that the servers listen on.
+    security
+        Certificates for encrypted connections.
+    worker_options
+        Further keyword arguments of ``distributed.Worker``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, cannot be read, or contradicts another.
+    NoDeviceError
+        If GPUs are asked for that this machine does not have.
+
+    Notes
+    -----
+    Methods may be called from any thread. Closing is idempotent.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from gpusched import Cluster
+    >>> with Cluster(processes=False) as cluster, Client(cluster) as client:
+    ...     int(da.ones(10, chunks=5).sum().compute())
+    10
+    """
+
+    def __init__(
+        self,
+        n_workers: int | None = None,
+        threads_per_worker: int | None = None,
+        *,
+        gpus: GpuRequest | None = None,
+        memory_limit: MemoryLimit | None = None,
+        processes: bool = True,
+        fuse: bool | None = None,
+        dashboard_address: str | None = None,
+        asynchronous: bool = False,
+        name: str | None = None,
+        host: str = "127.0.0.1",
+        security: Security | None = None,
+        silence_logs: int | bool = logging.WARNING,
+        loop: Any = None,
+        worker_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if gpus and not processes:
+            raise ValueError("pinning workers to GPUs takes processes: leave out processes=False")
+        self.plan_of_workers: Plan = plan(
+            n_workers, threads_per_worker, gpus, memory_limit, processes
+        )
+        self.processes = processes
+        self.fuse: bool = config.get("fusion.enabled") if fuse is None else fuse
+        self._fusion = contextlib.ExitStack()
+        security = security or Security()
+        address = {
+            "protocol": _protocol(processes, security),
+            "host": host if processes else None,
+        }
+        self._worker_options = {
+            **address,
+            "nthreads": self.plan_of_workers.threads,
+            "memory_limit": self.plan_of_workers.memory_limit,
+            "security": security,
+            "silence_logs": silence_logs,
+            "dashboard": False,
+            **(worker_options or {}),
+        }
+        workers = [self._worker_spec(index) for index in range(self.plan_of_workers.workers)]
+        super().__init__(
+            scheduler=_scheduler_spec(address, security, dashboard_address, processes),
+            workers=dict(enumerate(workers)),
+            worker=self._worker_spec(0),
+            asynchronous=asynchronous,
+            loop=loop,
+            security=security,
+            silence_logs=silence_logs,
+            name=name,
+        )
+
+    def _worker_spec(self, index: int) -> dict[str, Any]:
+        if not self.processes:
+            return {"cls": SilentWorker, "options": self._worker_options}
+        given = self._worker_options.get("env") or {}
+        env = {**self.plan_of_workers.environment(index), **given}
+        return {"cls": Nanny, "options": {**self._worker_options, "env": env}}
+
+    def new_worker_spec(self) -> dict[int, dict[str, Any]]:
+        """Return the lowest free worker name and what that worker is started with."""
+        name = next(number for number in itertools.count() if number not in self.worker_spec)
+        self._check_devices(name + 1)
+        return {name: self._worker_spec(name)}
+
+    def scale(self, n: int = 0, memory: Any = None, cores: Any = None) -> Any:
+        """Change the number of workers to ``n``, or to what gives ``memory`` or ``cores``.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer GPUs than workers.
+        """
+        self._check_devices(n)
+        return super().scale(n, memory=memory, cores=cores)
+
+    def adapt(self, *args: Any, maximum: float = math.inf, **kwargs: Any) -> Any:
+        """Change the number of workers with the load; never more than one a GPU."""
+        if self.plan_of_workers.devices:
+            maximum = min(maximum, len(self.plan_of_workers.devices))
+        return super().adapt(*args, maximum=maximum, **kwargs)
+
+    def close_now(self) -> None:
+        """Close without waiting for tasks that still run; their processes are killed."""
+        self.sync(self._kill_workers)
+        self.close()
+
+    async def _kill_workers(self) -> None:
+        await asyncio.gather(*(worker.close(timeout=0.2) for worker in self.workers.values()))
+
+    def _check_devices(self, workers: int) -> None:
+        devices = len(self.plan_of_workers.devices)
+        if devices and workers > devices:
+            raise ValueError(f"there are {devices} GPUs, so no more than {devices} workers")
+
+    async def _start(self) -> None:
+        # Before the workers start, because they start with this process's configuration.
+        if self.fuse:
+            from gpusched.graph import enable
+
+            self._fusion.enter_context(enable())
+            self.fuse = False
+        await super()._start()
+
+    async def _close(self) -> None:
+        try:
+            await super()._close()
+        finally:
+            self._fusion.close()
+
+
+def _protocol(processes: bool, security: Security) -> str:
+    if not processes:
+        return "inproc://"
+    return "tls://" if security.require_encryption else "tcp://"
+
+
+def _scheduler_spec(
+    address: dict[str, Any], security: Security, dashboard_address: str | None, processes: bool
+) -> dict[str, Any]:
+    shown = dashboard_address or config.get("cluster.dashboard-address")
+    silent = not processes and not shown
+    options = {
+        **address,
+        "port": 0,
+        "security": security,
+        "dashboard": bool(shown),
+        "dashboard_address": shown or "127.0.0.1:0",
+    }
+    return {"cls": SilentScheduler if silent else Scheduler, "options": options}

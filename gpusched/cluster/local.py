@@ -1,0 +1,44 @@
+"""Everything in this process: for tests, small data and debugging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from distributed import Client
+
+from gpusched.cluster.cluster import Cluster
+from gpusched.cluster.plan import MemoryLimit
+
+
+@contextmanager
+def local(
+    threads: int | None = None,
+    *,
+    memory_limit: MemoryLimit | None = None,
+    fuse: bool | None = None,
+) -> Iterator[Client]:
+    """Run a scheduler and one worker in this process, without sockets, as the default client.
+
+    Parameters
+    ----------
+    threads
+        Threads of the worker. Default: one a core.
+    memory_limit
+        Host memory of the worker, as in :class:`gpusched.Cluster`.
+    fuse
+        Whether fusion is on within the block.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import gpusched
+    >>> with gpusched.local() as client:
+    ...     int(da.arange(10, chunks=5).sum().compute())
+    45
+    """
+    with (
+        Cluster(1, threads, processes=False, memory_limit=memory_limit, fuse=fuse) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client

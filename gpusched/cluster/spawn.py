@@ -1,0 +1,52 @@
+"""How worker processes are born: without the user's script, and deaf to Ctrl-C."""
+
+from __future__ import annotations
+
+import multiprocessing.spawn
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_WORKER = "Dask Worker process"
+"""How distributed's nanny names the processes it starts."""
+
+
+@contextmanager
+def workers_without_main() -> Iterator[None]:
+    """Keep worker processes from importing ``__main__``, which is how Python spawns by default.
+
+    A script run by ``gpusched run`` needs no ``if __name__ == "__main__"`` that way: a worker
+    restarted while the script runs would execute it a second time. Functions defined in the
+    script reach the workers all the same, because cloudpickle sends those of ``__main__`` by
+    value. Processes that the script itself spawns are not affected.
+    """
+    original = multiprocessing.spawn.get_preparation_data
+
+    def preparation_data(name: str) -> dict[str, Any]:
+        data = original(name)
+        if name.startswith(_WORKER):
+            data.pop("init_main_from_path", None)
+            data.pop("init_main_from_name", None)
+        return data
+
+    multiprocessing.spawn.get_preparation_data = preparation_data
+    try:
+        yield
+    finally:
+        multiprocessing.spawn.get_preparation_data = original
+
+
+@contextmanager
+def workers_without_interrupts() -> Iterator[None]:
+    """Block Ctrl-C in every thread and process started by this thread within the block.
+
+    A terminal sends it to the whole group of processes; only the one that runs the script must
+    react. The mask is inherited, so workers restarted later are deaf too. This thread gets what
+    arrived meanwhile when the block ends.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,76 @@
+"""The counters of all of a cluster's processes, and how they changed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import fields
+
+from distributed import Client
+
+from gpusched.fusion.statistics import Statistics, statistics
+
+Process = tuple[str, int]
+"""A host's name and a process id on it."""
+
+
+def process_statistics() -> tuple[Process, Statistics]:
+    """Return this process's identity and its counters."""
+    return (socket.gethostname(), os.getpid()), statistics()
+
+
+def gather(client: Client, timeout: float = 10) -> dict[Process, Statistics]:
+    """Return the counters of this process and of every worker process that answers.
+
+    Workers that share a process, as in a cluster without processes, are counted once.
+
+    Parameters
+    ----------
+    client
+        A client that is not asynchronous.
+    timeout
+        Seconds to wait for the workers.
+
+    Raises
+    ------
+    ImportError
+        If a worker has no gpusched installed.
+    TimeoutError
+        If the scheduler does not answer in time.
+
+    Examples
+    --------
+    >>> import gpusched
+    >>> from gpusched.cluster.statistics import gather
+    >>> with gpusched.local() as client:
+    ...     len(gather(client))
+    1
+    """
+    answers = client.sync(
+        client._run, process_statistics, on_error="return", callback_timeout=timeout
+    )
+    counted = dict([process_statistics()])
+    for answer in answers.values():
+        if isinstance(answer, ImportError):
+            raise answer
+        if not isinstance(answer, Exception):
+            process, its = answer
+            counted[process] = its
+    return counted
+
+
+def difference(
+    after: Mapping[Process, Statistics], before: Mapping[Process, Statistics]
+) -> Statistics:
+    """Return what was counted between two gatherings; processes new in ``after`` count fully."""
+    total = Statistics()
+    for process, counted in after.items():
+        total = total.merge(_subtract(counted, before.get(process, Statistics())))
+    return total
+
+
+def _subtract(later: Statistics, earlier: Statistics) -> Statistics:
+    return Statistics(
+        **{f.name: getattr(later, f.name) - getattr(earlier, f.name) for f in fields(Statistics)}
+    )
