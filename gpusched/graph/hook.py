@@ -49,7 +49,12 @@ class _Switch(contextlib.ContextDecorator):
         dask.config.set(array_optimize=self._hook)
 
     def _restore(self) -> None:
-        dask.config.set(array_optimize=self._before.pop())
+        before = self._before.pop()
+        if before is None:
+            # A key set to None would switch dask's own array optimisation off.
+            dask.config.pop("array_optimize", None)
+        else:
+            dask.config.set(array_optimize=before)
 
     def __enter__(self) -> _Switch:
         return self
