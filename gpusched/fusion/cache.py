@@ -33,7 +33,7 @@ class CompiledKernel:
     """Where the text lies; a made-up name in `linecache` where there is no cache directory."""
     name: str
     """Its name in profiles and counters."""
-    call: Callable[..., None]
+    call: Callable[..., int | None]
     """Machine code: windows on the arrays, then constants, sizes and strides."""
 
 

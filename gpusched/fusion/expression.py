@@ -66,6 +66,8 @@ class Apply(Node):
     """Operands, already of the loop's dtypes; each broadcasts to `shape`."""
     output: int = 0
     """Which result, for operations that have several (modf, frexp, divmod)."""
+    silent: bool = False
+    """Whether it was recorded where `numpy.errstate` ignores floating-point errors."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpusched.fusion import scalars
 from gpusched.fusion.kernel import Access, Kernel, Output, Statement
-from gpusched.fusion.operations import COMBINES, OPERATIONS
+from gpusched.fusion.operations import OPERATIONS
 
 BLOCK = 512
 """Elements summed in one go before the partial sum joins a wider, compensated total."""
@@ -129,6 +129,8 @@ class _Loops:
 
     def source(self) -> str:
         innermost = len(self.kernel.loops) - 1
+        if self.kernel.checked:
+            self.write("clear_floating_point_errors()")
         for level in range(innermost):
             self.open(f"for i{level} in range(n{level}):")
             for name, operand in zip(self.inputs + self.outputs, self.operands, strict=True):
@@ -138,6 +140,9 @@ class _Loops:
             self.reduce(innermost)
         else:
             self.map(innermost)
+        if self.kernel.checked:
+            self.depth = 1
+            self.write("return floating_point_errors()")
         return "\n".join(self.lines)
 
     def advance(self, name: str, distance: str, suffix: str) -> None:
@@ -212,7 +217,7 @@ class _Loops:
         for k, (name, output) in enumerate(outputs):
             total = f"total{k}"
             if _compensated(output):
-                total = f"(total{k} + lost{k} if lost{k} != 0 else total{k})"
+                self.write(f"total{k} = total{k} + lost{k} if lost{k} != 0 else total{k}")
             place = f"{self.current[name]}[0]"
             self.write(f"{place} = {combine(output, place, total)}")
 
@@ -225,8 +230,8 @@ def combine(output: Output, so_far: str, value: str, dtype: str = "") -> str:
     """Return the expression that joins two values of a reduction."""
     assert output.combine is not None
     dtype = dtype or output.dtype
-    text = COMBINES[output.combine].template.format(so_far, value)
-    return text if dtype in ("bool", "float64", "float32") else f"{dtype}({text})"
+    operands = [text if "]" in text or text.isidentifier() else f"({text})" for text in (so_far, value)]
+    return expression(Statement(output.combine, 0, (), dtype, dtype), operands)
 
 
 def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:

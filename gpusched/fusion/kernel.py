@@ -73,6 +73,8 @@ class Kernel:
     outputs: tuple[Output, ...]
     loops: tuple[str, ...]
     """``"map"`` or ``"reduce"`` per loop, outermost first."""
+    checked: bool = False
+    """Whether it returns the floating-point errors that arose, for NumPy's warnings."""
 
     @cached_property
     def digest(self) -> str:

@@ -77,6 +77,16 @@ def window(array: np.ndarray) -> np.ndarray:
     return array.T.ravel() if flags.f_contiguous else array[_FIRST[array.ndim]].ravel()
 
 
+def report(errors: int) -> None:
+    """Let NumPy warn (or raise, as `numpy.errstate` says) of the errors a kernel returned."""
+    if errors & 4:
+        np.divide(1.0, 0.0)
+    if errors & 8:
+        np.multiply(1e300, 1e300)
+    if errors & 1:
+        np.subtract(np.inf, np.inf)
+
+
 @dataclass
 class Launch:
     """One kernel call."""
@@ -100,7 +110,9 @@ class Launch:
         arrays = [window(registers[k]) for k in self.inputs]
         buffers = [output.allocate() for output in self.outputs]
         flat = [buffer.ravel() for buffer in buffers]
-        self.kernel.call(*arrays, *flat, *self.numbers)
+        errors = self.kernel.call(*arrays, *flat, *self.numbers)
+        if errors:
+            report(errors)
         for output, buffer in zip(self.outputs, buffers, strict=True):
             registers[output.register] = output.finish(buffer)
 

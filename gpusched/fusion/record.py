@@ -20,7 +20,7 @@ from gpusched.fusion.expression import (
     resolve_dtypes,
     scalar,
 )
-from gpusched.fusion.operations import Operation, conversion
+from gpusched.fusion.operations import ARITHMETIC, Operation, conversion
 from gpusched.fusion.plan import (
     Call,
     Launch,
@@ -109,8 +109,9 @@ class Recorder:
     def apply(self, name: str, arguments: tuple[Node, ...], dtype: np.dtype, output: int = 0) -> Node:
         """Return the node of a scalar operation on operands of the right dtypes."""
         shape = broadcast_shapes(*(a.shape for a in arguments))
-        key = (name, output, dtype, *map(id, arguments))
-        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output))
+        silent = name in ARITHMETIC and dtype.kind == "f" and "ignore" in _error_state()
+        key = (name, output, dtype, silent, *map(id, arguments))
+        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, silent))
 
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
@@ -281,6 +282,11 @@ class Recorder:
 
 def _recordable_result(value: Any) -> bool:
     return recordable(np.asarray(value) if isinstance(value, np.generic) else value)
+
+
+def _error_state() -> tuple[str, ...]:
+    state = np.geterr()
+    return state["divide"], state["over"], state["invalid"]
 
 
 def _name(function: Any) -> str:

@@ -15,7 +15,7 @@ from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.expression import Apply, Leaf, Node, Reduce, Scalar, children, postorder
 from gpusched.fusion.kernel import Input, Kernel, Output, Statement
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
-from gpusched.fusion.operations import OPERATIONS
+from gpusched.fusion.operations import ARITHMETIC, OPERATIONS
 from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
 
 Materialised = dict[int, int]
@@ -206,7 +206,17 @@ class KernelBuilder:
         )
         parameters = tuple(p.dtype.name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
-        return Kernel(inputs, parameters, self.statements(), outputs, kinds)
+        statements, checked = self.statements(), self.checked()
+        return Kernel(inputs, parameters, statements, outputs, kinds, checked)
+
+    def checked(self) -> bool:
+        """Return whether the floating-point errors of the kernel are those NumPy would warn of."""
+        combines = {n.combine for n in self.group.nodes if isinstance(n, Reduce)}
+        return (
+            combines <= {"multiply"}
+            and any(node.dtype.kind == "f" for node in self.order)
+            and all(node.operation in ARITHMETIC and not node.silent for node in self.order)
+        )
 
 
 def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:

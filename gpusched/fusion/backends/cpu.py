@@ -38,7 +38,7 @@ def _device(function: Callable[..., Any]) -> Any:
 def _math(name: str) -> Any:
     """Return the vectorised function of that name, or the C library's through numba."""
     function = names.libm_function(name)
-    return function if isinstance(function, python_types.BuiltinFunctionType) else _device(function)
+    return _device(function) if isinstance(function, python_types.FunctionType) else function
 
 
 def namespace(text: str) -> dict[str, Any]:
@@ -64,7 +64,8 @@ def signature(kernel: Kernel) -> Any:
                for o in kernel.outputs]  # fmt: skip
     constants = [getattr(types, p.replace("bool", "boolean")) for p in kernel.parameters]
     numbers = len(kernel.loops) + len(generate.stride_names(kernel))
-    return types.void(*arrays, *constants, *[types.int64] * numbers)
+    result = types.int64 if kernel.checked else types.void
+    return result(*arrays, *constants, *[types.int64] * numbers)
 
 
 def compile_kernel(kernel: Kernel, text: str, filename: str, cache: bool) -> Callable[..., None]:

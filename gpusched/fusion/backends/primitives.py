@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +104,30 @@ def element(typing_context: Any, array: Any, index: Any) -> Any:
     return array.dtype(array, types.int64), generate
 
 
+_INVALID, _DIVIDE, _OVERFLOW = 1, 4, 8
+"""Bits of the C library's ``fenv.h`` on x86-64."""
+
+_feclearexcept = types.ExternalFunction("feclearexcept", types.int32(types.int32))
+_fetestexcept = types.ExternalFunction("fetestexcept", types.int32(types.int32))
+HAS_ERRORS = platform.machine() in ("x86_64", "AMD64") and sys.platform == "linux"
+"""Whether this machine's floating-point errors can be read."""
+
+
+@numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True)
+def clear_floating_point_errors() -> None:
+    """Forget the floating-point errors of this thread so far."""
+    if HAS_ERRORS:
+        _feclearexcept(_INVALID | _DIVIDE | _OVERFLOW)
+
+
+@numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True)
+def floating_point_errors() -> int:
+    """Return the errors since they were cleared: invalid 1, division by zero 4, overflow 8."""
+    if HAS_ERRORS:
+        return int(_fetestexcept(_INVALID | _DIVIDE | _OVERFLOW))
+    return 0
+
+
 @numba.njit(error_model="numpy", no_cfunc_wrapper=True)
 def compensated_add(total: float, lost: float, value: float) -> tuple[float, float]:
     """Add `value` to `total` and what rounding loses to `lost` (Neumaier, 1974)."""
@@ -114,6 +140,6 @@ def compensated_add(total: float, lost: float, value: float) -> tuple[float, flo
 
 
 __all__ = [
-    "bits", "ceil", "compensated_add", "copysign", "element", "fabs", "floor", "fmax", "fmin",
+    "bits", "ceil", "clear_floating_point_errors", "compensated_add", "copysign", "element", "fabs", "floating_point_errors", "floor", "fmax", "fmin",
     "fmod", "maximum", "minimum", "rint", "shift", "sqrt", "trunc",
 ]  # fmt: skip

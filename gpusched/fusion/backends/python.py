@@ -64,13 +64,24 @@ def compensated_add(total: float, lost: float, value: float) -> tuple[float, flo
     return new, lost + (rest if rest == rest else 0.0)
 
 
+def clear_floating_point_errors() -> None:
+    """Do nothing: Python's run of a kernel is not checked."""
+
+
+def floating_point_errors() -> int:
+    """Return 0."""
+    return 0
+
+
 def namespace() -> dict[str, Any]:
     """Return the names a kernel's source uses, bound to NumPy."""
     primitives = "floor ceil trunc rint sqrt fabs copysign minimum maximum fmin fmax fmod".split()
     more = "frexp ldexp nextafter exp log1p".split()
     bound = {name: getattr(np, name) for name in [*primitives, *more, *names.DTYPES]}
     bound |= {name: names.numpy_function(name) for name in names.math_names()}
-    local = {f.__name__: f for f in (shift, element, bits, compensated_add)}
+    functions = (shift, element, bits, compensated_add, clear_floating_point_errors,
+                 floating_point_errors)  # fmt: skip
+    local = {f.__name__: f for f in functions}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 
 

@@ -1,0 +1,38 @@
+"""A pytest plugin that fuses every chunk of another project's tests, however small.
+
+``pytest -p tests.peers.fused --pyargs dask.array.tests.test_ufunc``
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import dask
+
+EVERYTHING = {
+    "gpusched.fusion.minimum-elements": 0,
+    "gpusched.fusion.minimum-operations": 0,
+    "gpusched.fusion.strict": True,
+}
+"""Fuse single operations on single elements, and let the recorder's own faults show."""
+
+
+def pytest_configure(config: Any) -> None:
+    from gpusched.graph import enable
+
+    dask.config.set(EVERYTHING)
+    enable()
+
+
+def pytest_sessionfinish(session: Any) -> None:
+    from gpusched.fusion.statistics import statistics
+
+    path = os.environ.get("GPUSCHED_PEER_STATISTICS")
+    if path:
+        found = vars(statistics())
+        found["breaks"] = [[*key, n] for key, n in found["breaks"].items()]
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        with open(f"{path}.{worker}", "w") as file:
+            json.dump(found, file)
