@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+
+from distributed.utils import silence_logging_cmgr
 
 from gpusched.cli import script
 from gpusched.cli.errors import Failed
@@ -27,18 +30,19 @@ def launch(
     quiet: bool = False,
 ) -> int:
     """Run a script or a module on a cluster made for it and return its exit code."""
-    script.prepare(target, arguments, module)
+    folder = script.prepare(target, arguments, module)
     code = 1
     try:
-        with stopping_cleanly(), _session(local, scheduler) as session:
+        with stopping_cleanly(), _warnings_only(), _session(local, scheduler) as session:
             _begin(session)
             with nullcontext() if quiet else progress(session.client):
-                code = script.execute(target, module)
+                code = script.execute(target, module, folder)
             with leaving_at_once():
+                stopped = code > 128
                 if not quiet:
-                    counted, seconds, missing = session.end()
+                    counted, seconds, missing = session.end(timeout=2 if stopped else 10)
                     print(summary(counted, seconds, session.fused, missing), file=sys.stderr)
-                if code >= 128:
+                if stopped:
                     raise _Stopped
     except _Stopped:
         return code
@@ -50,6 +54,11 @@ def launch(
 
 def _session(local: bool, scheduler: str | None) -> AbstractContextManager[Session]:
     return connected(scheduler) if scheduler is not None else started(processes=not local)
+
+
+def _warnings_only() -> AbstractContextManager[None]:
+    # Around the session, because connections go on reporting after the cluster is closed.
+    return silence_logging_cmgr(level=logging.WARNING, root="distributed")
 
 
 def _begin(session: Session) -> None:

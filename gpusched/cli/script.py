@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import runpy
 import sys
@@ -16,8 +17,10 @@ INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""
 
 
-def prepare(target: str, arguments: Sequence[str], module: bool) -> None:
+def prepare(target: str, arguments: Sequence[str], module: bool) -> str:
     """Set ``sys.path`` and ``sys.argv`` as Python does before it runs a script or a module.
+
+    Returns the folder that modules are looked for first.
 
     Raises
     ------
@@ -25,19 +28,26 @@ def prepare(target: str, arguments: Sequence[str], module: bool) -> None:
         If there is no such script or module.
     """
     if module:
-        sys.path[0] = os.getcwd()
+        folder = os.getcwd()
+        sys.path[0] = folder
         _check_module(target)
     else:
         _check_script(target)
-        sys.path[0] = str(Path(target).resolve().parent)
+        folder = str(Path(target).resolve().parent)
+        sys.path[0] = folder
     sys.argv[:] = [target, *arguments]
+    return folder
 
 
-def execute(target: str, module: bool) -> int:
+def execute(target: str, module: bool, folder: str) -> int:
     """Run a script or a module as ``__main__`` and return its exit code.
 
-    An exception is printed with the script's own frames, none of gpusched's before them.
+    ``folder`` is what :func:`prepare` returned; modules are looked for there first. An exception
+    is printed with the script's own frames, none of gpusched's before them.
     """
+    # Workers started in the meantime put their scratch folders first.
+    sys.path.remove(folder)
+    sys.path.insert(0, folder)
     try:
         if module:
             runpy.run_module(target, run_name="__main__", alter_sys=True)
@@ -46,10 +56,13 @@ def execute(target: str, module: bool) -> int:
     except SystemExit as exit:
         return _exit_code(exit.code)
     except KeyboardInterrupt as interrupt:
+        # What waited for results was torn down half-way, and asyncio would report each of them.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         print(f"gpusched run: interrupted{_place(interrupt)}", file=sys.stderr)
         return INTERRUPTED
     except BaseException as error:
-        sys.excepthook(type(error), error, _own_frames(error.__traceback__))
+        own = _own_frames(error.__traceback__)
+        sys.excepthook(type(error), error.with_traceback(own), own)
         return 1
     finally:
         _flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 import dask
 from dask.utils import parse_timedelta
 from distributed import Client
+from distributed.utils import silence_logging_cmgr
 
 from gpusched import config
 from gpusched.cli.errors import Failed, Unusable
@@ -45,11 +47,15 @@ class Session:
         self.last_event = max((stamp for stamp, _ in self._events()), default=0.0)
         self.started = time.monotonic()
 
-    def end(self) -> tuple[Statistics, float, list[str]]:
-        """Return what was counted since the beginning, the seconds, and what is missing."""
+    def end(self, timeout: float = 10) -> tuple[Statistics, float, list[str]]:
+        """Return what was counted since the beginning, the seconds, and what is missing.
+
+        ``timeout`` is how many seconds the workers have to answer.
+        """
         seconds = time.monotonic() - self.started
         try:
-            after = gather(self.client) if self.fused else {}
+            with silence_logging_cmgr(level=logging.CRITICAL, root="distributed"):
+                after = gather(self.client, timeout) if self.fused else {}
             missing = [f"worker {name} died: its counts are lost" for name in self._lost()]
         except (OSError, TimeoutError) as error:
             return Statistics(), seconds, [f"every count: the scheduler does not answer ({error})"]
@@ -77,7 +83,9 @@ def started(processes: bool = True) -> Iterator[Session]:
     try:
         with workers_without_main(), contextlib.ExitStack() as stack:
             with workers_without_interrupts():
-                cluster = Cluster(processes=processes)
+                cluster = Cluster(
+                    processes=processes, worker_options={"preload": ["gpusched.workers.brief_logs"]}
+                )
                 stack.callback(cluster.close)
                 client = stack.enter_context(Client(cluster))
             try:

@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from distributed import Nanny, Scheduler
+from distributed import Nanny, Scheduler, Worker
 from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
+from distributed.utils import silence_logging_cmgr
 
 from gpusched import config
 from gpusched.cluster.plan import GpuRequest, MemoryLimit, Plan, plan
@@ -163,7 +164,8 @@ class Cluster(SpecCluster):
         self.close()
 
     async def _kill_workers(self) -> None:
-        await asyncio.gather(*(worker.close(timeout=0.2) for worker in self.workers.values()))
+        with silence_logging_cmgr(level=logging.ERROR, root="distributed"):
+            await asyncio.gather(*(_kill(worker) for worker in self.workers.values()))
 
     def _check_devices(self, workers: int) -> None:
         devices = len(self.plan_of_workers.devices)
@@ -184,6 +186,17 @@ class Cluster(SpecCluster):
             await super()._close()
         finally:
             self._fusion.close()
+
+
+async def _kill(worker: Nanny | Worker) -> None:
+    if isinstance(worker, Worker):
+        await worker.close(timeout=0.2, executor_wait=False)
+        return
+    worker.close_gracefully()
+    started = worker.process and worker.process.process
+    if started is not None:
+        await started.kill()
+    await worker.close(timeout=1)
 
 
 def _protocol(processes: bool, security: Security) -> str:

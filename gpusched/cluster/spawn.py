@@ -1,7 +1,8 @@
-"""How worker processes are born: without the user's script, and deaf to Ctrl-C."""
+"""How worker processes are born: without the user's script, and deaf to their terminal."""
 
 from __future__ import annotations
 
+import multiprocessing.resource_tracker
 import multiprocessing.spawn
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from typing import Any
 
 _WORKER = "Dask Worker process"
 """How distributed's nanny names the processes it starts."""
+
+_OF_TERMINALS = {signal.SIGINT, signal.SIGHUP}
 
 
 @contextmanager
@@ -39,14 +42,18 @@ def workers_without_main() -> Iterator[None]:
 
 @contextmanager
 def workers_without_interrupts() -> Iterator[None]:
-    """Block Ctrl-C in every thread and process started by this thread within the block.
+    """Block a terminal's signals in every thread and process that this thread starts meanwhile.
 
-    A terminal sends it to the whole group of processes; only the one that runs the script must
-    react. The mask is inherited, so workers restarted later are deaf too. This thread gets what
-    arrived meanwhile when the block ends.
+    A terminal sends Ctrl-C and its own end to the whole group of processes; only the one that runs
+    the script must react. The mask is inherited, so workers restarted later are deaf too. This
+    thread gets what arrived meanwhile when the block ends.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
     try:
+        # Starting multiprocessing's resource tracker unblocks Ctrl-C in the thread that does it,
+        # so it starts here rather than in the thread that starts the workers.
+        multiprocessing.resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
