@@ -161,5 +161,15 @@ def _warn(path: Path, error: OSError) -> None:
     )
 
 
+def reference(kernel: Kernel) -> CompiledKernel:
+    """Return `kernel` as plain Python runs it: slow, and the definition of what it means."""
+    from gpusched.fusion.backends import python
+
+    text = generate.source(kernel)
+    filename = _register(kernel, text)
+    call = python.compile_kernel(kernel, text, filename)
+    return CompiledKernel(kernel, text, filename, kernel.name, call)
+
+
 kernels = KernelCache()
 """This process's kernels."""

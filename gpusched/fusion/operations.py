@@ -65,7 +65,7 @@ def _arithmetic() -> None:
     _add("reciprocal", {"f": "{T}(1) / {0}"})
     _add("conjugate", _kinds("iuf", "{0}"))
     _add("sign", {"f": "{T}({0} > 0) - {T}({0} < 0) if {0} == {0} else {0}",
-                  "i": "{T}(({0} > 0) - ({0} < 0))", "u": "{T}({0} > 0)"})  # fmt: skip
+                  "i": "{T}({T}({0} > 0) - {T}({0} < 0))", "u": "{T}({0} > 0)"})  # fmt: skip
     _add("floor_divide", {"f": "{T}(floor_divide_float({0}, {1}, {T}(1)))",
                           "i": "{T}(floor_divide_int({0}, {1}))",
                           "u": "{T}(floor_divide_uint({0}, {1}))"}, heavy=True)  # fmt: skip
@@ -75,8 +75,6 @@ def _arithmetic() -> None:
          heavy=True)  # fmt: skip
     _add("fmod", {"f": "{T}(fmod({0}, {1}))", "i": "{T}(fmod_int({0}, {1}))",
                   "u": "{T}(remainder_uint({0}, {1}))"}, heavy=True)  # fmt: skip
-    _add("gcd", {"i": "{T}(gcd_int({0}, {1}))"}, heavy=True)
-    _add("lcm", {"i": "{T}(lcm_int({0}, {1}))"}, heavy=True)
 
 
 def _bits() -> None:
@@ -86,7 +84,7 @@ def _bits() -> None:
     _add("invert", {**_kinds("iu", "{T}(~{0})"), "b": "{0} ^ True"})
     _add("left_shift", {"i": "{T}({0} << {1}) if 0 <= {1} < bits({0}) else {T}(0)",
                         "u": "{T}({0} << {1}) if {1} < bits({0}) else {T}(0)"})  # fmt: skip
-    _add("right_shift", {"i": "{T}({0} >> {1}) if 0 <= {1} < bits({0}) else {T}(-({0} < 0))",
+    _add("right_shift", {"i": "{T}({0} >> {1}) if 0 <= {1} < bits({0}) else {T}(-{T}({0} < 0))",
                          "u": "{T}({0} >> {1}) if {1} < bits({0}) else {T}(0)"})  # fmt: skip
 
 
@@ -141,14 +139,14 @@ other; kernels made of these only are checked for them."""
 
 UNARY_MATH = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh "
-    "arccosh arctanh cbrt erf erfc expit gamma gammaln"
+    "arccosh arctanh cbrt erf erfc expit gamma"
 ).split()
 """Functions of one number that each backend binds as ``name_f32`` and ``name_f64``."""
 
 BINARY_MATH = "power arctan2 hypot".split()
 """The same, of two numbers."""
 
-SCIPY = frozenset("erf erfc expit gamma gammaln exp2 expm1 log1p cbrt".split())
+SCIPY = frozenset("erf erfc expit gamma exp2 expm1 log1p cbrt".split())
 """Names looked up in `scipy.special` too, where that is loaded."""
 
 

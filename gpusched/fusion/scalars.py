@@ -80,21 +80,6 @@ def power_int(base: Number, exponent: Number, one: Number) -> Number:
     return result
 
 
-def gcd_int(a: Number, b: Number) -> Number:
-    a, b = abs(a), abs(b)
-    while a != 0:
-        a, b = b % a, a
-    return b
-
-
-def lcm_int(a: Number, b: Number) -> Number:
-    a, b = abs(a), abs(b)
-    divisor, rest = b, a
-    while rest != 0:
-        divisor, rest = rest, divisor % rest
-    return a * 0 if divisor == 0 else a // divisor * b
-
-
 def heaviside_float(x: Number, at_zero: Number, zero: Number, one: Number) -> Number:
     if x != x:
         return x

@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpusched.fusion.backends import names
+from gpusched.fusion.kernel import Kernel
 
 
 class Window:
-    """A strided array seen from one of its elements, as kernels see pointers.
+    """Memory seen from one element of an array, as kernels see pointers.
 
     Examples
     --------
-    >>> window = Window.at_start(np.arange(5)[::-1])
+    >>> numbers = np.arange(5)
+    >>> window = Window(numbers[3:])
     >>> int(window[0]), int(shift(window, -1)[0])
-    (4, 3)
+    (3, 2)
     """
 
-    def __init__(self, storage: np.ndarray, first: int) -> None:
-        self.storage = storage
-        self.first = first
+    def __init__(self, array: np.ndarray, first: int = 0) -> None:
+        self._array = array
+        self._address = array.__array_interface__["data"][0]
+        self._first = first
 
-    @classmethod
-    def at_start(cls, array: np.ndarray) -> Window:
-        """Return the window whose element 0 is the first of `array`."""
-        size = array.itemsize
-        low = sum(min(0, s * (n - 1)) for s, n in zip(array.strides, array.shape, strict=True))
-        high = sum(max(0, s * (n - 1)) for s, n in zip(array.strides, array.shape, strict=True))
-        corner = array[tuple(slice(-1, None) if s < 0 else slice(1) for s in array.strides)]
-        extent = ((high - low) // size + 1,)
-        storage = np.lib.stride_tricks.as_strided(corner.reshape(1), extent, (size,))
-        return cls(storage, -low // size)
+    def _at(self, index: int) -> np.ndarray:
+        size = self._array.itemsize
+        address = self._address + (self._first + int(index)) * size
+        memory = (ctypes.c_char * size).from_address(address)
+        return np.frombuffer(memory, self._array.dtype)
 
     def __getitem__(self, index: int) -> Any:
-        return self.storage[self.first + index]
+        return self._at(index)[0]
 
     def __setitem__(self, index: int, value: Any) -> None:
-        self.storage[self.first + index] = value
+        self._at(index)[0] = value
 
 
 def shift(window: Window, count: int) -> Window:
     """Return `window` starting `count` elements further."""
-    return Window(window.storage, window.first + count)
+    return Window(window._array, window._first + int(count))
 
 
 def element(window: Window, index: int) -> Any:
@@ -85,15 +85,26 @@ def namespace() -> dict[str, Any]:
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 
 
-def load(text: str, filename: str) -> dict[str, Any]:
-    """Return the namespace of a kernel's source after running it."""
+def compile_kernel(kernel: Kernel, text: str, filename: str) -> Callable[..., int | None]:
+    """Return a kernel as Python runs it, to be called as compiled ones are.
+
+    Parameters
+    ----------
+    kernel
+        What `text` was generated from.
+    text
+        Its source, defining ``point`` and ``kernel``.
+    filename
+        What tracebacks and debuggers call the source.
+    """
     found = namespace()
     exec(compile(text, filename, "exec"), found)
-    return found
+    count = len(kernel.inputs) + len(kernel.outputs)
 
+    def call(*arguments: Any) -> int | None:
+        windows = [Window(array) for array in arguments[:count]]
+        with np.errstate(all="ignore"):
+            errors: int | None = found["kernel"](*windows, *arguments[count:])
+        return errors
 
-def run(text: str, filename: str, arrays: list[np.ndarray], numbers: list[Any]) -> None:
-    """Run a kernel's source in plain Python; the outputs are among `arrays`, last."""
-    kernel = load(text, filename)["kernel"]
-    with np.errstate(all="ignore"):
-        kernel(*(Window.at_start(a) for a in arrays), *numbers)
+    return call

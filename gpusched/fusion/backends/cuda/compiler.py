@@ -1,0 +1,177 @@
+"""Python function -> cubin.  The one file that uses numba-cuda's private interfaces.
+
+No device and no driver are needed: numba-cuda serves as a compiler only.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MISSING = (
+    "compiling for NVIDIA GPUs needs packages that are not installed here: {reason}. "
+    "Install them with 'pip install gpusched[cuda13]' (or gpusched[cuda12] for a driver of that "
+    "version)"
+)
+
+THREADS = 256
+"""Threads of a block; every kernel is compiled for at most this many."""
+
+
+class CompilerMissingError(ImportError):
+    """The packages of an extra are not installed; the message names it."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Machine code of one kernel for one kind of GPU."""
+
+    name: str
+    """The kernel's symbol."""
+    cc: tuple[int, int]
+    """Compute capability, such as (9, 0)."""
+    cubin: bytes
+    """An ELF image that the driver loads as it is."""
+    _library: Any = None
+    """numba-cuda's code library; absent where the cubin came from a cache."""
+
+    def ptx(self) -> str:
+        """Return the assembly before register allocation."""
+        return str(self._library.get_asm_str(cc=self.cc))
+
+    def llvm(self) -> str:
+        """Return the intermediate representation before optimisation."""
+        return str(self._library.get_llvm_str())
+
+    def sass(self) -> str:
+        """Return the machine code as text.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no ``nvdisasm``: it is in the package nvidia-cuda-nvdisasm.
+        """
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(self.cubin)
+            file.flush()
+            command = [disassembler(), "-c", file.name]
+            return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def disassembler() -> str:
+    """Return the path of ``nvdisasm``; `FileNotFoundError` if there is none."""
+    found = shutil.which("nvdisasm")
+    if found is None:
+        import nvidia
+
+        roots = [Path(path) for path in nvidia.__path__]
+        places = (path for root in roots for path in root.glob("*/bin/nvdisasm"))
+        found = next((str(path) for path in places), None)
+    if found is None:
+        raise FileNotFoundError("no nvdisasm; 'pip install nvidia-cuda-nvdisasm' brings one")
+    return found
+
+
+def require() -> None:
+    """Check that kernels can be compiled; `CompilerMissingError` says what to install if not."""
+    try:
+        import numba.cuda
+        from cuda.bindings import nvrtc
+        from numba.cuda.cudadrv import nvvm
+
+        nvvm.NVVM()
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError, OSError) as error:
+        raise CompilerMissingError(MISSING.format(reason=error)) from error
+    if not hasattr(numba.cuda, "compiler"):
+        # numba's own, older CUDA target; numba-cuda replaces it.
+        raise CompilerMissingError(MISSING.format(reason="numba-cuda"))
+
+
+class _Device:
+    """Stands for a device whose kind is known but which need not be here."""
+
+    def __init__(self, cc: tuple[int, int]) -> None:
+        self.compute_capability = cc
+
+
+@contextmanager
+def _compiling_for(cc: tuple[int, int]) -> Iterator[None]:
+    """Answer numba-cuda's questions about the device; it asks where kernels call functions.
+
+    The compiler lock is held, so that no other thread sees the replacement.
+    """
+    from numba.cuda import dispatcher
+    from numba.cuda.core.compiler_lock import global_compiler_lock
+
+    with global_compiler_lock:
+        original = dispatcher.get_current_device
+        dispatcher.get_current_device = lambda: _Device(cc)
+        try:
+            yield
+        finally:
+            dispatcher.get_current_device = original
+
+
+def device_function(function: Callable[..., Any]) -> Any:
+    """Return `function` for calls from kernels."""
+    from numba import cuda
+
+    return cuda.jit(device=True, fma=False)(function)
+
+
+def compile_kernel(
+    function: Callable[..., None], signature: tuple[Any, ...], cc: tuple[int, int]
+) -> Compiled:
+    """Compile a kernel to machine code, on any machine.
+
+    Pointer arguments are taken not to overlap.  Multiplications and additions are not contracted,
+    so that results are NumPy's to the last bit.
+
+    Parameters
+    ----------
+    function
+        The kernel; its `__name__` becomes the symbol.
+    signature
+        numba-cuda types of the arguments.
+    cc
+        Compute capability, such as (8, 0), (9, 0), (10, 0).
+
+    Raises
+    ------
+    CompilerMissingError
+        If the compiler's packages are not installed.
+
+    Examples
+    --------
+    >>> from numba.cuda import types                                    # doctest: +SKIP
+    >>> pointer = types.CPointer(types.float32)                         # doctest: +SKIP
+    >>> compile_kernel(kernel, (pointer, types.int64), (9, 0)).name     # doctest: +SKIP
+    'kernel'
+    """
+    require()
+    from numba.cuda import compiler, types
+    from numba.cuda.cudadrv import nvvm
+
+    with _compiling_for(cc):
+        options = {"opt": 3, "fma": 0}
+        result = compiler.compile_cuda(
+            function, types.void, signature, nvvm_options=options, cc=cc, abi="numba"
+        )
+        library = result.library
+        entry = library.get_function(result.fndesc.llvm_func_name)
+        entry.name = function.__name__
+        entry._clear_string_cache()
+        compiler.kernel_fixup(entry, False)
+        nvvm.set_launch_bounds(entry, THREADS)
+        for argument in entry.args:
+            if argument.type.is_pointer:
+                argument.add_attribute("noalias")
+        library._entry_name = entry.name
+        return Compiled(entry.name, cc, bytes(library.get_cubin(cc=cc).code), library)

@@ -1,0 +1,82 @@
+"""Run a function on lazy chunks, first recorded and then from its plan, and compare with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion import functions  # noqa: F401  (registers what is recorded)
+from gpusched.fusion.cache import kernels, reference
+from gpusched.fusion.chunk import LazyChunk, lazies, references
+from gpusched.fusion.plan import Launch, Plan
+from gpusched.fusion.record import Recorder
+
+BACKENDS = {"python": reference, "cpu": kernels.get}
+
+
+@dataclass
+class Recording:
+    """What came of recording a function."""
+
+    result: Any
+    plan: Plan
+    recorder: Recorder
+
+    @property
+    def launches(self) -> list[Launch]:
+        return self.plan.launches
+
+
+def record(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu") -> Recording:
+    """Record `function` on lazy chunks that stand for `arrays`."""
+    recorder = Recorder(BACKENDS[backend])
+    chunks = [LazyChunk(recorder, recorder.leaf(array)) for array in arrays]
+    result = function(*chunks)
+    recorder.flush(lazies(result))
+    structure = references(recorder, result)
+    plan = recorder.plan(tuple((k, k) for k in range(len(arrays))), structure)
+    return Recording(recorder.fetch(structure), plan, recorder)
+
+
+def check(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", ulp: int = 0,
+          scale: float | None = None) -> Recording:  # fmt: skip
+    """Assert that `function` fused, and run again from its plan, gives what NumPy gives."""
+    with np.errstate(all="ignore"):
+        expected = function(*arrays)
+        found = record(function, *arrays, backend=backend)
+        again, _ = found.plan.run(arrays)
+    for result in (found.result, again):
+        assert_same(result, expected, ulp, scale)
+    return found
+
+
+def assert_same(found: Any, expected: Any, ulp: int = 0, scale: float | None = None) -> None:
+    """Assert equal types, dtypes, shapes and values, floats within `ulp` units in the last place.
+
+    `scale` widens the unit to that of numbers of that size: sums are as exact as their terms.
+    """
+    if isinstance(expected, tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other, ulp, scale)
+        return
+    assert type(found) is type(expected), (type(found), type(expected))
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    if found.dtype.kind != "f":
+        np.testing.assert_array_equal(found, expected)
+        return
+    with np.errstate(all="ignore"):
+        unit = np.spacing(np.abs(expected) if scale is None else found.dtype.type(scale))
+        finite = np.isfinite(expected)
+        distance = np.where(finite, np.abs(found - expected), 0)
+        close = ~finite | (distance == 0) | (distance <= ulp * unit)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(found[np.isinf(expected)], expected[np.isinf(expected)])
+    assert np.all(close), f"{found} is further than {ulp} units from {expected}"
+    if not ulp:
+        zero = expected == 0
+        np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
