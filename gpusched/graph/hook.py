@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import dask
+from dask._task_spec import convert_legacy_graph
 from dask.array.optimization import optimize as dask_optimize
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import ensure_dict
 
+from gpusched.graph.known import FUSIBLE
 from gpusched.graph.rewrite import rewrite
 
 
@@ -27,16 +30,26 @@ def optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 
     Returns
     -------
-    dict
-        The graph, with the same keys.
+    dict or HighLevelGraph
+        The graph, with the same keys; of layers if dask was told not to fuse tasks.
     """
     optimised = dask_optimize(dsk, keys, **kwargs)
-    from dask._task_spec import convert_legacy_graph
-
+    if isinstance(optimised, HighLevelGraph):
+        return _rewrite_layers(optimised)
     return rewrite(convert_legacy_graph(ensure_dict(optimised)))
 
 
-class _Switch(contextlib.ContextDecorator):
+def _rewrite_layers(graph: HighLevelGraph) -> HighLevelGraph:
+    layers = {}
+    for name, layer in graph.layers.items():
+        tasks = dict(layer)
+        rewritten = rewrite(tasks)
+        changed = any(rewritten[key] is not node for key, node in tasks.items())
+        layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
+    return HighLevelGraph(layers, graph.dependencies)
+
+
+class _Switch:
     """Sets the hook at once; as a context manager or decorator, only for the length of it."""
 
     def __init__(self, hook: Callable[..., Any]) -> None:
@@ -64,18 +77,16 @@ class _Switch(contextlib.ContextDecorator):
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         self._restore()
-        hook = self._hook
 
+        @functools.wraps(function)
         def switched(*args: Any, **kwargs: Any) -> Any:
-            with _Switch(hook):
+            with _Switch(self._hook):
                 return function(*args, **kwargs)
 
-        from functools import wraps
-
-        return wraps(function)(switched)
+        return switched
 
 
-def enable() -> contextlib.AbstractContextManager[Any]:
+def enable() -> _Switch:
     """Switch fusion on for every `dask.array` computed from now on in this process.
 
     Works with any dask scheduler.  The result is also a context manager and a decorator, which
@@ -92,7 +103,7 @@ def enable() -> contextlib.AbstractContextManager[Any]:
     return _Switch(optimize)
 
 
-def disable() -> contextlib.AbstractContextManager[Any]:
+def disable() -> _Switch:
     """Switch fusion off; as a context manager or decorator, only for the block or the function.
 
     Examples
@@ -114,12 +125,10 @@ def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Examples
     --------
-    >>> import gpusched
+    >>> import gpusched, numpy as np
     >>> @gpusched.fusible
     ... def relu(x):
     ...     return np.maximum(x, 0)
     """
-    from gpusched.graph.known import FUSIBLE
-
     setattr(function, FUSIBLE, True)
     return function
