@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from distributed.utils import silence_logging_cmgr
-
 from gpusched.cli import script
 from gpusched.cli.errors import Failed
 from gpusched.cli.progress import progress
+from gpusched.cli.quiet import warnings_only
 from gpusched.cli.session import Session, connected, started
 from gpusched.cli.signals import leaving_at_once, stopping_cleanly
 from gpusched.cli.summary import summary
@@ -33,7 +31,7 @@ def launch(
     folder = script.prepare(target, arguments, module)
     code = 1
     try:
-        with stopping_cleanly(), _warnings_only(), _session(local, scheduler) as session:
+        with stopping_cleanly(), warnings_only(), _session(local, scheduler) as session:
             _begin(session)
             with nullcontext() if quiet else progress(session.client):
                 code = script.execute(target, module, folder)
@@ -54,11 +52,6 @@ def launch(
 
 def _session(local: bool, scheduler: str | None) -> AbstractContextManager[Session]:
     return connected(scheduler) if scheduler is not None else started(processes=not local)
-
-
-def _warnings_only() -> AbstractContextManager[None]:
-    # Around the session, because connections go on reporting after the cluster is closed.
-    return silence_logging_cmgr(level=logging.WARNING, root="distributed")
 
 
 def _begin(session: Session) -> None:

@@ -49,9 +49,9 @@ def progress(client: Client, interval: float = 0.2) -> Iterator[None]:
 
 def task_counts(dask_scheduler: Scheduler) -> tuple[int, int]:
     """Return how many tasks were ever finished, and how many are still to do."""
-    done = sum(p.state_counts["memory"] for p in dask_scheduler.task_prefixes.values())
-    groups = dask_scheduler.task_groups.values()
-    return done, sum(group.states[state] for group in groups for state in _PENDING)
+    done: int = sum(p.state_counts["memory"] for p in dask_scheduler.task_prefixes.values())
+    states = [group.states for group in dask_scheduler.task_groups.values()]
+    return done, sum(n for of in states for state, n in of.items() if state in _PENDING)
 
 
 def bar(done: int, pending: int, seconds: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import runpy
 import sys
@@ -56,8 +55,6 @@ def execute(target: str, module: bool, folder: str) -> int:
     except SystemExit as exit:
         return _exit_code(exit.code)
     except KeyboardInterrupt as interrupt:
-        # What waited for results was torn down half-way, and asyncio would report each of them.
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         print(f"gpusched run: interrupted{_place(interrupt)}", file=sys.stderr)
         return INTERRUPTED
     except BaseException as error:

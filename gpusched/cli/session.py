@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -9,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import dask
 from dask.utils import parse_timedelta
 from distributed import Client
+from distributed.core import rpc
+from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config
@@ -121,12 +123,21 @@ def connected(address: str) -> Iterator[Session]:
 def _connect(address: str) -> Client:
     wait = config.get("run.connect-timeout")
     try:
-        with dask.config.set({"distributed.comm.retry.count": 0}):
-            return Client(address, timeout=parse_timedelta(wait))
+        asyncio.run(_check(address, parse_timedelta(wait)))
+        return Client(address, timeout=wait)
     except ValueError as error:
         raise Unusable(f"cannot read {address} as a scheduler's address: {error}") from None
-    except OSError:
+    except (OSError, TimeoutError):
         raise Failed(
             f"no scheduler answered at {address} within {wait}. Check that `dask scheduler` runs "
             f"there, or leave out --scheduler to start workers on this machine"
         ) from None
+
+
+async def _check(address: str, seconds: float) -> None:
+    # A client waits for ever for a server that takes the connection and then says nothing.
+    arguments = Security().get_connection_args("client")
+    async with asyncio.timeout(seconds), rpc(address, connection_args=arguments) as server:
+        kind = (await server.identity())["type"]
+    if "Scheduler" not in kind:
+        raise Failed(f"at {address} there is a {kind.lower()}, not a scheduler")

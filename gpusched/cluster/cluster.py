@@ -8,9 +8,11 @@ import itertools
 import logging
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from distributed import Nanny, Scheduler, Worker
+from distributed.deploy.adaptive import Adaptive
 from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
@@ -152,11 +154,18 @@ class Cluster(SpecCluster):
         self._check_devices(n)
         return super().scale(n, memory=memory, cores=cores)
 
-    def adapt(self, *args: Any, maximum: float = math.inf, **kwargs: Any) -> Any:
+    def adapt(
+        self,
+        Adaptive: type[Adaptive] = Adaptive,
+        minimum: float = 0,
+        maximum: float = math.inf,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Adaptive:
         """Change the number of workers with the load; never more than one a GPU."""
         if self.plan_of_workers.devices:
             maximum = min(maximum, len(self.plan_of_workers.devices))
-        return super().adapt(*args, maximum=maximum, **kwargs)
+        return super().adapt(Adaptive, minimum, maximum, *args, **kwargs)
 
     def close_now(self) -> None:
         """Close without waiting for tasks that still run; their processes are killed."""
@@ -193,10 +202,14 @@ async def _kill(worker: Nanny | Worker) -> None:
         await worker.close(timeout=0.2, executor_wait=False)
         return
     worker.close_gracefully()
+    scratch = worker.worker_dir
     started = worker.process and worker.process.process
     if started is not None:
         await started.kill()
     await worker.close(timeout=1)
+    if scratch:
+        # The nanny removes the folder; its lock is the worker's, who cannot any more.
+        Path(f"{scratch}.dirlock").unlink(missing_ok=True)
 
 
 def _protocol(processes: bool, security: Security) -> str:

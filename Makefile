@@ -1,0 +1,50 @@
+# make demo   run the main example on this machine      make lint    style and types
+# make test   run the tests                             make bench   measure against other libraries
+# make test-peers   run dask's own array tests with every chunk fused
+#
+# PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
+# arguments to the command that a target runs.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-peers bench lint format clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile
+
+demo: $(VENV)/.demo
+	$(BIN)/gpusched run docs/examples/terrain.py $(ARGS)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest $(ARGS)
+
+test-peers: $(VENV)/.test
+	$(BIN)/python -m pytest tests/peers -m peers $(ARGS)
+
+bench: $(VENV)/.test
+	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+
+# One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
+$(VENV)/.demo $(VENV)/.test: $(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null || \
+	    { echo "$(PYTHON) is not Python 3.11 or newer; choose one with make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,101 @@
+"""Runs the real command in real processes, and checks that nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+_MARK = "GPUSCHED_TEST_RUN"
+
+
+class Runner:
+    """Starts ``gpusched run`` in a folder of its own."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder = folder
+        self.mark = uuid.uuid4().hex
+        self.scratch = folder / "scratch"
+        self.may_leave_files = False
+        """Set where the command has no chance to clean up; dask does so at its next start."""
+        self.scratch.mkdir()
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "COV_"))},
+            _MARK: self.mark,
+            "TMPDIR": str(self.scratch),
+            "XDG_CACHE_HOME": str(cache),
+        }
+
+    def script(self, code: str, name: str = "script.py") -> str:
+        """Write a script and return its name."""
+        (self.folder / name).write_text(code)
+        return name
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        """Start the command as the leader of its own group of processes."""
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(
+            [sys.executable, "-m", "gpusched", "run", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            start_new_session=True,
+            text=True,
+            **options,
+        )
+
+    def __call__(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run the command to its end."""
+        process = self.start(*arguments)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the living processes that descend from this runner's commands."""
+        return [process for process in psutil.process_iter() if self._is_mine(process)]
+
+    def _is_mine(self, process: psutil.Process) -> bool:
+        try:
+            return (
+                process.status() != psutil.STATUS_ZOMBIE
+                and process.environ().get(_MARK) == self.mark
+            )
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+
+    def leftovers(self) -> list[str]:
+        """Return files left in the scratch folder, but for the locks of dask's own folder."""
+        return [
+            str(path)
+            for path in self.scratch.rglob("*")
+            if path.is_file() and path.name not in ("global.lock", "purge.lock")
+        ]
+
+
+@pytest.fixture(scope="session")
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for compiled kernels that all runs share."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture
+def gpusched_run(tmp_path: Path, kernel_cache: Path) -> Iterator[Runner]:
+    """Give a runner; afterwards no process of it may live, and no file may be left."""
+    runner = Runner(tmp_path, kernel_cache)
+    yield runner
+    _, alive = psutil.wait_procs(runner.processes(), timeout=10)
+    told = [f"{process.pid} {process.cmdline()}" for process in alive]
+    for process in alive:
+        process.kill()
+    assert not told
+    assert runner.may_leave_files or not runner.leftovers()

@@ -1,0 +1,95 @@
+"""What cannot be carried out: one message that says what to do, and the right exit code."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from gpusched.workers.devices import visible_devices
+
+from .conftest import Runner
+
+no_gpu = pytest.mark.skipif(bool(visible_devices()), reason="this machine has a GPU")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["missing.py"], 2, "there is no script missing.py"),
+        (["."], 2, ". is a directory: name the script in it, or use -m PACKAGE"),
+        ([], 2, "Missing argument 'SCRIPT'"),
+        (["-m", "no_such_module"], 2, "there is no module no_such_module"),
+        (["-m", "no_such_package.module"], 2, "cannot find the module no_such_package.module"),
+        (["--bad", "script.py"], 2, "No such option '--bad'"),
+        (["--workers", "0", "script.py"], 2, "0 is not in the range x>=1"),
+        (["--threads", "0", "script.py"], 2, "0 is not in the range x>=1"),
+        (["--workers", "many", "script.py"], 2, "'many' is not a valid integer"),
+        (["--memory-limit", "4 Quux", "script.py"], 2, "cannot read '4 Quux' as a memory limit"),
+        (["--memory-limit", "-1", "script.py"], 2, "a memory limit cannot be -1"),
+        (["--memory-limit", "nan", "script.py"], 2, "a memory limit cannot be nan"),
+        (["--gpus", "0,0,x", "script.py"], 2, "cannot read '0,0,x' as GPUs"),
+        (["--gpus", "0,0", "script.py"], 2, "a GPU is named twice"),
+        (["--gpus", "-1", "script.py"], 2, "cannot read '-1' as GPUs"),
+        (["--gpus", "0", "script.py"], 2, "--gpus 0 asks for no GPU: use --cpu"),
+        (["--gpus", "1", "--cpu", "script.py"], 2, "--cpu and --gpus exclude each other"),
+        (["--gpus", "1", "--local", "script.py"], 2, "leave out --gpus"),
+        (["--scheduler", "a:1", "--cpu", "script.py"], 2, "--cpu has no meaning"),
+        (["--scheduler", "a:1", "--local", "script.py"], 2, "--local has no meaning"),
+        (["--scheduler", "odd://x", "script.py"], 2, "cannot read odd://x as a scheduler's"),
+        (["--scheduler", "tcp://127.0.0.1:x", "script.py"], 2, "as a scheduler's address"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_named(
+    gpusched_run: Runner, arguments: list[str], code: int, message: str
+) -> None:
+    gpusched_run.script("print('ran')\n")
+    done = gpusched_run(*arguments)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert done.stderr.count("Error: ") == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@no_gpu
+@pytest.mark.parametrize("request_", ["1", "all", "0,2"])
+def test_missing_gpu_says_where_it_was_looked_for(gpusched_run: Runner, request_: str) -> None:
+    gpusched_run.script("print('ran')\n")
+    done = gpusched_run("--gpus", request_, "script.py")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    for told in ("none was found", "NVML", "CUDA_VISIBLE_DEVICES", "use --cpu"):
+        assert told in done.stderr
+
+
+def test_file_that_cannot_be_read_is_named(gpusched_run: Runner) -> None:
+    (gpusched_run.folder / "loop.py").symlink_to("loop.py")
+    done = gpusched_run("--local", "loop.py")
+    assert done.returncode == 2
+    assert "cannot read loop.py: Too many levels of symbolic links" in done.stderr
+
+
+def test_address_that_nobody_answers_fails_in_time(gpusched_run: Runner) -> None:
+    gpusched_run.environment["DASK_GPUSCHED__RUN__CONNECT_TIMEOUT"] = "1s"
+    gpusched_run.script("print('ran')\n")
+    with socket.socket() as silent:
+        # Bound and not listening, so that nobody else can answer there.
+        silent.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        done = gpusched_run("--scheduler", address, "script.py", timeout=30)
+    assert done.returncode == 1
+    assert f"no scheduler answered at {address} within 1s" in done.stderr
+    assert "leave out --scheduler" in done.stderr
+    assert done.stdout == ""
+
+
+def test_listener_that_says_nothing_fails_in_time(gpusched_run: Runner) -> None:
+    gpusched_run.environment["DASK_GPUSCHED__RUN__CONNECT_TIMEOUT"] = "1s"
+    gpusched_run.script("print('ran')\n")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        done = gpusched_run("--scheduler", address, "script.py", timeout=30)
+    assert done.returncode == 1
+    assert f"no scheduler answered at {address} within 1s" in done.stderr

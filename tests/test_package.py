@@ -1,0 +1,102 @@
+"""The package as others see it: its names, what importing it costs, and how it is installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import statistics
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import gpusched
+
+ROOT = Path(__file__).parents[1]
+
+PUBLIC = {
+    "Cluster",
+    "Statistics",
+    "disable",
+    "enable",
+    "fusible",
+    "local",
+    "reset_statistics",
+    "statistics",
+}
+
+
+def python(code: str) -> str:
+    """Run code in a fresh interpreter and return what it prints."""
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    ).stdout
+
+
+def test_public_names_are_the_documented_ones() -> None:
+    assert set(gpusched.__all__) == PUBLIC
+    assert len(gpusched.__all__) == len(PUBLIC)
+    for name in PUBLIC:
+        assert getattr(gpusched, name).__doc__
+        assert name in dir(gpusched)
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        gpusched.no_such_name  # noqa: B018
+
+
+def test_importing_loads_no_heavy_library() -> None:
+    heavy = ("numba", "cupy", "distributed", "bokeh", "scipy", "click")
+    loaded = python(f"import sys, gpusched; print([m for m in {heavy} if m in sys.modules])")
+    assert loaded.strip() == "[]"
+
+
+def test_command_line_loads_no_heavy_library_before_it_runs() -> None:
+    heavy = ("numba", "cupy", "distributed", "bokeh", "dask.array")
+    loaded = python(f"import sys, gpusched.cli; print([m for m in {heavy} if m in sys.modules])")
+    assert loaded.strip() == "[]"
+
+
+def test_importing_costs_less_than_half_a_second_more_than_dask_array() -> None:
+    code = (
+        "import dask.array, time; started = time.perf_counter(); import gpusched; "
+        "print(time.perf_counter() - started)"
+    )
+    assert statistics.median(float(python(code)) for _ in range(3)) < 0.5
+
+
+@pytest.mark.parametrize("name", ["workers", "serialization"])
+def test_root_folder_is_importable_only_inside_the_package(name: str) -> None:
+    assert importlib.import_module(f"gpusched.{name}").__name__ == f"gpusched.{name}"
+    link = ROOT / "gpusched" / name
+    assert link.is_symlink()
+    assert not link.readlink().is_absolute()
+    refused = subprocess.run(
+        [sys.executable, "-c", f"import {name}"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert refused.returncode == 1
+    assert f"import this package as gpusched.{name}" in refused.stderr
+
+
+def test_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert gpusched.__version__ == project["version"]
+    assert gpusched.__version__ == importlib.metadata.version("gpusched")
+
+
+def test_no_gpu_package_is_needed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    gpu = ("cuda", "cupy", "nvidia", "numba-cuda")
+    assert [name for name in project["dependencies"] if name.startswith(gpu)] == []
+    for extra in ("cuda12", "cuda13"):
+        assert {"cupy", "numba", "nvidia"} <= {
+            name.split("-")[0] for name in project["optional-dependencies"][extra]
+        }
+
+
+@pytest.mark.parametrize("name", ["gpusched.yaml", "py.typed"])
+def test_package_data_is_there(name: str) -> None:
+    assert Path(gpusched.__file__).with_name(name).is_file()
