@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gpusched.fusion.expression import Node, UnfusibleError
+from gpusched.fusion.expression import Node, UnfusibleError, UnrecordableError
 from gpusched.fusion.operations import COMBINES, operation_of
 from gpusched.fusion.plan import Register
 from gpusched.fusion.record import PYTHON_SCALARS, Recorder
@@ -33,12 +33,15 @@ class LazyChunk(NDArrayOperatorsMixin):
     Lives as long as one recording, in the thread of the recording.
     """
 
-    __slots__ = ("_node", "_recorder", "_scalar")
+    __slots__ = ("_fresh", "_node", "_recorder", "_scalar")
 
-    def __init__(self, recorder: Recorder, node: Node, scalar: bool = False) -> None:
+    def __init__(
+        self, recorder: Recorder, node: Node, scalar: bool = False, fresh: bool = False
+    ) -> None:
         self._recorder = recorder
         self._node = node
         self._scalar = scalar
+        self._fresh = fresh  # no input and no view shares its memory: it may change in place
 
     # What is known without computing ------------------------------------------------------
 
@@ -82,6 +85,8 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         recorder = self._recorder
         recorder.check_thread()
+        if method == "__call__" and inputs[0] is self and kwargs.get("out") == (self,):
+            return self._update(ufunc, inputs)
         try:
             if method == "__call__" and not kwargs:
                 return elementwise(recorder, ufunc, inputs)
@@ -92,6 +97,16 @@ class LazyChunk(NDArrayOperatorsMixin):
             recorder.broke(ufunc.__name__, str(reason))
             function = ufunc if method == "__call__" else getattr(ufunc, method)
             return compute(recorder, function, inputs, kwargs)
+
+    def _update(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> LazyChunk:
+        """Record an operator such as ``+=``: the same chunk, with another value from now on."""
+        if not self._fresh or not self.shape:
+            raise UnrecordableError("changes a chunk in place")
+        result = elementwise(self._recorder, ufunc, inputs)
+        if result.shape != self.shape or not np.can_cast(result.dtype, self.dtype, "same_kind"):
+            raise UnrecordableError("changes a chunk in place, with another shape or dtype")
+        self._node = self._recorder.cast(result._node, self.dtype)
+        return self
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         recorder = self._recorder
@@ -120,6 +135,7 @@ class LazyChunk(NDArrayOperatorsMixin):
             return np.square(self)
         return np.power(self, other)
 
+
     def __getitem__(self, index: Any) -> Any:
         recorder = self._recorder
         recorder.check_thread()
@@ -128,6 +144,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
             recorder.broke("getitem", "an index that is not a slice, an integer or None")
             return compute(recorder, _getitem, (self, index), {})
+        self._fresh = False
         integers = sum(isinstance(i, int | np.integer) for i in items)
         full = integers == self.ndim and Ellipsis not in items
         # The index may raise; NumPy says so best, on the array itself.
@@ -208,10 +225,10 @@ class LazyChunk(NDArrayOperatorsMixin):
         return item in self._value("contains")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("a lazy chunk cannot be assigned to; do not mark this function as fusible")
+        raise UnrecordableError("assigns to elements of a chunk")
 
     def __reduce__(self) -> Any:
-        raise TypeError("a lazy chunk cannot be pickled; do not mark this function as fusible")
+        raise UnrecordableError("pickles or copies a chunk")
 
 
 def _getitem(array: np.ndarray, index: Any) -> Any:
@@ -235,12 +252,14 @@ def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) ->
     if operation is None:
         raise UnfusibleError("no kernel for this function")
     nodes = recorder.ufunc(operation, ufunc, tuple(operand(recorder, i) for i in inputs))
-    chunks = tuple(LazyChunk(recorder, node, scalar=not node.shape) for node in nodes)
+    chunks = tuple(LazyChunk(recorder, n, scalar=not n.shape, fresh=True) for n in nodes)
     return chunks[0] if len(chunks) == 1 else chunks
 
 
 def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call `function` on computed arrays; its results are lazy chunks again where they can be."""
+    if lazies(kwargs.get("out")):
+        raise UnrecordableError("writes a result into a chunk")
     if kwargs.get("out") is not None:
         recorder.escaped("a call with out=")
     found = recorder.call(function, references(recorder, args), references(recorder, kwargs))

@@ -26,6 +26,10 @@ class UnfusibleError(Exception):
     """A call that no kernel can express; `str` of it is the counted reason."""
 
 
+class UnrecordableError(Exception):
+    """A call that would change a chunk in place, or needs it to be an array."""
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """Something with one value per element of an iteration space."""

@@ -138,6 +138,7 @@ def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1
 def _viewed(function: Callable[..., Any]) -> None:
     def handler(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
         node = _node(recorder, a)
+        a._fresh = False
         moved = recorder.view(node, lambda array: function(array, *args, **kwargs), repeats=False)
         return LazyChunk(recorder, moved)
 

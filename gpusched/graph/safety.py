@@ -3,7 +3,8 @@
 A function is safe if it only calls NumPy functions that can be recorded, and functions that are
 safe themselves; reads array attributes known without computing; and changes nothing in place.
 What it decides from values is no danger: asking a lazy chunk for its value is noticed, and the
-run is then not repeated from a plan.
+run is then not repeated from a plan.  Nor are ``x += y`` and ``out=``: a lazy chunk refuses where
+that would change an input.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ _LIBRARIES = frozenset(["dask", "distributed", "xarray", "numpy"])
 """Packages whose functions are recorded only if `known` lists them."""
 
 
+LIBRARY = "a library's own function"
+"""The reason given for functions of packages, which are not the user's to change."""
+
+
 class _Unsafe(Exception):
     """Carries why a function was not shown to be safe."""
 
@@ -43,11 +48,11 @@ def why_unsafe(function: Any) -> str | None:
     --------
     >>> why_unsafe(lambda x: np.exp(x[1:] - x[:-1]).sum(axis=0)) is None
     True
-    >>> def double_in_place(x):
-    ...     x *= 2
+    >>> def first_is_zero(x):
+    ...     x[0] = 0
     ...     return x
-    >>> why_unsafe(double_in_place)
-    'changes an operand in place'
+    >>> why_unsafe(first_is_zero)
+    'does what cannot be recorded (store_subscr)'
     """
     try:
         captured(function)
@@ -65,9 +70,9 @@ def captured(function: Any) -> tuple[Any, ...]:
         With the reason, for a function that is not shown to be safe.
     """
     if not isinstance(function, types.FunctionType):
-        raise _Unsafe("not a Python function")
+        raise _Unsafe(LIBRARY)
     if (function.__module__ or "").partition(".")[0] in _LIBRARIES:
-        raise _Unsafe("a library's own function")
+        raise _Unsafe(LIBRARY)
     reason, names = _examine(function.__code__)
     if reason:
         raise _Unsafe(reason)
@@ -106,7 +111,7 @@ def _outside(function: types.FunctionType, name: str, cells: dict[str, Any]) -> 
 def _constant(name: str, value: Any) -> list[Any]:
     if isinstance(value, tuple):
         return [v for item in value for v in _constant(name, item)]
-    if isinstance(value, _CONSTANTS) or value in (np.float32, np.float64):
+    if isinstance(value, _CONSTANTS) or (isinstance(value, type) and issubclass(value, np.generic)):
         return [type(value), repr(value)]
     raise _Unsafe(f"uses {name}, a {type(value).__name__}")
 
@@ -119,8 +124,6 @@ def _examine(code: types.CodeType) -> tuple[str | None, tuple[str, ...]]:
         operation = instruction.opname
         if operation.startswith(_FORBIDDEN):
             return f"does what cannot be recorded ({operation.lower()})", ()
-        if operation == "BINARY_OP" and instruction.argrepr.endswith("="):
-            return "changes an operand in place", ()
         if operation in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_FROM_DICT_OR_GLOBALS"):
             names.append(str(instruction.argval))
         if operation in ("LOAD_ATTR", "LOAD_METHOD") and not _attribute(str(instruction.argval)):

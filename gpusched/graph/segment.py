@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from gpusched.fusion.cache import kernels
 from gpusched.fusion.chunk import LazyChunk, lazies, references
-from gpusched.fusion.expression import Leaf
+from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.plan import (
     Plan,
 
@@ -22,6 +22,7 @@ from gpusched.fusion.plan import (
 )
 from gpusched.fusion.record import Recorder, recordable
 from gpusched.fusion.statistics import updating
+from gpusched.graph import safety
 from gpusched.graph.known import bare, owned, substitute_for
 
 PLANS = 128
@@ -79,10 +80,14 @@ class Segment:
         self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
         self.replayed = all(step.replayed for _, step in steps)
         self._plans: dict[Any, Plan | Direct] = {}
+        self._unsafe = [] if recorded else _reasons(step.function for _, step in steps)
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
         if not self.recorded:
+            if self._unsafe:
+                with updating() as counters:
+                    counters.breaks.update(self._unsafe)
             return self._call(registers)
         inputs = tuple(registers[k] for k in self.inputs)
         key = self._key(inputs)
@@ -144,6 +149,8 @@ class Segment:
             direct = self._too_little(recorder)
             if direct is None:
                 outputs = self._finish(recorder, local, registers)
+        except UnrecordableError as reason:
+            direct = Direct(_name(self.steps[-1][1].function), str(reason))
         except Exception as error:
             if dask.config.get("gpusched.fusion.strict", False):
                 raise
@@ -268,6 +275,16 @@ def count(plan: Plan, seconds: float) -> None:
             counters.kernels[launch.name] += 1
             counters.bytes_read += launch.bytes_read
             counters.bytes_written += launch.bytes_written
+
+
+def _reasons(functions: Iterable[Any]) -> list[tuple[str, str]]:
+    """Return (name, reason) for each function of the user's own that is not recorded."""
+    found = []
+    for function in functions:
+        reason = safety.why_unsafe(bare(function))
+        if reason and reason != safety.LIBRARY:
+            found.append((_name(function), f"your function {reason}"))
+    return found
 
 
 def _name(function: Any) -> str:

@@ -1,0 +1,138 @@
+"""How many tasks, kernels and bytes: fusion is counted, then its values are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+from gpusched.fusion.cache import kernels
+from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
+from gpusched.graph import enable, fusible
+
+
+@pytest.fixture(autouse=True)
+def everything_fuses() -> Iterator[None]:
+    with dask.config.set({"gpusched.fusion.strict": True, "gpusched.fusion.minimum-elements": 0}):
+        yield
+
+
+def run(build: Callable[[], Any], **tolerance: float) -> Statistics:
+    """Compute with and without fusion, compare, and return the counts of the fused run."""
+    expected = build().compute(scheduler="sync")
+    reset_statistics()
+    with enable():
+        found = build().compute(scheduler="sync")
+    counts = statistics()
+    assert type(found) is type(expected)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, **({"rtol": 0, "atol": 0} | tolerance))
+    return counts
+
+
+def persisted(shape: tuple[int, ...], chunks: Any, dtype: str = "float32", seed: int = 0) -> da.Array:
+    values = np.random.default_rng(seed).random(shape).astype(dtype)
+    return da.from_array(values, chunks=chunks).persist(scheduler="sync")
+
+
+def test_a_chain_is_one_kernel_a_chunk() -> None:
+    x, y = persisted((60, 40), (20, 20)), persisted((60, 40), (20, 20), seed=1)
+    counts = run(lambda: da.clip(((x + y) * x - y) / 2, 0.1, 0.7))
+    assert (counts.tasks, counts.fused_tasks, counts.launches) == (6, 6, 6)
+    assert len(counts.kernels) == 1
+    assert counts.bytes_read == 2 * 60 * 40 * 4
+    assert counts.bytes_written == 60 * 40 * 4
+    assert not counts.breaks
+
+
+def test_map_and_reduction_are_one_pass() -> None:
+    x, y = persisted((64, 32), 16), persisted((64, 32), 16, seed=1)
+    counts = run(lambda: (((x - y) * 2) ** 2).sum(), rtol=1e-6)
+    chunk_kernels = [n for n in counts.kernels if "add_reduce" in n]
+    assert len(chunk_kernels) == 1
+    assert counts.kernels[chunk_kernels[0]] == 8
+    assert counts.bytes_written == 8 * 4
+
+
+def test_equal_chunks_share_one_kernel_and_one_recording() -> None:
+    x = persisted((10_000,), 10)
+    before = len(kernels)
+    counts = run(lambda: (x * 2 + 1.25) / 3.5)
+    assert counts.launches == 1000
+    assert counts.recordings == 1
+    assert len(kernels) - before <= 1
+
+
+def test_a_constant_that_changes_does_not_make_a_new_kernel() -> None:
+    x = persisted((100,), 50)
+    counts = Statistics()
+    for step in range(20):
+        counts = counts.merge(run(lambda step=step: (x + (7 + step * 0.1)) * 1.5))
+    assert len(counts.kernels) == 1
+
+
+def test_chunks_of_other_shapes_share_the_kernel() -> None:
+    x = persisted((95, 30), (20, 30))
+    counts = run(lambda: (x + 1) * x)
+    assert len(counts.kernels) == 1
+    assert counts.recordings == 2
+
+
+def test_mean_and_std_per_axis() -> None:
+    x = persisted((64, 32), (16, 32), "float64")
+    counts = run(lambda: ((x - x.mean(axis=0)) / x.std(axis=0)), rtol=1e-12, atol=1e-14)
+    assert counts.fused_tasks >= 8
+
+
+def test_broadcast_of_a_row_and_a_column() -> None:
+    x, row, column = persisted((40, 30), 20), persisted((30,), 20), persisted((40, 1), (20, 1))
+    counts = run(lambda: (x - row) / column * 2)
+    assert len(counts.kernels) <= 2  # chunks of 20 x 10 and 20 x 20 alike
+    assert counts.launches == 4
+
+
+def test_stencil_of_the_users_own_function_fuses() -> None:
+    def slope(z: Any) -> Any:
+        dx = (z[1:-1, 2:] - z[1:-1, :-2]) / 2
+        dy = (z[2:, 1:-1] - z[:-2, 1:-1]) / 2
+        return np.sqrt(dx * dx + dy * dy)
+
+    z = persisted((80, 60), 20)
+    counts = run(
+        lambda: z.map_overlap(slope, depth=1, boundary="reflect", trim=False, dtype="float32")
+    )
+    assert len(counts.kernels) == 1
+    assert counts.launches == 12
+
+
+def test_unfused_when_there_is_nothing_to_gain() -> None:
+    x = persisted((100,), 50)
+    counts = run(lambda: x + 1)
+    assert counts.launches == 0
+    assert counts.breaks["add", "nothing to fuse it with"] == 2
+    with dask.config.set({"gpusched.fusion.minimum-elements": 1000}):
+        counts = run(lambda: (x + 1) * 2)
+    assert counts.launches == 0
+    assert counts.breaks["add", "small chunks"] == 2
+
+
+def sorted_rows(block: Any) -> Any:
+    return np.sort(block * 3 - 1, axis=1) * 2 + block
+
+
+def test_what_stops_fusion_is_counted() -> None:
+    x = persisted((40, 30), (20, 30))
+    counts = run(lambda: (x * 2 + 1).map_blocks(sorted_rows))
+    assert counts.launches == 2
+    assert counts.breaks["sorted_rows", "your function uses .sort"] == 2
+
+
+def test_a_call_no_kernel_can_do_is_made_between_two_kernels() -> None:
+    x = persisted((40, 30), (20, 30))
+    counts = run(lambda: (x * 2 + 1).map_blocks(fusible(sorted_rows)))
+    assert counts.launches == 4
+    assert counts.breaks["sort", "no kernel for this function"] == 2
