@@ -1,0 +1,87 @@
+"""Test support: places that run CUDA kernels without a GPU, behind `launcher.Runtime`."""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.backends.cuda import skeleton
+from gpusched.fusion.backends.cuda.compiler import Compiled
+from gpusched.fusion.backends.cuda.geometry import Geometry
+from gpusched.fusion.backends.cuda.launcher import CudaKernel
+from gpusched.fusion.backends.cuda.runtime import compile_for
+from gpusched.fusion.backends.python import Window
+from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.kernel import Kernel
+from tests.fusion.cuda import simulator
+from tests.fusion.cuda.ir_on_cpu import OnCpu
+
+
+class HostRuntime:
+    """NumPy arrays as device memory."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[Kernel, Geometry]] = []
+
+    def address(self, array: np.ndarray) -> int:
+        return array.ctypes.data
+
+    def empty(self, size: int, dtype: str) -> np.ndarray:
+        return simulator.poisoned(size, np.dtype(dtype))
+
+    def get(self, kernel: Kernel) -> CompiledKernel:
+        """Return a kernel as recorders want it."""
+        call = CudaKernel(kernel, self)  # type: ignore[arg-type]
+        return CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
+
+
+class IrRuntime(HostRuntime):
+    """numba-cuda's IR on this processor; reductions in blocks of one thread."""
+
+    def __init__(self, cc: tuple[int, int] = (9, 0)) -> None:
+        super().__init__()
+        self.cc = cc
+        self.compiled: list[Compiled] = []
+
+    def compile(self, kernel: Kernel) -> tuple[Kernel, OnCpu]:
+        self.compiled.append(compile_for(kernel, self.cc))
+        return kernel, OnCpu(self.compiled[-1])
+
+    def launch(self, code: tuple[Kernel, OnCpu], geometry: Geometry, arrays: tuple[Any, ...],
+               addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        kernel, on_cpu = code
+        self.launches.append((kernel, geometry))
+        if "reduce" in kernel.loops:
+            x, y, z = geometry.grid
+            if kernel.loops[-1] == "map":
+                x *= geometry.block[0]
+            geometry = dataclasses.replace(geometry, grid=(x, y, z), block=(1, 1, 1))
+        integers = len(numbers) - len(kernel.parameters)
+        kinds = ["pointer"] * len(arrays) + [*kernel.parameters] + ["int64"] * integers
+        on_cpu(geometry, [*addresses, *numbers], kinds)
+
+
+class SimulatorRuntime(HostRuntime):
+    """The kernel's source in plain Python, with all threads of a block."""
+
+    def __init__(self, backwards: bool = False) -> None:
+        super().__init__()
+        self.backwards = backwards
+
+    def compile(self, kernel: Kernel) -> tuple[Kernel, Any]:
+        text, filename = skeleton.source(kernel), f"<simulated {kernel.name}>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        found = simulator.namespace()
+        exec(compile(text, filename, "exec"), found)
+        return kernel, found["kernel"]
+
+    def launch(self, code: tuple[Kernel, Any], geometry: Geometry, arrays: tuple[Any, ...],
+               addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        kernel, function = code
+        self.launches.append((kernel, geometry))
+        windows = [Window.at_start(array) for array in arrays]
+        with np.errstate(all="ignore"):
+            simulator.run(function, geometry, (*windows, *numbers), self.backwards)

@@ -1,0 +1,18 @@
+# add_multiply_subtract_divide_clip_77cf09cc, written by gpusched
+#   a: float32 [unit]
+#   b: float32 [unit]
+#   out: float32 [unit]
+
+
+def point(a, b, s0):
+    t0 = a + b                                    # float32  add
+    t1 = t0 * a                                   # float32  multiply
+    t2 = t1 - b                                   # float32  subtract
+    t3 = t2 / float32(2.0)                        # float32  divide
+    t4 = minimum(maximum(t3, float32(0.0)), s0)   # float32  clip
+    return t4
+
+
+def kernel(a, b, out, s0, n0):
+    for i in range(n0):
+        out[i] = point(a[i], b[i], s0)

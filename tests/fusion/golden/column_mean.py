@@ -1,0 +1,17 @@
+# multiply_add_add_reduce_d5d8dfd0, written by gpusched
+#   a: float32 [strided, unit]
+#   out: float32 [broadcast, unit]
+
+
+def point(a, s0):
+    t0 = a * float32(3.0)                         # float32  multiply
+    t1 = t0 + s0                                  # float32  add
+    return t1
+
+
+def kernel(a, out, s0, n0, n1, a_s0):
+    for i0 in range(n0):
+        a_0 = shift(a, i0 * a_s0)
+        for i in range(n1):
+            value0 = point(a_0[i], s0)
+            out[i] = out[i] + value0

@@ -1,0 +1,21 @@
+# subtract_square_6d47d185, written by gpusched
+#   a: float32 [strided, unit]
+#   b: float32 [strided, unit]
+#   out: float32 [strided, unit]
+
+
+def point(a, b):
+    t0 = a - b                                    # float32  subtract
+    t1 = t0 * t0                                  # float32  square
+    return t1
+
+
+def kernel(a, b, out, n0, n1, a_s0, b_s0, out_s0):
+    clear_floating_point_errors()
+    for i0 in range(n0):
+        a_0 = shift(a, i0 * a_s0)
+        b_0 = shift(b, i0 * b_s0)
+        out_0 = shift(out, i0 * out_s0)
+        for i in range(n1):
+            out_0[i] = point(a_0[i], b_0[i])
+    return floating_point_errors()
