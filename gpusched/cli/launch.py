@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from gpusched.cli import script
 from gpusched.cli.errors import Failed
 from gpusched.cli.progress import progress
-from gpusched.cli.quiet import warnings_only
+from gpusched.cli.quiet import log_warnings_only
 from gpusched.cli.session import Session, connected, started
 from gpusched.cli.signals import leaving_at_once, stopping_cleanly
 from gpusched.cli.summary import summary
@@ -29,9 +29,10 @@ def launch(
 ) -> int:
     """Run a script or a module on a cluster made for it and return its exit code."""
     folder = script.prepare(target, arguments, module)
+    log_warnings_only()
     code = 1
     try:
-        with stopping_cleanly(), warnings_only(), _session(local, scheduler) as session:
+        with stopping_cleanly(), _session(local, scheduler) as session:
             _begin(session)
             with nullcontext() if quiet else progress(session.client):
                 code = script.execute(target, module, folder)

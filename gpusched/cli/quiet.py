@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from distributed.client import AllExit
-from distributed.utils import silence_logging_cmgr
 
 
-@contextmanager
-def warnings_only() -> Iterator[None]:
+def log_warnings_only() -> None:
     """Log distributed's warnings and errors, and nothing about results that nobody waits for.
 
-    Put it around the session, because connections go on reporting after they are closed.
+    For the rest of this process, because connections go on reporting after they are closed.
     """
-    asyncio = logging.getLogger("asyncio")
-    asyncio.addFilter(_is_news)
-    try:
-        with silence_logging_cmgr(level=logging.WARNING, root="distributed"):
-            yield
-    finally:
-        asyncio.removeFilter(_is_news)
+    for handler in logging.getLogger("distributed").handlers:
+        handler.setLevel(max(handler.level, logging.WARNING))
+    logging.getLogger("asyncio").addFilter(_is_news)
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -124,6 +124,9 @@ def _memory(limit: MemoryLimit, workers: int) -> int:
 
 def _bytes(text: str) -> float:
     try:
+        # dask reads a unit alone, or nothing, as one of it.
+        if not any(character.isdecimal() for character in text):
+            raise ValueError
         return float(parse_bytes(text))
     except ValueError:
         raise ValueError(

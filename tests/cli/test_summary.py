@@ -1,0 +1,47 @@
+"""The closing lines of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpusched.cli.summary import summary
+from gpusched.fusion.statistics import Statistics
+
+
+def test_everything_counted_is_told() -> None:
+    counted = Statistics(
+        tasks=1200,
+        fused_tasks=1000,
+        launches=1000,
+        kernels=Counter(first=999, second=1),
+        compilations=2,
+        compile_seconds=0.5,
+        bytes_read=2**30,
+        bytes_written=2**20,
+        breaks=Counter({("sort", "no scalar meaning"): 3, ("fft", "not known"): 1}),
+    )
+    assert summary(counted, 2.0).splitlines() == [
+        "gpusched: 2.00 s",
+        "  tasks     1,200 with array functions, 1,000 of them fused",
+        "  kernels   2, launched 1,000 times",
+        "  data      1.00 GiB read and 1.00 MiB written by kernels",
+        "  compiled  2 of them, 0.50 s",
+        "  unfused   sort: no scalar meaning (3 times)",
+        "  unfused   fft: not known (once)",
+    ]
+
+
+def test_rare_reasons_are_counted_together() -> None:
+    breaks = Counter({(f"function{n}", "not known"): 20 - n for n in range(11)})
+    lines = summary(Statistics(tasks=1, breaks=breaks), 1.0).splitlines()
+    assert sum("unfused" in line for line in lines) == 8
+    assert lines[-1].strip() == "and 3 other reasons"
+
+
+def test_nothing_to_fuse_is_said() -> None:
+    assert "nothing was fused" in summary(Statistics(), 1.0)
+
+
+def test_missing_counts_are_named() -> None:
+    lines = summary(Statistics(tasks=1), 1.0, missing=["worker a died"]).splitlines()
+    assert lines[-1] == "  missing   worker a died"

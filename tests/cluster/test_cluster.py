@@ -1,0 +1,190 @@
+"""Clusters with real processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import dask
+import dask.array as da
+import psutil
+import pytest
+from distributed import Client, wait
+
+import gpusched
+from gpusched import Cluster
+from gpusched.cluster import plan as module
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(2, 1, gpus=0, memory_limit="1 GiB") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        yield client
+
+
+def hook() -> object:
+    return dask.config.get("array_optimize", None)
+
+
+def visible() -> str | None:
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_workers_are_processes_of_their_own(client: Client) -> None:
+    pids = set(client.run(os.getpid).values())
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def test_workers_get_what_was_asked_for(client: Client) -> None:
+    workers = client.scheduler_info()["workers"].values()
+    assert [(w["nthreads"], w["memory_limit"]) for w in workers] == [(1, 2**30)] * 2
+
+
+def test_cpu_workers_see_no_gpu(client: Client) -> None:
+    assert set(client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"]).values()) == {""}
+
+
+def test_numeric_libraries_do_not_oversubscribe(client: Client) -> None:
+    assert set(client.run(lambda: os.environ["OMP_NUM_THREADS"]).values()) == {"1"}
+
+
+def test_fusion_is_on_here_and_in_the_workers(client: Client) -> None:
+    assert hook() is gpusched.graph.optimize
+    name = "array_optimize"
+    hooks = client.run(lambda: dask.config.get(name).__module__).values()
+    assert set(hooks) == {"gpusched.graph.hook"}
+
+
+def test_arrays_are_computed_fused(client: Client) -> None:
+    before = client.run(gpusched.statistics)
+    x = da.ones(200_000, chunks=50_000)
+    assert float(((x + 1) * 2).sum().compute()) == 800_000
+    after = client.run(gpusched.statistics)
+    assert sum(after[w].fused_tasks - before[w].fused_tasks for w in after) == 4
+
+
+def test_fusion_ends_with_the_cluster() -> None:
+    before = hook()
+    with Cluster(processes=False) as cluster:
+        assert hook() is gpusched.graph.optimize
+        cluster.close()
+        assert hook() is before
+    with Cluster(processes=False, fuse=False):
+        assert hook() is before
+    with dask.config.set({"gpusched.fusion.enabled": False}), Cluster(processes=False):
+        assert hook() is before
+
+
+def test_scaling_up_and_down() -> None:
+    with Cluster(1, 1, gpus=0, processes=False) as cluster, Client(cluster) as client:
+        cluster.scale(3)
+        client.wait_for_workers(3, timeout=30)
+        assert sorted(cluster.worker_spec) == [0, 1, 2]
+        cluster.scale(1)
+        cluster.sync(cluster._correct_state)
+        assert len(client.scheduler_info()["workers"]) == 1
+
+
+def test_adapting_starts_workers_when_there_is_work() -> None:
+    with Cluster(0, 1, gpus=0, processes=False) as cluster, Client(cluster) as client:
+        cluster.adapt(minimum=0, maximum=2, interval="20ms")
+        assert client.submit(lambda: 7).result(timeout=30) == 7
+
+
+def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    # No GPU is touched: what is tested is what each process is told.
+    monkeypatch.setattr(module, "visible_devices", lambda: ["3", "5"])
+    with Cluster(gpus="all", fuse=False) as cluster, Client(cluster) as client:
+        told = client.run(visible)
+        names = {address: w["name"] for address, w in client.scheduler_info()["workers"].items()}
+        assert {names[address]: device for address, device in told.items()} == {0: "3", 1: "5"}
+        with pytest.raises(ValueError, match="there are 2 GPUs, so no more than 2 workers"):
+            cluster.scale(3)
+        assert len(cluster.worker_spec) == 2
+        assert cluster.adapt(minimum=2, maximum=9).maximum == 2
+
+
+def test_worker_that_dies_comes_back(client: Client, cluster: Cluster) -> None:
+    pid = next(iter(client.run(os.getpid).values()))
+    psutil.Process(pid).kill()
+    deadline = time.monotonic() + 30
+    while True:
+        pids = set(client.run(os.getpid, on_error="ignore").values())
+        if len(pids) == 2 and pid not in pids:
+            break
+        assert time.monotonic() < deadline
+    client.wait_for_workers(2, timeout=30)
+
+
+def test_closing_leaves_no_process() -> None:
+    with Cluster(1, 1, gpus=0) as cluster, Client(cluster) as client:
+        workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not alive
+    cluster.close()
+
+
+def test_closing_now_does_not_wait_for_tasks() -> None:
+    cluster = Cluster(1, 1, gpus=0)
+    with Client(cluster) as client:
+        workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
+        endless = client.submit(time.sleep, 1000)
+        deadline = time.monotonic() + 30
+        while not any(client.processing().values()):
+            assert time.monotonic() < deadline
+        cluster.close_now()
+        del endless
+    _, alive = psutil.wait_procs(workers, timeout=3)
+    assert not alive
+
+
+def test_asynchronous_use() -> None:
+    async def use() -> int:
+        async with (
+            Cluster(1, 1, processes=False, asynchronous=True) as cluster,
+            Client(cluster, asynchronous=True) as client,
+        ):
+            return await client.submit(lambda: 7)
+
+    import asyncio
+
+    assert asyncio.run(use()) == 7
+
+
+@pytest.mark.parametrize("arguments", [{"n_workers": -1}, {"memory_limit": "x"}])
+def test_bad_arguments_start_nothing(arguments: dict[str, object]) -> None:
+    children = psutil.Process().children()
+    with pytest.raises(ValueError):
+        Cluster(**arguments)
+    assert psutil.Process().children() == children
+
+
+def test_gpus_need_processes() -> None:
+    with pytest.raises(ValueError, match="takes processes"):
+        Cluster(gpus=1, processes=False)
+
+
+def test_encrypted_connections() -> None:
+    pytest.importorskip("cryptography")
+    from distributed.security import Security
+
+    with Cluster(1, 1, gpus=0, security=Security.temporary()) as cluster:
+        assert cluster.scheduler_address.startswith("tls://")
+        with Client(cluster) as client:
+            assert client.submit(lambda: 7).result() == 7
+
+
+def test_dashboard_only_where_asked(client: Client) -> None:
+    assert not wait([client.submit(int)]).not_done
+    with Cluster(0, processes=False, dashboard_address="127.0.0.1:0") as shown:
+        assert shown.scheduler.http_server.port > 0
+    with Cluster(0, processes=False) as silent:
+        assert "dashboard" not in silent.scheduler.services

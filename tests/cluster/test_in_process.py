@@ -1,0 +1,72 @@
+"""``gpusched.local()``: everything in this process."""
+
+from __future__ import annotations
+
+import dask
+import dask.array as da
+import psutil
+import pytest
+from distributed import default_client
+
+import gpusched
+from gpusched.cluster.statistics import difference, gather
+from gpusched.fusion.statistics import Statistics
+
+
+def test_is_the_default_client_within_the_block() -> None:
+    with gpusched.local() as client:
+        assert default_client() is client
+        assert float(da.ones(10, chunks=5).sum().compute()) == 10
+    with pytest.raises(ValueError, match="No clients"):
+        default_client()
+
+
+def test_opens_no_socket_and_starts_no_process() -> None:
+    me = psutil.Process()
+    children, sockets = me.children(), me.net_connections("inet")
+    with gpusched.local() as client:
+        assert client.scheduler.address.startswith("inproc://")
+        assert me.children() == children
+        assert me.net_connections("inet") == sockets
+
+
+def test_fusion_is_on_within_the_block() -> None:
+    before = gpusched.statistics()
+    hook = dask.config.get("array_optimize", None)
+    x = da.ones(100_000, chunks=50_000)
+    with gpusched.local():
+        assert float(((x + 1) * 2).sum().compute()) == 400_000
+    assert gpusched.statistics().fused_tasks - before.fused_tasks == 2
+    assert dask.config.get("array_optimize", None) is hook
+    with gpusched.local(fuse=False):
+        assert float(((x + 1) * 2).sum().compute()) == 400_000
+    assert gpusched.statistics().fused_tasks - before.fused_tasks == 2
+
+
+def test_closes_when_the_block_raises() -> None:
+    with pytest.raises(RuntimeError, match="told"), gpusched.local() as client:
+        raise RuntimeError("told")
+    assert client.status == "closed"
+
+
+def test_threads() -> None:
+    with gpusched.local(3, memory_limit="1 GiB") as client:
+        (worker,) = client.scheduler_info()["workers"].values()
+        assert (worker["nthreads"], worker["memory_limit"]) == (3, 2**30)
+
+
+def test_shared_process_is_counted_once() -> None:
+    with gpusched.local() as client:
+        before = gather(client)
+        x = da.ones(100_000, chunks=50_000)
+        float(((x + 1) * 2).sum().compute())
+        counted = difference(gather(client), before)
+    assert len(before) == 1
+    assert counted.fused_tasks == 2
+    assert sum(counted.kernels.values()) == counted.launches == 2
+
+
+def test_difference_counts_new_processes_fully_and_lost_ones_not_at_all() -> None:
+    before = {("host", 1): Statistics(tasks=1), ("host", 2): Statistics(tasks=5)}
+    after = {("host", 1): Statistics(tasks=3), ("host", 3): Statistics(tasks=10)}
+    assert difference(after, before).tasks == 12

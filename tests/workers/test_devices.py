@@ -1,0 +1,133 @@
+"""Finding GPUs; NVML is played by a small module, since there may be none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusched.workers import devices
+from gpusched.workers.devices import (
+    NoDeviceError,
+    parse_request,
+    select_devices,
+    visible_devices,
+)
+
+UUIDS = ["GPU-aaaa1111-0", "GPU-aaaa2222-0", "GPU-bbbb3333-0"]
+
+Machine = Callable[[Sequence[str] | None], None]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Give a function that sets which GPUs NVML reports; None for a machine without NVML."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def install(uuids: Sequence[str] | None) -> None:
+        if uuids is None:
+            monkeypatch.setitem(sys.modules, "pynvml", None)
+            return
+        nvml = ModuleType("pynvml")
+        nvml.NVMLError = OSError
+        nvml.nvmlInit = lambda: None
+        nvml.nvmlShutdown = lambda: None
+        nvml.nvmlDeviceGetCount = lambda: len(uuids)
+        nvml.nvmlDeviceGetHandleByIndex = lambda index: index
+        nvml.nvmlDeviceGetUUID = lambda index: uuids[index].encode()
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (None, ["0", "1", "2"]),
+        ("", []),
+        ("-1", []),
+        ("NoDevFiles", []),
+        ("2,0", ["2", "0"]),
+        (" 1 , 2 ", ["1", "2"]),
+        ("0,3,1", ["0"]),
+        ("0,-1,1", ["0"]),
+        ("1,1", ["1"]),
+        ("GPU-aaaa2222-0,0", ["GPU-aaaa2222-0", "0"]),
+        ("GPU-bbbb", ["GPU-bbbb"]),
+        ("GPU-aaaa", []),
+        ("GPU-cccc", []),
+        ("MIG-1234-5678", ["MIG-1234-5678"]),
+    ],
+)
+def test_environment_variable_is_read_as_cuda_does(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, setting: str | None, expected: list[str]
+) -> None:
+    machine(UUIDS)
+    if setting is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
+    assert visible_devices() == expected
+
+
+def test_machine_without_driver_has_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine
+) -> None:
+    machine(UUIDS)
+
+    def fail() -> None:
+        raise OSError("NVML shared library not found")
+
+    monkeypatch.setattr(sys.modules["pynvml"], "nvmlInit", fail)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert visible_devices() == []
+
+
+def test_without_nvml_the_kernel_driver_is_asked(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine, tmp_path: devices.Path
+) -> None:
+    machine(None)
+    monkeypatch.setattr(devices, "_DRIVER_FOLDER", tmp_path / "gpus")
+    assert visible_devices() == []
+    for name in ("0000:17:00.0", "0000:65:00.0"):
+        (tmp_path / "gpus" / name).mkdir(parents=True)
+    assert visible_devices() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-aaaa1111-0,1,7")
+    assert visible_devices() == ["GPU-aaaa1111-0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [("all", "all"), ("3", 3), ("0,2", [0, 2]), ("1,", [1]), (" 2 ", 2), ("0, 1", [0, 1])],
+)
+def test_request_as_typed(text: str, request_: object) -> None:
+    assert parse_request(text) == request_
+
+
+@pytest.mark.parametrize("text", ["", "x", "0,0,x", "-1", "1.5", ",", ",1", "0;1", "0,,1"])
+def test_request_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot read"):
+        parse_request(text)
+
+
+@pytest.mark.parametrize("request_", [0, [], [0, 0], [-1, 0], "0,0"])
+def test_request_that_makes_no_sense(request_: int | list[int] | str) -> None:
+    with pytest.raises(ValueError):
+        select_devices(request_, ["0", "1"])
+
+
+@pytest.mark.parametrize("request_", [3, [0, 2], "all", "1,2"])
+def test_missing_device_is_told(monkeypatch: pytest.MonkeyPatch, request_: int | str) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(NoDeviceError, match="CUDA_VISIBLE_DEVICES is ''"):
+        select_devices(request_, [] if request_ == "all" else ["0"])
+
+
+@given(st.lists(st.integers(0, 99).map(str), unique=True, min_size=1), st.data())
+def test_selection_is_by_position(visible: list[str], data: st.DataObject) -> None:
+    positions = data.draw(st.lists(st.integers(0, len(visible) - 1), unique=True, min_size=1))
+    assert select_devices(positions, visible) == [visible[position] for position in positions]
+    assert select_devices(len(positions), visible) == visible[: len(positions)]
+    assert select_devices("all", visible) == visible
