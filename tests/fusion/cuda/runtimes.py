@@ -82,6 +82,6 @@ class SimulatorRuntime(HostRuntime):
                addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
         kernel, function = code
         self.launches.append((kernel, geometry))
-        windows = [Window.at_start(array) for array in arrays]
+        windows = [Window(array) for array in arrays]
         with np.errstate(all="ignore"):
             simulator.run(function, geometry, (*windows, *numbers), self.backwards)

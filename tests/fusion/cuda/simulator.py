@@ -75,13 +75,24 @@ def namespace() -> dict[str, Any]:
     for name in (f"{word}_{d}" for word in REGISTERS for d in "xyz"):
         found[name] = lambda name=name: current().positions[name]
     for width in WIDTHS:
-        found[f"load{width}"] = lambda a, i, n=width: tuple(a[i + k] for k in range(n))
+        found[f"load{width}"] = lambda a, i, n=width: _load(a, i, n)
         found[f"store{width}"] = _store
     return found
 
 
-def _store(window: Any, index: int, values: tuple[Any, ...]) -> None:
-    assert window.first % len(values) == 0 and index % len(values) == 0, "not aligned"
+def _check_alignment(window: python.Window, index: int, count: int) -> None:
+    size = window._array.itemsize
+    address = window._address + (window._first + index) * size
+    assert address % min(16, count * size) == 0, f"{count} elements at {address:#x}"
+
+
+def _load(window: python.Window, index: int, count: int) -> tuple[Any, ...]:
+    _check_alignment(window, index, count)
+    return tuple(window[index + k] for k in range(count))
+
+
+def _store(window: python.Window, index: int, values: tuple[Any, ...]) -> None:
+    _check_alignment(window, index, len(values))
     for k, value in enumerate(values):
         window[index + k] = value
 

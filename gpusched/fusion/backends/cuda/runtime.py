@@ -1,0 +1,138 @@
+"""The GPU of this process: compiles for it, and launches on the stream CuPy uses in this thread."""
+
+from __future__ import annotations
+
+import ctypes
+import linecache
+import threading
+from functools import lru_cache
+from typing import Any
+
+from gpusched.fusion.backends.cuda import skeleton
+from gpusched.fusion.backends.cuda.compiler import MISSING, Compiled, CompilerMissingError
+from gpusched.fusion.backends.cuda.geometry import Geometry
+from gpusched.fusion.backends.cuda.launcher import CudaKernel
+from gpusched.fusion.kernel import Kernel
+
+
+class NoDeviceError(RuntimeError):
+    """There is no NVIDIA GPU that this process can use; the message says what is missing."""
+
+
+@lru_cache(maxsize=1)
+def check_driver() -> None:
+    """Raise `NoDeviceError` unless a driver and a device are there.
+
+    Asked before anything of `cuda.core` is: without a driver its first call fails, and the next
+    one never returns.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise NoDeviceError(
+            "no NVIDIA driver: libcuda.so.1 was not found. Install the driver, or in a container "
+            "start it with the GPU (docker: --gpus all)"
+        ) from error
+    count = ctypes.c_int(0)
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status or not count.value:
+        raise NoDeviceError(
+            f"the NVIDIA driver finds no GPU (cuInit says {status}, {count.value} devices): check "
+            "nvidia-smi and the variable CUDA_VISIBLE_DEVICES"
+        )
+
+
+def compile_for(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
+    """Compile a kernel for GPUs of one compute capability, whether or not one is here."""
+    from gpusched.fusion.backends.cuda.compiler import compile_kernel, require
+
+    require()
+    from gpusched.fusion.backends.cuda import device
+
+    text = skeleton.source(kernel)
+    filename = f"<gpusched cuda {kernel.name}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    function = device.load(text, filename, kernel.name)
+    return compile_kernel(function, device.signature(kernel), cc)
+
+
+class GpuRuntime:
+    """The current CuPy device.
+
+    Notes
+    -----
+    Thread-safe.  A launch goes to the calling thread's current CuPy stream, from which CuPy also
+    allocates, so that buffers are not used again before the kernels that read them are done.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no GPU.
+    CompilerMissingError
+        If packages of the extra are missing.
+    """
+
+    def __init__(self) -> None:
+        check_driver()
+        try:
+            import cupy
+            from cuda.core import LaunchConfig, ObjectCode, Stream, launch
+        except ImportError as error:
+            raise CompilerMissingError(MISSING.format(reason=error)) from error
+        self._cupy = cupy
+        self._stream_of_thread = cupy.cuda.get_current_stream
+        self._launch, self._stream, self._code = launch, Stream.from_handle, ObjectCode.from_cubin
+        self._config = lru_cache(maxsize=4096)(
+            lambda geometry: LaunchConfig(grid=geometry.grid, block=geometry.block)
+        )
+        self._streams: dict[int, Any] = {}
+        capability = cupy.cuda.Device().compute_capability
+        self.cc = (int(capability[:-1]), int(capability[-1]))
+
+    def compile(self, kernel: Kernel) -> Any:
+        """Return the loaded kernel."""
+        self._cupy.cuda.Device().use()
+        compiled = compile_for(kernel, self.cc)
+        return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
+
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr)
+
+    def empty(self, size: int, dtype: str) -> Any:
+        return self._cupy.empty(size, dtype)
+
+    def launch(self, code: Any, geometry: Geometry, arrays: tuple[Any, ...],
+               addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        handle = self._stream_of_thread().ptr
+        stream = self._streams.get(handle)
+        if stream is None:
+            stream = self._streams[handle] = self._stream(handle)
+        self._launch(stream, self._config(geometry), code, *addresses, *numbers)
+
+
+_lock = threading.Lock()
+_runtimes: dict[int, GpuRuntime] = {}
+_kernels: dict[tuple[int, Kernel], CudaKernel] = {}
+
+
+def get(kernel: Kernel) -> CudaKernel:
+    """Return `kernel` compiled for CuPy's current device, and loaded; once per process.
+
+    Examples
+    --------
+    >>> add = get(kernel)                                # doctest: +SKIP
+    >>> add(a, b, out, a.size)                           # doctest: +SKIP
+    """
+    check_driver()
+    import cupy
+
+    number = cupy.cuda.runtime.getDevice()
+    found = _kernels.get((number, kernel))
+    if found is None:
+        with _lock:
+            if number not in _runtimes:
+                _runtimes[number] = GpuRuntime()
+            if (number, kernel) not in _kernels:
+                _kernels[number, kernel] = CudaKernel(kernel, _runtimes[number])
+            found = _kernels[number, kernel]
+    return found

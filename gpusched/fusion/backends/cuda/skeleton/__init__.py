@@ -1,0 +1,36 @@
+"""The loops around `point` on a GPU, as Python source: which threads compute which elements.
+
+A kernel's arguments are those of `generate.arguments`, then ``vectors``: how many vectors (tiles,
+in a flat loop) a row holds, or 0 where the arrays at hand are not aligned for 16-byte accesses.
+The same text runs in plain Python under a simulator, where ``load4`` is a tuple of four reads.
+"""
+
+from __future__ import annotations
+
+from gpusched.fusion import generate
+from gpusched.fusion.backends.cuda.skeleton.elementwise import flat, nest
+from gpusched.fusion.backends.cuda.skeleton.reduction import reduce_inner, reduce_outer
+from gpusched.fusion.kernel import Kernel
+
+VERSION = 1
+"""Raise when the same kernel generates other source."""
+
+
+def source(kernel: Kernel) -> str:
+    """Return the whole text of a kernel for CUDA."""
+    point = generate.point_source(kernel)
+    operands = [*kernel.inputs, *kernel.outputs]
+    names = generate.input_names(kernel) + generate.output_names(kernel)
+    arrays = [
+        f"#   {name}: {o.dtype} [{', '.join(o.access)}]"
+        for name, o in zip(names, operands, strict=True)
+    ]
+    header = "\n".join([f"# {kernel.name}, for CUDA, written by gpusched", *arrays])
+    return f"{header}\n\n\n{generate.helper_source(point)}{point}\n\n\n{loops(kernel)}\n"
+
+
+def loops(kernel: Kernel) -> str:
+    """Return the source of the kernel function."""
+    if "reduce" in kernel.loops:
+        return reduce_inner(kernel) if kernel.loops[-1] == "reduce" else reduce_outer(kernel)
+    return flat(kernel) if len(kernel.loops) == 1 else nest(kernel)
