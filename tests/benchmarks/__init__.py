@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m tests.benchmarks` and `python -m tests.benchmarks.overhead`."""
