@@ -1,15 +1,14 @@
-"""A preload for workers: a failed task is one line in the log, since its traceback travels.
+"""A preload for workers: one line in the log for a failed task, none for a cancelled one.
 
 distributed logs each failure with its traceback on the worker, and raises it again where the
-result is asked for. The line stays, for results that nobody asks for.
+result is asked for. The line stays, for results that nobody asks for. That a task was cancelled
+is no news to whoever cancelled it by closing the cluster.
 """
 
 from __future__ import annotations
 
 import logging
 from typing import Any
-
-_LOGGER = logging.getLogger("distributed.worker")
 
 
 def _shorten(record: logging.LogRecord) -> bool:
@@ -21,11 +20,18 @@ def _shorten(record: logging.LogRecord) -> bool:
     return True
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.getMessage().endswith("ended with CancelledError")
+
+
+_FILTERS = {"distributed.worker": _shorten, "distributed.worker.state_machine": _is_news}
+
+
 def dask_setup(worker: Any) -> None:
-    """Shorten this process's log lines; called by distributed as a worker starts."""
-    _LOGGER.addFilter(_shorten)
+    """Filter this process's log; called by distributed as a worker starts."""
+    for name, log_filter in _FILTERS.items():
+        logging.getLogger(name).addFilter(log_filter)
 
 
 def dask_teardown(worker: Any) -> None:
-    """Stop shortening; called by distributed as a worker ends."""
-    _LOGGER.removeFilter(_shorten)
+    """Leave the filters, which what is cancelled by the end of the worker still has to pass."""

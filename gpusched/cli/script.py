@@ -6,11 +6,14 @@ import importlib.util
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from gpusched import config
 from gpusched.cli.errors import Unusable
+
+_PACKAGE = os.path.join(os.path.dirname(config.__file__), "")
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended."""
@@ -97,13 +100,24 @@ def _exit_code(code: object) -> int:
 
 
 def _own_frames(traceback: TracebackType | None) -> TracebackType | None:
-    while traceback is not None and _is_ours(traceback):
+    if config.get("run.full-tracebacks"):
+        return traceback
+    kept = [level for level in _levels(traceback) if not _is_ours(level)]
+    own: TracebackType | None = None
+    for level in reversed(kept):
+        own = TracebackType(own, level.tb_frame, level.tb_lasti, level.tb_lineno)
+    return own
+
+
+def _levels(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
         traceback = traceback.tb_next
-    return traceback
 
 
 def _is_ours(traceback: TracebackType) -> bool:
-    return traceback.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>")
+    file = traceback.tb_frame.f_code.co_filename
+    return file.startswith(_PACKAGE) or file in (runpy.__file__, "<frozen runpy>")
 
 
 def _place(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 
@@ -86,6 +87,29 @@ def test_exception_in_a_chunk_reaches_the_script(gpusched_run: Runner, flag: str
     assert any("in broken" in line for line in lines)
     assert any("task ('broken-" in line for line in lines)
     assert not any("gpusched/cli" in line or "runpy" in line for line in lines)
+
+
+CHUNK_THAT_RAISES = """
+import dask.array as da, numpy as np
+x = da.from_array(np.arange(20_000), chunks=10_000)
+(((x + 1) * 2) ** da.from_array(np.full(20_000, -1), chunks=10_000)).compute()
+"""
+
+
+@pytest.mark.parametrize("flag", ["--local", "--workers=1"])
+def test_fused_chunk_that_raises_is_named(gpusched_run: Runner, flag: str) -> None:
+    done = gpusched_run(flag, "--quiet", gpusched_run.script(CHUNK_THAT_RAISES))
+    assert done.returncode == 1
+    _, own = done.stderr.split("Traceback (most recent call last):")
+    assert "ValueError: Integers to negative integer powers are not allowed." in own
+    assert re.search(r"^gpusched: .*add, mul, pow.*\('pow-[0-9a-f]+', \d\)", own, re.M)
+    assert "/gpusched/" not in own
+
+
+def test_all_frames_are_shown_where_asked(gpusched_run: Runner) -> None:
+    gpusched_run.environment["DASK_GPUSCHED__RUN__FULL_TRACEBACKS"] = "true"
+    done = gpusched_run("--local", "--quiet", gpusched_run.script(CHUNK_THAT_RAISES))
+    assert "/gpusched/cli/script.py" in done.stderr
 
 
 def test_worker_that_dies_is_replaced_and_named(gpusched_run: Runner) -> None:
