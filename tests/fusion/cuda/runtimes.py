@@ -12,12 +12,11 @@ from gpusched.fusion.backends.cuda import skeleton
 from gpusched.fusion.backends.cuda.compiler import Compiled
 from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
-from gpusched.fusion.backends.cuda.runtime import compile_for
+from gpusched.fusion.backends.cuda.runtime import GpuRuntime, compile_for
 from gpusched.fusion.backends.python import Window
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.kernel import Kernel
-from tests.fusion.cuda import simulator
-from tests.fusion.cuda.ir_on_cpu import OnCpu
+from tests.fusion.cuda import memory
 
 
 class HostRuntime:
@@ -30,7 +29,7 @@ class HostRuntime:
         return array.ctypes.data
 
     def empty(self, size: int, dtype: str) -> np.ndarray:
-        return simulator.poisoned(size, np.dtype(dtype))
+        return memory.poisoned(size, np.dtype(dtype))
 
     def get(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel as recorders want it."""
@@ -46,11 +45,13 @@ class IrRuntime(HostRuntime):
         self.cc = cc
         self.compiled: list[Compiled] = []
 
-    def compile(self, kernel: Kernel) -> tuple[Kernel, OnCpu]:
+    def compile(self, kernel: Kernel) -> tuple[Kernel, Any]:
+        from tests.fusion.cuda.ir_on_cpu import OnCpu
+
         self.compiled.append(compile_for(kernel, self.cc))
         return kernel, OnCpu(self.compiled[-1])
 
-    def launch(self, code: tuple[Kernel, OnCpu], geometry: Geometry, arrays: tuple[Any, ...],
+    def launch(self, code: tuple[Kernel, Any], geometry: Geometry, arrays: tuple[Any, ...],
                addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
         kernel, on_cpu = code
         self.launches.append((kernel, geometry))
@@ -72,6 +73,8 @@ class SimulatorRuntime(HostRuntime):
         self.backwards = backwards
 
     def compile(self, kernel: Kernel) -> tuple[Kernel, Any]:
+        from tests.fusion.cuda import simulator
+
         text, filename = skeleton.source(kernel), f"<simulated {kernel.name}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         found = simulator.namespace()
@@ -80,8 +83,31 @@ class SimulatorRuntime(HostRuntime):
 
     def launch(self, code: tuple[Kernel, Any], geometry: Geometry, arrays: tuple[Any, ...],
                addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        from tests.fusion.cuda import simulator
+
         kernel, function = code
         self.launches.append((kernel, geometry))
         windows = [Window(array) for array in arrays]
         with np.errstate(all="ignore"):
             simulator.run(function, geometry, (*windows, *numbers), self.backwards)
+
+
+class GpuHostRuntime(HostRuntime):
+    """A real GPU, for arrays that lie in host memory: they go there and back at each launch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gpu = GpuRuntime()
+
+    def compile(self, kernel: Kernel) -> tuple[Kernel, Any]:
+        return kernel, self.gpu.compile(kernel)
+
+    def launch(self, code: tuple[Kernel, Any], geometry: Geometry, arrays: tuple[Any, ...],
+               addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        kernel, loaded = code
+        self.launches.append((kernel, geometry))
+        mirrors = {id(root): memory.Mirror(root) for root in map(memory.root, arrays)}
+        places = [mirrors[id(memory.root(array))].address(array) for array in arrays]
+        self.gpu.launch(loaded, geometry, arrays, places, numbers)
+        for array in arrays[len(kernel.inputs) :]:
+            mirrors[id(memory.root(array))].download()

@@ -18,9 +18,9 @@ import greenlet
 import numpy as np
 
 from gpusched.fusion.backends import python
-from gpusched.fusion.backends.cuda.device import REGISTERS
 from gpusched.fusion.backends.cuda.geometry import Geometry
-from gpusched.fusion.backends.cuda.vectorload import WIDTHS
+from gpusched.fusion.backends.cuda.skeleton.text import POSITIONS, WIDTHS
+from tests.fusion.cuda.memory import poisoned
 
 
 class DivergenceError(AssertionError):
@@ -58,21 +58,11 @@ def shared_array(size: int, dtype: Any) -> np.ndarray:
     return thread.block[number]
 
 
-def poisoned(size: int, dtype: np.dtype) -> np.ndarray:
-    """Return an array of values that spoil a result: NaN, or large numbers of both signs."""
-    if dtype.kind == "f":
-        return np.full(size, np.nan, dtype)
-    if dtype.kind == "b":
-        return np.arange(size) % 2 == 0
-    limits = np.iinfo(dtype)
-    return np.where(np.arange(size) % 2, limits.max, limits.min).astype(dtype)
-
-
 def namespace() -> dict[str, Any]:
     """Return the names that a kernel's source for CUDA uses."""
     found = python.namespace() | {"boolean": np.bool_, "barrier": barrier}
     found["cuda"] = SimpleNamespace(shared=SimpleNamespace(array=shared_array))
-    for name in (f"{word}_{d}" for word in REGISTERS for d in "xyz"):
+    for name in (f"{word}_{d}" for word in POSITIONS for d in "xyz"):
         found[name] = lambda name=name: current().positions[name]
     for width in WIDTHS:
         found[f"load{width}"] = lambda a, i, n=width: _load(a, i, n)

@@ -21,6 +21,7 @@ from gpusched.fusion import generate
 from gpusched.fusion.backends import names
 from gpusched.fusion.backends.cuda import vectorload
 from gpusched.fusion.backends.cuda.compiler import device_function
+from gpusched.fusion.backends.cuda.skeleton.text import POSITIONS
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import BINARY_MATH, UNARY_MATH
 
@@ -115,15 +116,11 @@ def _position(register: str) -> Callable[..., Any]:
     return position
 
 
-REGISTERS = {"thread": "tid", "block": "ctaid", "threads": "ntid", "blocks": "nctaid"}
-"""``thread_x()``: which of the ``threads_x()`` of its block a thread is; the same for blocks."""
-
-
 @lru_cache(maxsize=1)
 def _fixed() -> dict[str, Any]:
     """Return what does not depend on the kernel."""
     found = {name: getattr(types, name) for name in [*names.DTYPES, "boolean"]}
-    for word, register in REGISTERS.items():
+    for word, register in POSITIONS.items():
         found |= {f"{word}_{d}": _position(f"{register}.{d}") for d in "xyz"}
     unary = "floor ceil trunc rint sqrt fabs exp log1p".split()
     binary = "fmod copysign fmin fmax nextafter".split()

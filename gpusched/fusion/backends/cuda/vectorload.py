@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
-WIDTHS = (1, 2, 4, 8, 16)
+from gpusched.fusion.backends.cuda.skeleton.text import WIDTHS
 
 
 def _address(context: Any, builder: Any, element: Any, pointer: Any, index: Any, width: int) -> Any:

@@ -13,6 +13,11 @@ from gpusched.fusion.operations import OPERATIONS
 
 VECTOR = 16
 """Bytes of the widest load or store of one thread."""
+WIDTHS = (1, 2, 4, 8, 16)
+"""Elements of a vector: there are ``load4`` and ``store4``, and so on."""
+POSITIONS = {"thread": "tid", "block": "ctaid", "threads": "ntid", "blocks": "nctaid"}
+"""``thread_x()`` is which of the ``threads_x()`` of its block a thread is; the same for blocks
+in the grid.  The values are the registers' names."""
 
 
 def width(kernel: Kernel) -> int:

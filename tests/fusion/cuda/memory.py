@@ -1,0 +1,56 @@
+"""Test support: memory filled with values that show, and host memory mirrored on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def poisoned(size: int, dtype: np.dtype) -> np.ndarray:
+    """Return an array of values that spoil a result: NaN, or large numbers of both signs."""
+    if dtype.kind == "f":
+        return np.full(size, np.nan, dtype)
+    if dtype.kind == "b":
+        return np.arange(size) % 2 == 0
+    limits = np.iinfo(dtype)
+    return np.where(np.arange(size) % 2, limits.max, limits.min).astype(dtype)
+
+
+def shifted(array: np.ndarray, count: int) -> np.ndarray:
+    """Return a copy of a one-dimensional array whose address is `count` elements off alignment."""
+    storage = np.empty(array.size + 64, array.dtype)
+    start = -storage.ctypes.data // storage.itemsize % (64 // storage.itemsize) + count
+    found = storage[start : start + array.size]
+    found[:] = array
+    return found
+
+
+def root(array: np.ndarray) -> np.ndarray:
+    """Return the array that owns the memory."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+class Mirror:
+    """A copy on the GPU of the memory of one array, at the same distance from 16-byte borders."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        import cupy
+
+        self._host: Any = np.lib.stride_tricks.as_strided(
+            array.reshape(-1, order="A").view(np.uint8), (array.nbytes,), (1,)
+        )
+        self._offset = array.ctypes.data % 16
+        self._device = cupy.empty(array.nbytes + 16, np.uint8)
+        self._bytes = self._device[self._offset : self._offset + array.nbytes]
+        self._bytes.set(self._host)
+
+    def address(self, array: np.ndarray) -> int:
+        """Return where the first element of a view lies on the GPU."""
+        return int(self._bytes.data.ptr) + array.ctypes.data - self._host.ctypes.data
+
+    def download(self) -> None:
+        """Copy everything back."""
+        self._host[:] = self._bytes.get()

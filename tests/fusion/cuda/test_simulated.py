@@ -1,0 +1,95 @@
+"""The source of CUDA kernels, run by a simulator that has blocks, barriers and shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
+
+from gpusched.fusion.backends.cuda import skeleton
+from gpusched.fusion.backends.cuda.geometry import Geometry
+from gpusched.fusion.backends.python import Window
+from gpusched.fusion.kernel import Access, Input, Kernel, Output
+from tests.fusion import recording
+from tests.fusion.cuda import simulator
+from tests.fusion.cuda.cases import ELEMENTWISE, REDUCTIONS, Case, numbers
+from tests.fusion.cuda.runtimes import SimulatorRuntime
+
+
+def ids(case: Case) -> str:
+    return case.name
+
+
+@pytest.fixture(params=[False, True], ids=["forwards", "backwards"])
+def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimulatorRuntime:
+    found = SimulatorRuntime(backwards=request.param)
+    monkeypatch.setitem(recording.BACKENDS, "simulator", found.get)
+    return found
+
+
+@pytest.mark.parametrize("case", [*ELEMENTWISE, *REDUCTIONS], ids=ids)
+def test_agrees_with_numpy(case: Case, runtime: SimulatorRuntime) -> None:
+    recording.check(case.function, *case.arrays(), backend="simulator", ulp=case.ulp)
+    assert runtime.launches
+
+
+def test_long_reduction_is_split_over_blocks(runtime: SimulatorRuntime) -> None:
+    recording.check(lambda a: a.sum(), numbers(30000), backend="simulator")
+    (_, first), (second_kernel, second), *_ = runtime.launches
+    assert first.grid[0] == first.splits > 1
+    assert second_kernel.loops == ("reduce",)
+    assert second.splits == 1
+
+
+def test_one_sum_has_one_result_whatever_the_order_of_threads() -> None:
+    array = np.random.default_rng(0).standard_normal(20000, dtype="float32")
+    sums = []
+    for backwards in (False, True):
+        runtime = SimulatorRuntime(backwards)
+        recording.BACKENDS["order"] = runtime.get
+        sums.append(recording.record(lambda a: a.sum(), array, backend="order").result)
+    del recording.BACKENDS["order"]
+    assert sums[0] == sums[1]
+
+
+def sum_kernel() -> Kernel:
+    unit, still = (Access.UNIT,), (Access.BROADCAST,)
+    output = Output(0, "float32", still, "add", "float32")
+    return Kernel((Input("float32", unit),), (), (), (output,), ("reduce",))
+
+
+def simulate(text: str, backwards: bool) -> float:
+    found = simulator.namespace()
+    exec(compile(text, "<kernel>", "exec"), found)
+    out = np.full(1, np.nan, "float32")
+    geometry = Geometry((1, 1, 1), (32, 1, 1), 0)
+    arguments: tuple[Any, ...] = (Window(np.ones(100, "float32")), Window(out), 100, 0)
+    simulator.run(found["kernel"], geometry, arguments, backwards)
+    return float(out[0])
+
+
+def test_simulator_shows_each_missing_barrier() -> None:
+    text = skeleton.source(sum_kernel())
+    assert [simulate(text, order) for order in (False, True)] == [100.0, 100.0]
+    lines = text.splitlines()
+    barriers = [k for k, line in enumerate(lines) if line.strip() == "barrier()"]
+    assert len(barriers) == 3
+    for k in barriers[:2]:  # the last one matters where a block goes on to other elements
+        without = "\n".join(lines[:k] + [lines[k].replace("barrier()", "pass")] + lines[k + 1 :])
+        results = [simulate(without, order) for order in (False, True)]
+        assert results != [100.0, 100.0]
+
+
+def test_simulator_refuses_a_barrier_that_only_some_threads_reach() -> None:
+    text = "def kernel(a, out, n0, vectors):\n    if thread_x() < 3:\n        barrier()\n"
+    with pytest.raises(simulator.DivergenceError, match="stopped at lines"):
+        simulate(text, backwards=False)
+
+
+def test_simulator_refuses_an_unaligned_vector() -> None:
+    text = "def kernel(a, out, n0, vectors):\n    load4(a, 1)\n"
+    with pytest.raises(AssertionError, match="4 elements at"):
+        simulate(text, backwards=False)
