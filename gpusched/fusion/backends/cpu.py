@@ -15,10 +15,17 @@ from numba.core.compiler import Compiler
 from gpusched.fusion import generate
 from gpusched.fusion.backends import names, primitives
 from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.vectormath import FUNCTIONS
+from gpusched.fusion.vectormath.bits import device
 
 
-class _NoAlias(Compiler):
-    """Numba's pipeline, told that a kernel's arrays do not overlap.
+WIDEST = '"prefer-vector-width"="512"'
+"""LLVM halves the vectors of processors that have the widest; memory-bound loops do not mind, and
+polynomials take twice as long."""
+
+
+class _Tuned(Compiler):
+    """Numba's pipeline with vectors as wide as the machine's, and arrays that do not overlap.
 
     Outputs are always new arrays; inputs may overlap each other, but are only read.
     """
@@ -26,19 +33,28 @@ class _NoAlias(Compiler):
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
                  flags: Any, locals: Any) -> None:  # fmt: skip
         flags.noalias = True
+        library = target.codegen().create_library("gpusched.kernel")
+        library.enable_object_caching()
+        add_module = library.add_ir_module
+
+        def add_wide(module: Any) -> None:
+            for function in module.functions:
+                if not function.is_declaration:
+                    # llvmlite's own `add` admits only attributes without a value.
+                    set.add(function.attributes, WIDEST)
+            add_module(module)
+
+        library.add_ir_module = add_wide
         super().__init__(typing, target, library, args, result, flags, locals)
-
-
-def _device(function: Callable[..., Any]) -> Any:
-    """Return `function` for calls from kernels only."""
-    return numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
 
 
 @lru_cache(maxsize=256)
 def _math(name: str) -> Any:
     """Return the vectorised function of that name, or the C library's through numba."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name].function
     function = names.libm_function(name)
-    return _device(function) if isinstance(function, python_types.FunctionType) else function
+    return device(function) if isinstance(function, python_types.FunctionType) else function
 
 
 def namespace(text: str) -> dict[str, Any]:
@@ -87,8 +103,8 @@ def compile_kernel(kernel: Kernel, text: str, filename: str, cache: bool) -> Cal
     for name, value in list(found.items()):
         if isinstance(value, python_types.FunctionType) and value.__code__.co_filename == filename:
             if name != "kernel":
-                found[name] = _device(value)
+                found[name] = device(value)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "cache": cache, "fastmath": fastmath}
-    return numba.njit(signature(kernel), no_cfunc_wrapper=True, pipeline_class=_NoAlias,
+    return numba.njit(signature(kernel), no_cfunc_wrapper=True, pipeline_class=_Tuned,
                       **options)(found["kernel"])  # fmt: skip

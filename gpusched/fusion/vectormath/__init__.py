@@ -1,0 +1,41 @@
+"""Mathematical functions that LLVM vectorises: branch-free, for the CPU backend.
+
+numba's wheels carry no vector library, so that `math.exp` in a loop is a call per element.  These
+are polynomials on the machine's own vectors instead.  `FUNCTIONS` says which there are and how far
+they are from the true value at most; the CPU backend takes the C library's for all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpusched.fusion.vectormath import error_function, exponential, logarithm
+
+
+@dataclass(frozen=True)
+class VectorFunction:
+    """One function for one dtype."""
+
+    function: Any
+    """Compiled on first use; takes and returns one number."""
+    max_ulp: float
+    """Largest distance from the true value, in units in the last place."""
+
+
+_MODULES = (exponential, logarithm, error_function)
+_BOUNDS = {
+    "exp_f32": 1.0, "exp_f64": 1.0, "exp2_f64": 1.1, "expm1_f64": 2.0, "tanh_f32": 2.5,
+    "tanh_f64": 2.5, "expit_f32": 2.5, "expit_f64": 2.0, "log_f32": 1.0, "log_f64": 1.0,
+    "log2_f64": 2.0, "erf_f32": 1.0, "erf_f64": 1.5,
+}  # fmt: skip
+
+FUNCTIONS = {
+    name: VectorFunction(getattr(module, name), bound)
+    for name, bound in _BOUNDS.items()
+    for module in _MODULES
+    if hasattr(module, name)
+}
+"""Every function by the name kernels use, such as ``exp_f32``."""
+
+__all__ = ["FUNCTIONS", "VectorFunction"]

@@ -1,0 +1,53 @@
+"""Numbers as their bits, and the fused multiply-add: what numba's Python lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+
+def _bitcast(source: Any, target: Any, llvm_type: Any) -> Any:
+    @intrinsic
+    def bitcast(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], llvm_type)
+
+        return (target(source), generate) if x == source else None
+
+    return bitcast
+
+
+to_bits_f32 = _bitcast(types.float32, types.int32, ir.IntType(32))
+from_bits_f32 = _bitcast(types.int32, types.float32, ir.FloatType())
+to_bits_f64 = _bitcast(types.float64, types.int64, ir.IntType(64))
+from_bits_f64 = _bitcast(types.int64, types.float64, ir.DoubleType())
+
+HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma"))
+"""Whether this processor multiplies and adds in one step; a C library call would be slow."""
+
+
+@intrinsic
+def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
+    """Return ``a * b + c``, rounded once where the processor can."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = args[0].type
+        if not HAS_FMA:
+            return builder.fadd(builder.fmul(args[0], args[1]), args[2])
+        function_type = ir.FunctionType(kind, [kind] * 3)
+        function = builder.module.declare_intrinsic("llvm.fma", [kind], fnty=function_type)
+        return builder.call(function, args)
+
+    return (a(a, b, c), generate) if isinstance(a, types.Float) and a == b == c else None
+
+
+def device(function: Callable[..., Any]) -> Any:
+    """Return `function` compiled for calls from kernels only, and always made part of them."""
+    options = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "forceinline": True}
+    return numba.njit(error_model="numpy", **options)(function)

@@ -1,0 +1,94 @@
+"""erf.
+
+float64: below 1 an odd polynomial; above, ``1 - exp(-x**2) * erfcx(x)`` with erfcx as a polynomial in
+``t = (x - 2) / (x + 2)`` (the mapping of Schonfelder, 1978).  float32 is one odd polynomial over
+[-3.95, 3.95], in float64.  All interpolate at Chebyshev nodes; their errors are below 1e-18 (float64)
+and 3e-10 (float32).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import float32, float64
+
+from gpusched.fusion.vectormath.bits import device, fma, from_bits_f64, to_bits_f64
+from gpusched.fusion.vectormath.exponential import exp_f64
+
+
+@device
+def _small_f64(z: Any) -> Any:
+    p = fma(2.8067128195611264e-13, z, -6.1967364287877e-12)
+    p = fma(p, z, 9.323723518153027e-11)
+    p = fma(p, z, -1.2277734486795524e-09)
+    p = fma(p, z, 1.4806027146128752e-08)
+    p = fma(p, z, -1.636576864883207e-07)
+    p = fma(p, z, 1.6462110782018636e-06)
+    p = fma(p, z, -1.4925650236967501e-05)
+    p = fma(p, z, 0.00012055332978879483)
+    p = fma(p, z, -0.0008548327023403001)
+    p = fma(p, z, 0.005223977625441674)
+    p = fma(p, z, -0.026866170645131218)
+    p = fma(p, z, 0.11283791670955126)
+    p = fma(p, z, -0.37612638903183754)
+    return fma(p, z, 1.1283791670955126)
+
+
+@device
+def _scaled_complement_f64(t: Any) -> Any:
+    p = fma(-1.1352571477273627e-06, t, 1.272567661840228e-06)
+    p = fma(p, t, 4.011749647325067e-06)
+    p = fma(p, t, 1.3058577122278017e-06)
+    p = fma(p, t, -1.3998283772784976e-05)
+    p = fma(p, t, -2.7562209161129353e-05)
+    p = fma(p, t, 2.7527175557227246e-05)
+    p = fma(p, t, 0.00017435947400205157)
+    p = fma(p, t, 4.355558686575482e-05)
+    p = fma(p, t, -0.0009819769411038642)
+    p = fma(p, t, -0.00084714325299195)
+    p = fma(p, t, 0.006997461736971578)
+    p = fma(p, t, 0.0037328924043978336)
+    p = fma(p, t, -0.07897858101570611)
+    p = fma(p, t, 0.24165819424246585)
+    p = fma(p, t, -0.4271858474139585)
+    return fma(p, t, 0.25539567631050575)
+
+
+@device
+def erf_f64(x: Any) -> Any:
+    a = abs(x)
+    a = a if a < 6.0 else 6.0
+    small = _small_f64(a * a) * a
+    large = 1.0 - exp_f64(-a * a) * _scaled_complement_f64((a - 2.0) / (a + 2.0))
+    r = small if a < 1.0 else large
+    r = r if x == x else x
+    return from_bits_f64(to_bits_f64(r) | (to_bits_f64(x) & -9223372036854775808))
+
+
+@device
+def erf_f32(x: Any) -> Any:
+    a = float64(x)
+    a = a if a < 3.95 else 3.95
+    a = a if a > -3.95 else -3.95
+    u = fma(a * a, 0.12818458580357314, -1.0)
+    p = fma(9.093138762732191e-06, u, -2.6482566014748e-05)
+    p = fma(p, u, 2.64388089048793e-05)
+    p = fma(p, u, -6.0621748320870996e-05)
+    p = fma(p, u, 0.00023395842430667287)
+    p = fma(p, u, -0.0005440704190961803)
+    p = fma(p, u, 0.001074233777304258)
+    p = fma(p, u, -0.0021807065234385843)
+    p = fma(p, u, 0.004266711149298433)
+    p = fma(p, u, -0.007739067912949259)
+    p = fma(p, u, 0.013147993638304193)
+    p = fma(p, u, -0.021004281203041167)
+    p = fma(p, u, 0.031487331531042655)
+    p = fma(p, u, -0.044328056930941474)
+    p = fma(p, u, 0.05885737642649763)
+    p = fma(p, u, -0.07431591632621316)
+    p = fma(p, u, 0.09049139765927684)
+    p = fma(p, u, -0.10863859906306521)
+    p = fma(p, u, 0.13317655494137687)
+    p = fma(p, u, -0.17876950530931743)
+    p = fma(p, u, 0.35800076959386384)
+    return float32(p * a) if x == x else x

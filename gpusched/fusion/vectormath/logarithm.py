@@ -1,0 +1,93 @@
+"""log and log2.
+
+``x = 2**k * m`` with m in [sqrt(1/2), sqrt(2)); ``log(m)`` by the polynomial in ``s = f / (2 + f)``,
+``f = m - 1``, of FreeBSD's msun (``e_log.c``, ``e_logf.c``; Sun Microsystems, 1993).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import float32, float64, int32
+
+from gpusched.fusion.vectormath.bits import (
+    device,
+    fma,
+    from_bits_f32,
+    from_bits_f64,
+    to_bits_f32,
+    to_bits_f64,
+)
+
+_INF, _NAN = float("inf"), float("nan")
+
+
+@device
+def _parts_f64(x: Any) -> Any:
+    """Return k and f = m - 1."""
+    tiny = x < 2.2250738585072014e-308
+    bits = to_bits_f64(x * 18014398509481984.0 if tiny else x)
+    k = (bits - 4604544271217802189) >> 52
+    m = from_bits_f64(bits - (k << 52))
+    return float64(k - 54 if tiny else k), m - 1.0
+
+
+@device
+def _polynomial_f64(f: Any) -> Any:
+    """Return s and s * (f**2/2 + R), with log(1 + f) = f - (f**2/2 - s * (f**2/2 + R))."""
+    s = f / (2.0 + f)
+    z = s * s
+    r = fma(1.479819860511658591e-01, z, 1.531383769920937332e-01)
+    r = fma(r, z, 1.818357216161805012e-01)
+    r = fma(r, z, 2.222219843214978396e-01)
+    r = fma(r, z, 2.857142874366239149e-01)
+    r = fma(r, z, 3.999999999940941908e-01)
+    r = fma(r, z, 6.666666666666735130e-01)
+    half = 0.5 * f * f
+    return half, s * fma(r, z, half)
+
+
+@device
+def _edges_f64(x: Any, result: Any) -> Any:
+    result = result if x < _INF else x
+    return result if x > 0.0 else (-_INF if x == 0.0 else _NAN)
+
+
+@device
+def log_f64(x: Any) -> Any:
+    k, f = _parts_f64(x)
+    half, p = _polynomial_f64(f)
+    result = k * 6.93147180369123816490e-01 - (
+        (half - (p + k * 1.90821492927058770002e-10)) - f
+    )
+    return _edges_f64(x, result)
+
+
+@device
+def log2_f64(x: Any) -> Any:
+    k, f = _parts_f64(x)
+    half, p = _polynomial_f64(f)
+    # log2(e) = 1 + 0.4427, so that f itself is added exactly.
+    tail = p - half
+    low = fma(f, 0.44269504088896340736, tail * 1.4426950408889634)
+    result = k + (f + low)
+    return _edges_f64(x, result)
+
+
+@device
+def log_f32(x: Any) -> Any:
+    tiny = x < float32(1.17549435e-38)
+    bits = to_bits_f32(x * float32(33554432.0) if tiny else x)
+    k = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
+    f = from_bits_f32(int32(bits - int32(k << int32(23)))) - float32(1.0)
+    e = float32(int32(k - int32(25)) if tiny else k)
+    s = f / (float32(2.0) + f)
+    z = s * s
+    r = fma(float32(0.24279078841), z, float32(0.28498786688))
+    r = fma(r, z, float32(0.40000972152))
+    r = fma(r, z, float32(0.66666662693))
+    half = float32(0.5) * f * f
+    p = s * fma(r, z, half)
+    result = e * float32(6.9313812256e-01) - ((half - (p + e * float32(9.0580006145e-06))) - f)
+    result = result if x < float32(_INF) else x
+    return result if x > float32(0.0) else (float32(-_INF) if x == float32(0.0) else float32(_NAN))
