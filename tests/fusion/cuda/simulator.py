@@ -8,6 +8,7 @@ an error.
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import sys
 from collections.abc import Callable
@@ -105,6 +106,7 @@ def _run_block(kernel: Callable[..., None], geometry: Geometry, place: dict[str,
         thread = Thread(kernel)
         thread.positions = place | {f"thread_{d}": n for d, n in zip("xyz", position, strict=True)}
         thread.block = memory
+        thread.gr_context = contextvars.copy_context()  # holds `numpy.errstate`
         threads.append(thread)
     waiting = threads[::-1] if backwards else threads
     lines = {thread.switch(*arguments) for thread in waiting}

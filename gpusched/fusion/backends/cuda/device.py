@@ -68,10 +68,10 @@ def expit(typing_context: Any, x: Any) -> Any:
     """The logistic function, by the exponential of a number that is never positive."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        one = ir.Constant(args[0].type, 1.0)
-        small = _call(builder, "exp", builder.fneg(_call(builder, "fabs", args[0])))
+        zero, one = ir.Constant(args[0].type, 0.0), ir.Constant(args[0].type, 1.0)
+        small = _call(builder, "exp", builder.fsub(zero, _call(builder, "fabs", args[0])))
         upper = builder.fdiv(one, builder.fadd(one, small))
-        negative = builder.fcmp_ordered("<", args[0], ir.Constant(args[0].type, 0.0))
+        negative = builder.fcmp_ordered("<", args[0], zero)
         return builder.select(negative, builder.fmul(small, upper), upper)
 
     return (x(x), generate) if isinstance(x, types.Float) else None
