@@ -66,7 +66,7 @@ def simulate(text: str, backwards: bool) -> float:
     exec(compile(text, "<kernel>", "exec"), found)
     out = np.full(1, np.nan, "float32")
     geometry = Geometry((1, 1, 1), (32, 1, 1), 0)
-    arguments: tuple[Any, ...] = (Window(np.ones(100, "float32")), Window(out), 100, 0)
+    arguments: tuple[Any, ...] = (Window(np.ones(100, "float32")), Window(out), 100, 0, 1)
     simulator.run(found["kernel"], geometry, arguments, backwards)
     return float(out[0])
 
@@ -84,12 +84,12 @@ def test_simulator_shows_each_missing_barrier() -> None:
 
 
 def test_simulator_refuses_a_barrier_that_only_some_threads_reach() -> None:
-    text = "def kernel(a, out, n0, vectors):\n    if thread_x() < 3:\n        barrier()\n"
+    text = "def kernel(a, out, n0, vectors, each):\n    if thread_x() < 3:\n        barrier()\n"
     with pytest.raises(simulator.DivergenceError, match="stopped at lines"):
         simulate(text, backwards=False)
 
 
 def test_simulator_refuses_an_unaligned_vector() -> None:
-    text = "def kernel(a, out, n0, vectors):\n    load4(a, 1)\n"
+    text = "def kernel(a, out, n0, vectors, each):\n    load4(a, 1)\n"
     with pytest.raises(AssertionError, match="4 elements at"):
         simulate(text, backwards=False)

@@ -21,7 +21,7 @@ from gpusched.fusion import generate
 from gpusched.fusion.backends import names
 from gpusched.fusion.backends.cuda import vectorload
 from gpusched.fusion.backends.cuda.compiler import device_function
-from gpusched.fusion.backends.cuda.skeleton.text import POSITIONS
+from gpusched.fusion.backends.cuda.skeleton.text import EXTRAS, POSITIONS
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import BINARY_MATH, UNARY_MATH
 
@@ -141,7 +141,7 @@ def signature(kernel: Kernel) -> tuple[Any, ...]:
     dtypes = [o.dtype for o in (*kernel.inputs, *kernel.outputs)]
     pointers = [types.CPointer(_type(dtype)) for dtype in dtypes]
     constants = [_type(dtype) for dtype in kernel.parameters]
-    numbers = len(generate.arguments(kernel)) + 1 - len(pointers) - len(constants)
+    numbers = len(generate.arguments(kernel)) + len(EXTRAS) - len(pointers) - len(constants)
     return (*pointers, *constants, *[types.int64] * numbers)
 
 

@@ -16,6 +16,8 @@ from gpusched.fusion.kernel import Access, Kernel
 
 Three = tuple[int, int, int]
 
+WARP = 32
+"""Threads that access memory together."""
 HIGHEST = 65535
 """Blocks along the grid's y and z; along x there may be 2**31 - 1."""
 BLOCKS = 1024
@@ -35,9 +37,16 @@ class Geometry:
     block: Three
     """Threads along x, y and z; powers of two."""
     vectors: int
-    """The kernel's last argument."""
+    """Vectors (tiles, in a flat loop) of a row; 0 where arrays are not aligned."""
+    each: int = 1
+    """Rows of one thread, in a nest."""
     splits: int = 1
     """Partial results per element of the output; 1 where the kernel writes the results."""
+
+    @property
+    def extras(self) -> tuple[int, int]:
+        """The kernel's last arguments."""
+        return self.vectors, self.each
 
 
 def geometry(kernel: Kernel, numbers: tuple[int, ...], aligned: bool) -> Geometry:
@@ -58,7 +67,7 @@ def geometry(kernel: Kernel, numbers: tuple[int, ...], aligned: bool) -> Geometr
     >>> one = (Access.UNIT,)
     >>> copy = Kernel((Input("float32", one),), (), (), (Output(0, "float32", one),), ("map",))
     >>> geometry(copy, (8192,), aligned=True)
-    Geometry(grid=(2, 1, 1), block=(256, 1, 1), vectors=2, splits=1)
+    Geometry(grid=(2, 1, 1), block=(256, 1, 1), vectors=2, each=1, splits=1)
     """
     sizes, strides = numbers[: len(kernel.loops)], numbers[len(kernel.loops) :]
     if "reduce" in kernel.loops:
@@ -111,7 +120,10 @@ def _nest(
     y = min(THREADS // x, power_of_two(rows))
     across, depth = _divide_up(items, x), min(HIGHEST, math.prod(outer))
     down = _between(1, ROW_BLOCKS // (across * depth), _divide_up(rows, y))
-    return Geometry((across, min(down, HIGHEST), depth), (x, y, 1), vectors)
+    # Threads of one warp that have different rows must have neighbouring ones.
+    down = min(HIGHEST, down if x >= WARP else _divide_up(rows, y))
+    each = _divide_up(rows, down * y)
+    return Geometry((across, _divide_up(rows, each * y), depth), (x, y, 1), vectors, each)
 
 
 def _reduce_inner(
@@ -127,7 +139,7 @@ def _reduce_inner(
     wanted = min(BLOCKS // down, items * outer // (x * WORTH))
     across = _between(1, wanted, _divide_up(items, x * 2 * unroll(kernel)))
     depth = _between(1, wanted // across, outer)
-    return Geometry((across, down, depth), (x, y, 1), vectors, across * depth)
+    return Geometry((across, down, depth), (x, y, 1), vectors, 1, across * depth)
 
 
 def _reduce_outer(kernel: Kernel, sizes: tuple[int, ...]) -> Geometry:
@@ -138,4 +150,4 @@ def _reduce_outer(kernel: Kernel, sizes: tuple[int, ...]) -> Geometry:
     y = min(THREADS // x, power_of_two(_divide_up(rows, ROWS)))
     across, depth = _divide_up(sizes[-1], x), min(HIGHEST, groups)
     down = _between(1, BLOCKS // (across * depth), rows // (y * WORTH))
-    return Geometry((across, down, depth), (x, y, 1), 0, down)
+    return Geometry((across, down, depth), (x, y, 1), 0, 1, down)

@@ -63,7 +63,7 @@ class CudaKernel:
         if found.splits > 1:
             self._split(found, arguments, addresses)
         else:
-            rest = (*arguments[self._arrays :], found.vectors)
+            rest = (*arguments[self._arrays :], *found.extras)
             self._runtime.launch(self._code, found, arrays, addresses, rest)
 
     def geometry(self, numbers: tuple[int, ...], aligned: bool) -> Geometry:
@@ -79,7 +79,7 @@ class CudaKernel:
         halves = [self._runtime.empty(found.splits * elements, o.dtype) for o in self.kernel.outputs]
         places = addresses[:inputs] + [self._runtime.address(half) for half in halves]
         arrays = (*arguments[:inputs], *halves)
-        rest = (*arguments[self._arrays :], found.vectors)
+        rest = (*arguments[self._arrays :], *found.extras)
         self._runtime.launch(self._code, found, arrays, places, rest)
         sizes = (found.splits,) if elements == 1 else (found.splits, elements)
         strides = () if elements == 1 else (elements,) * len(halves)

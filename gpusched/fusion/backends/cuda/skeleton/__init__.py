@@ -1,7 +1,8 @@
 """The loops around `point` on a GPU, as Python source: which threads compute which elements.
 
-A kernel's arguments are those of `generate.arguments`, then ``vectors``: how many vectors (tiles,
-in a flat loop) a row holds, or 0 where the arrays at hand are not aligned for 16-byte accesses.
+A kernel's arguments are those of `generate.arguments`, then ``vectors``, how many vectors (tiles,
+in a flat loop) a row holds, or 0 where the arrays at hand are not aligned for 16-byte accesses,
+and ``each``, the rows of one thread of a nest.
 The same text runs in plain Python under a simulator, where ``load4`` is a tuple of four reads.
 """
 

@@ -8,20 +8,20 @@ from gpusched.fusion.kernel import Access, Kernel
 
 
 def flat(kernel: Kernel) -> str:
-    """Return the kernel over one loop: tiles of vectors, then the rest one by one."""
+    """Return the kernel over one loop: a tile of vectors for each block, then the rest.
+
+    There are blocks enough for both, so that nothing loops.
+    """
     text = Text(kernel)
     span = THREADS * text.width
     tile = span * text.unroll
     text.hoist(text.still())
-    text.write("tile = block_x()")
-    with text.block("while tile < vectors:"):
-        text.write(f"i = tile * {tile} + thread_x() * {text.width}")
+    with text.block("if block_x() < vectors:"):
+        text.write(f"i = block_x() * {tile} + thread_x() * {text.width}")
         _vectors(text, ["i", *(f"i + {u * span}" for u in range(1, text.unroll))])
-        text.write("tile += blocks_x()")
     text.write(f"i = vectors * {tile} + block_x() * {THREADS} + thread_x()")
-    with text.block("while i < n0:"):
+    with text.block("if i < n0:"):
         _single(text, "i")
-        text.write(f"i += blocks_x() * {THREADS}")
     return str(text)
 
 
@@ -29,7 +29,8 @@ def nest(kernel: Kernel) -> str:
     """Return the kernel over rows of columns.
 
     Along the grid's x go the columns of the innermost loop, along y the next loop, along z all
-    others.  A thread keeps its columns of what does not move with the rows.
+    others.  A thread has ``each`` rows, one below the other, and keeps its columns of what does
+    not move with the rows.
     """
     text = Text(kernel)
     last = len(kernel.loops) - 1
@@ -67,15 +68,16 @@ def _rows(text: Text, vector: bool) -> None:
 
 def _each_row(text: Text, vector: bool, constant: list[str], columns: list[str]) -> None:
     row = len(text.kernel.loops) - 2
-    text.write(f"i{row} = block_y() * threads_y() + thread_y()")
-    with text.block(f"while i{row} < n{row}:"):
+    text.write(f"i{row} = (block_y() * threads_y() + thread_y()) * each")
+    text.write(f"end = min(i{row} + each, n{row})")
+    with text.block(f"while i{row} < end:"):
         text.move([row], "_row", outputs=True)
         text.hoist([name for name in text.still() if name not in constant])
         if vector:
             _vectors(text, ["i"], loaded=columns)
         else:
             _single(text, "x")
-        text.write(f"i{row} += blocks_y() * threads_y()")
+        text.write(f"i{row} += 1")
 
 
 def _vectors(text: Text, indices: list[str], loaded: list[str] | None = None) -> None:

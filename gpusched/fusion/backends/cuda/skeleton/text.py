@@ -15,6 +15,8 @@ VECTOR = 16
 """Bytes of the widest load or store of one thread."""
 WIDTHS = (1, 2, 4, 8, 16)
 """Elements of a vector: there are ``load4`` and ``store4``, and so on."""
+EXTRAS = ("vectors", "each")
+"""What a kernel takes besides `generate.arguments`."""
 POSITIONS = {"thread": "tid", "block": "ctaid", "threads": "ntid", "blocks": "nctaid"}
 """``thread_x()`` is which of the ``threads_x()`` of its block a thread is; the same for blocks
 in the grid.  The values are the registers' names."""
@@ -59,7 +61,7 @@ class Text:
         self.pointers = {name: name for name, _ in [*self.inputs, *self.outputs]}
         self.width = width(kernel)
         self.unroll = unroll(kernel)
-        self.lines = [f"def kernel({', '.join([*generate.arguments(kernel), 'vectors'])}):"]
+        self.lines = [f"def kernel({', '.join([*generate.arguments(kernel), *EXTRAS])}):"]
         self.depth = 1
 
     def __str__(self) -> str:
