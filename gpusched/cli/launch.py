@@ -33,7 +33,7 @@ def launch(
     code = 1
     try:
         with stopping_cleanly(), _session(local, scheduler) as session:
-            _begin(session)
+            session.begin()
             with nullcontext() if quiet else progress(session.client):
                 code = script.execute(target, module, folder)
             with leaving_at_once():
@@ -43,6 +43,8 @@ def launch(
                     print(summary(counted, seconds, session.fused, missing), file=sys.stderr)
                 if stopped:
                     raise _Stopped
+    except TimeoutError as error:
+        raise Failed(f"the workers did not answer in time: {error}") from None
     except _Stopped:
         return code
     except KeyboardInterrupt:
@@ -53,13 +55,3 @@ def launch(
 
 def _session(local: bool, scheduler: str | None) -> AbstractContextManager[Session]:
     return connected(scheduler) if scheduler is not None else started(processes=not local)
-
-
-def _begin(session: Session) -> None:
-    try:
-        session.begin()
-    except ImportError as error:
-        raise Failed(
-            f"the workers cannot import gpusched ({error}): install it where they run, or use "
-            f"--no-fuse"
-        ) from None

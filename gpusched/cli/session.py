@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -89,14 +90,22 @@ def started(processes: bool = True) -> Iterator[Session]:
                     processes=processes, worker_options={"preload": ["gpusched.workers.brief_logs"]}
                 )
                 stack.callback(cluster.close)
+                kill = _killing(cluster)
+                stack.push(kill)
                 client = stack.enter_context(Client(cluster))
-            try:
-                yield Session(client, cluster, config.get("fusion.enabled"))
-            except BaseException:
-                cluster.close_now()
-                raise
+            # Killing the tasks comes first, so that the client has nothing to wait for.
+            stack.push(kill)
+            yield Session(client, cluster, config.get("fusion.enabled"))
     except NoDeviceError as error:
         raise Failed(f"{error}. For CPU workers, use --cpu") from None
+
+
+def _killing(cluster: Cluster) -> Callable[..., None]:
+    def kill(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            cluster.close_now()
+
+    return kill
 
 
 @contextmanager
@@ -116,6 +125,7 @@ def connected(address: str) -> Iterator[Session]:
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(_connect(address))
         if fused:
+            _check_workers(client)
             stack.enter_context(enable())
         yield Session(client, None, fused)
 
@@ -132,6 +142,23 @@ def _connect(address: str) -> Client:
             f"no scheduler answered at {address} within {wait}. Check that `dask scheduler` runs "
             f"there, or leave out --scheduler to start workers on this machine"
         ) from None
+
+
+def _check_workers(client: Client) -> None:
+    # A worker that cannot read a task dies of it, and the script would wait for ever.
+    answers = client.sync(
+        client._run,
+        importlib.import_module,
+        "gpusched.graph",
+        on_error="return",
+        callback_timeout=parse_timedelta(config.get("run.connect-timeout")),
+    )
+    for worker, answer in answers.items():
+        if isinstance(answer, ImportError):
+            raise Failed(
+                f"the worker at {worker} cannot import gpusched ({answer}): install it where the "
+                f"workers run, or use --no-fuse"
+            )
 
 
 async def _check(address: str, seconds: float) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Nanny, Scheduler, Worker
+from distributed.core import Status
 from distributed.deploy.adaptive import Adaptive
 from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
@@ -169,8 +170,9 @@ class Cluster(SpecCluster):
 
     def close_now(self) -> None:
         """Close without waiting for tasks that still run; their processes are killed."""
-        self.sync(self._kill_workers)
-        self.close()
+        if self.status != Status.closed:
+            self.sync(self._kill_workers)
+            self.close()
 
     async def _kill_workers(self) -> None:
         with silence_logging_cmgr(level=logging.ERROR, root="distributed"):

@@ -34,8 +34,6 @@ def gather(client: Client, timeout: float = 10) -> dict[Process, Statistics]:
 
     Raises
     ------
-    ImportError
-        If a worker has no gpusched installed.
     TimeoutError
         If the scheduler does not answer in time.
 
@@ -48,15 +46,11 @@ def gather(client: Client, timeout: float = 10) -> dict[Process, Statistics]:
     1
     """
     answers = client.sync(
-        client._run, process_statistics, on_error="return", callback_timeout=timeout
+        client._run, process_statistics, on_error="ignore", callback_timeout=timeout
     )
     counted = dict([process_statistics()])
-    for answer in answers.values():
-        if isinstance(answer, ImportError):
-            raise answer
-        if not isinstance(answer, Exception):
-            process, its = answer
-            counted[process] = its
+    # Once a process: the workers of a cluster without processes all tell of the same one.
+    counted.update(answers.values())
     return counted
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from distributed import Client, LocalCluster
 
 from gpusched import Cluster
 
@@ -47,3 +48,20 @@ def test_address_of_a_worker_is_refused(gpusched_run: Runner, cluster: Cluster) 
     assert done.returncode == 1
     assert f"at {worker} there is a worker, not a scheduler" in done.stderr
     assert done.stdout == ""
+
+
+def test_workers_without_gpusched_are_named(gpusched_run: Runner) -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as bare,
+        Client(bare) as client,
+    ):
+        client.run(lambda: __import__("sys").modules.update(gpusched=None))
+        done = gpusched_run("--scheduler", bare.scheduler_address, gpusched_run.script(SCRIPT))
+        assert done.returncode == 1
+        assert "cannot import gpusched" in done.stderr
+        assert "--no-fuse" in done.stderr
+        assert done.stderr.count("Error: ") == 1
+        done = gpusched_run(
+            "--no-fuse", "--scheduler", bare.scheduler_address, gpusched_run.script(SCRIPT)
+        )
+        assert done.stdout.splitlines()[0] == "1600000000.0", done.stderr
