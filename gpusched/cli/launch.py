@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from gpusched.cli import script
 from gpusched.cli.errors import Failed
@@ -32,17 +32,18 @@ def launch(
     log_warnings_only()
     code = 1
     try:
-        with stopping_cleanly(), _session(local, scheduler) as session:
+        with stopping_cleanly(), ExitStack() as closing, _session(local, scheduler) as session:
             session.begin()
             with nullcontext() if quiet else progress(session.client):
                 code = script.execute(target, module, folder)
-            with leaving_at_once():
-                stopped = code > 128
-                if not quiet:
-                    counted, seconds, missing = session.end(timeout=2 if stopped else 10)
-                    print(summary(counted, seconds, session.fused, missing), file=sys.stderr)
-                if stopped:
-                    raise _Stopped
+            # Left after the session, so that a second request to stop ends a slow closing.
+            closing.enter_context(leaving_at_once())
+            stopped = code > 128
+            if not quiet:
+                counted, seconds, missing = session.end(timeout=2 if stopped else 10)
+                print(summary(counted, seconds, session.fused, missing), file=sys.stderr)
+            if stopped:
+                raise _Stopped
     except TimeoutError as error:
         raise Failed(f"the workers did not answer in time: {error}") from None
     except _Stopped:
