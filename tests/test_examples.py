@@ -1,0 +1,45 @@
+"""The examples in docstrings run, and show what really comes out."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Need a library that only one of the GPU extras brings.
+OPTIONAL = {"cuda", "numba.cuda", "cupy", "numba_cuda"}
+
+
+def module_names() -> list[str]:
+    """Return every module of the package but the entry points."""
+    roots = {"gpusched": ROOT / "gpusched"}
+    roots |= {f"gpusched.{name}": ROOT / name for name in ("workers", "serialization")}
+    names = []
+    for prefix, folder in roots.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            names.append(".".join((prefix, *parts)))
+    return [name for name in dict.fromkeys(names) if not name.endswith("__main__")]
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_examples_run(name: str) -> None:
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        if error.name is None or not any(error.name.startswith(one) for one in OPTIONAL):
+            raise
+        pytest.skip(f"needs {error.name}")
+    result = doctest.testmod(module)
+    assert result.failed == 0
+
+
+def test_examples_are_found() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    modules = [importlib.import_module(f"gpusched.{name}") for name in ("config", "cluster.plan")]
+    assert all(any(test.examples for test in finder.find(module)) for module in modules)

@@ -1,0 +1,30 @@
+"""A failed task is one line in a worker's log."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from distributed import Client
+
+from gpusched import Cluster
+
+
+def broken() -> None:
+    raise RuntimeError("told:\nby the task")
+
+
+def test_failed_task_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"preload": ["gpusched.workers.brief_logs"]}
+    with (
+        caplog.at_level(logging.ERROR, logger="distributed.worker"),
+        Cluster(1, 1, processes=False, worker_options=options) as cluster,
+        Client(cluster) as client,
+    ):
+        future = client.submit(broken, key="its-key")
+        with pytest.raises(RuntimeError, match="told"):
+            future.result()
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "distributed.worker"]
+    assert line.startswith("task its-key failed: ")
+    assert "told" in line
+    assert "\n" not in line
