@@ -33,6 +33,10 @@ def _chain(a: Any, b: Any) -> Any:
     return (a + b) * 2.5 - a
 
 
+def _two(dtype: str) -> tuple[np.ndarray, ...]:
+    return numbers(9001, dtype=dtype), numbers(9001, dtype=dtype, seed=1)
+
+
 def _flat() -> list[Case]:
     found = []
     # Tiles hold 2048 elements for two float32 inputs: around their borders, and unaligned.
@@ -45,10 +49,8 @@ def _flat() -> list[Case]:
 
         found.append(Case(f"flat-unaligned-{offset}", _chain, unaligned))
     for dtype in ("float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint64"):
-        found.append(Case(f"flat-{dtype}", lambda a, b: a * b + a,
-                          lambda d=dtype: (numbers(9001, dtype=d), numbers(9001, dtype=d, seed=1))))  # fmt: skip
-    found.append(Case("flat-bool", lambda a, b: a ^ b | a,
-                      lambda: (numbers(9001, dtype="bool"), numbers(9001, dtype="bool", seed=1))))  # fmt: skip
+        found.append(Case(f"flat-{dtype}", lambda a, b: a * b + a, lambda d=dtype: _two(d)))
+    found.append(Case("flat-bool", lambda a, b: a ^ b | a, lambda: _two("bool")))
     found.append(Case("flat-mixed-dtypes", lambda a, b, c: (a > b, np.where(c, a, b)),
                       lambda: (numbers(9001), numbers(9001, dtype="float64", seed=1),
                                numbers(9001, dtype="bool"))))  # fmt: skip
@@ -111,16 +113,24 @@ def _reductions() -> list[Case]:
             name = f"{word}-{'x'.join(map(str, shape))}-{axis}"
             found.append(Case(name, reduce, lambda s=shape: (numbers(*s),)))
     for dtype in ("float64", "int8", "int32", "uint8", "int64"):
-        found.append(Case(f"sum-{dtype}", lambda a: a.sum(), lambda d=dtype: (numbers(5003, dtype=d),)))
-        found.append(Case(f"max-{dtype}", lambda a: a.max(axis=1),
-                          lambda d=dtype: (numbers(50, 67, dtype=d),)))  # fmt: skip
+        found.append(
+            Case(f"sum-{dtype}", lambda a: a.sum(), lambda d=dtype: (numbers(5003, dtype=d),))
+        )
+        found.append(
+            Case(
+                f"max-{dtype}", lambda a: a.max(axis=1), lambda d=dtype: (numbers(50, 67, dtype=d),)
+            )
+        )
     found.append(Case("sum-of-strided", lambda a: a[::2, 1:-1].sum(), lambda: (numbers(60, 80),)))
     found.append(Case("sum-unaligned", lambda a: a.sum(), lambda: (shifted(numbers(5003), 1),)))
     found.append(Case("sum-with-row", lambda a, b: (a * b).sum(axis=0),
                       lambda: (numbers(50, 30), numbers(30, seed=1))))  # fmt: skip
     found.append(Case("two-results", lambda a: (a.sum(), a.max()), lambda: (numbers(30000),)))
-    found.append(Case("nan-propagates", lambda a: (a.min(axis=0), a.max(axis=0)),
-                      lambda: (np.where(numbers(60, 40) > 7, np.nan, numbers(60, 40)),)))  # fmt: skip
+
+    def with_nan() -> tuple[np.ndarray, ...]:
+        return (np.where(numbers(60, 40) > 7, np.nan, numbers(60, 40)),)
+
+    found.append(Case("nan-propagates", lambda a: (a.min(axis=0), a.max(axis=0)), with_nan))
     return found
 
 

@@ -19,13 +19,14 @@ from llvmlite import binding
 
 from gpusched.fusion.backends.cuda.compiler import Compiled
 from gpusched.fusion.backends.cuda.geometry import Geometry
+from gpusched.fusion.backends.cuda.skeleton.text import POSITIONS
 
 CTYPES = {"bool": ctypes.c_bool, "float32": ctypes.c_float, "float64": ctypes.c_double}
-CTYPES |= {f"{u}int{n}": getattr(ctypes, f"c_{u}int{n}") for u in ("", "u") for n in (8, 16, 32, 64)}
+CTYPES |= {
+    f"{u}int{n}": getattr(ctypes, f"c_{u}int{n}") for u in ("", "u") for n in (8, 16, 32, 64)
+}
 
 _SREG = re.compile(r'declare i32 @"?llvm\.nvvm\.read\.ptx\.sreg\.(\w+)\.([xyz])"?\(\)')
-_POINTER = re.compile(r"\b(?:void|half|float|double|i\d+|\{[^{}]*\}|\[[^\[\]]*\]|<[^<>]*>)"
-                      r"(?: \([^()]*\))?\*+")  # fmt: skip
 
 
 def _portable(text: str) -> str:
@@ -70,8 +71,8 @@ class OnCpu:
         modules = ["; ModuleID" + m for m in compiled.llvm().split("; ModuleID")[1:]]
         assert modules
         machine = binding.Target.from_default_triple().create_target_machine(opt=2)
-        self._registers = {f"gpu.{r}.{d}": ctypes.c_int32() for r in ("tid", "ctaid", "ntid", "nctaid")
-                           for d in "xyz"}  # fmt: skip
+        names = [f"gpu.{r}.{d}" for r in POSITIONS.values() for d in "xyz"]
+        self._registers = {name: ctypes.c_int32() for name in names}
         for name, value in self._registers.items():
             binding.add_symbol(name, ctypes.addressof(value))
         for symbol in set(re.findall(r"__nv_\w+", compiled.llvm())):

@@ -78,7 +78,7 @@ def test_simulator_shows_each_missing_barrier() -> None:
     barriers = [k for k, line in enumerate(lines) if line.strip() == "barrier()"]
     assert len(barriers) == 3
     for k in barriers[:2]:  # the last one matters where a block goes on to other elements
-        without = "\n".join(lines[:k] + [lines[k].replace("barrier()", "pass")] + lines[k + 1 :])
+        without = "\n".join([*lines[:k], lines[k].replace("barrier()", "pass"), *lines[k + 1 :]])
         results = [simulate(without, order) for order in (False, True)]
         assert results != [100.0, 100.0]
 

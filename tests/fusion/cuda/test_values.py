@@ -11,7 +11,14 @@ from gpusched.fusion.operations import OPERATIONS
 from tests.fusion import recording
 from tests.fusion.cuda.cases import ELEMENTWISE, REDUCTIONS, Case
 from tests.fusion.cuda.runtimes import IrRuntime
-from tests.fusion.test_operations import CASES, SIGNED_ZEROS_FREE, fuses, operands, samples, ufunc_of
+from tests.fusion.test_operations import (
+    CASES,
+    SIGNED_ZEROS_FREE,
+    fuses,
+    operands,
+    samples,
+    ufunc_of,
+)
 
 QUICK_DTYPES = {"float32", "int32"}
 QUICK_REDUCTIONS = ("sum-5001", "sum-50x70", "sum-70x50", "sum-9x10x20-(0", "max-5001", "any-9x10",
@@ -36,7 +43,9 @@ def test_elementwise_agrees_with_numpy(case: Case, runtime: IrRuntime) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(c, id=c.name, marks=[] if c.name.startswith(QUICK_REDUCTIONS) else pytest.mark.slow)
+        pytest.param(
+            c, id=c.name, marks=[] if c.name.startswith(QUICK_REDUCTIONS) else pytest.mark.slow
+        )
         for c in REDUCTIONS
     ],
 )
@@ -80,4 +89,6 @@ def test_astype_agrees_with_numpy(source: str, target: str, runtime: IrRuntime) 
 def test_float_expressions_are_numpys_to_the_last_bit(runtime: IrRuntime) -> None:
     random = np.random.default_rng(1)
     a, b, c = (random.standard_normal(10007, dtype="float32") for _ in range(3))
-    recording.check(lambda a, b, c: (a * b + c) / (a - b * c) - np.sqrt(a * a + b), a, b, c, backend="ir")
+    recording.check(
+        lambda a, b, c: (a * b + c) / (a - b * c) - np.sqrt(a * a + b), a, b, c, backend="ir"
+    )

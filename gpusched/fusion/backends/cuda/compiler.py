@@ -1,4 +1,4 @@
-"""Python function -> cubin.  The one file that uses numba-cuda's private interfaces.
+"""Python function -> cubin.  The one file that drives numba-cuda's compiler by private interfaces.
 
 No device and no driver are needed: numba-cuda serves as a compiler only.
 """
@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,7 @@ def disassembler() -> str:
     """Return the path of ``nvdisasm``; `FileNotFoundError` if there is none."""
     found = shutil.which("nvdisasm")
     if found is None:
-        import nvidia
-
-        roots = [Path(path) for path in nvidia.__path__]
+        roots = [Path(path) for path in import_module("nvidia").__path__]
         places = (path for root in roots for path in root.glob("*/bin/nvdisasm"))
         found = next((str(path) for path in places), None)
     if found is None:
@@ -81,17 +80,15 @@ def disassembler() -> str:
 def require() -> None:
     """Check that kernels can be compiled; `CompilerMissingError` says what to install if not."""
     try:
-        import numba.cuda
+        import_module("numba_cuda")  # Without it, numba.cuda is numba's own, older one.
         from cuda.bindings import nvrtc
-        from numba.cuda.cudadrv import nvvm
+
+        from gpusched.fusion.backends.cuda.numba_cuda import nvvm
 
         nvvm.NVVM()
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError, OSError) as error:
         raise CompilerMissingError(MISSING.format(reason=error)) from error
-    if not hasattr(numba.cuda, "compiler"):
-        # numba's own, older CUDA target; numba-cuda replaces it.
-        raise CompilerMissingError(MISSING.format(reason="numba-cuda"))
 
 
 class _Device:
@@ -107,10 +104,9 @@ def _compiling_for(cc: tuple[int, int]) -> Iterator[None]:
 
     The compiler lock is held, so that no other thread sees the replacement.
     """
-    from numba.cuda import dispatcher
-    from numba.cuda.core.compiler_lock import global_compiler_lock
+    from gpusched.fusion.backends.cuda.numba_cuda import compiler_lock, dispatcher
 
-    with global_compiler_lock:
+    with compiler_lock.global_compiler_lock:
         original = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: _Device(cc)
         try:
@@ -121,7 +117,7 @@ def _compiling_for(cc: tuple[int, int]) -> Iterator[None]:
 
 def device_function(function: Callable[..., Any]) -> Any:
     """Return `function` for calls from kernels."""
-    from numba import cuda
+    from gpusched.fusion.backends.cuda.numba_cuda import cuda
 
     return cuda.jit(device=True, fma=False)(function)
 
@@ -156,8 +152,7 @@ def compile_kernel(
     'kernel'
     """
     require()
-    from numba.cuda import compiler, types
-    from numba.cuda.cudadrv import nvvm
+    from gpusched.fusion.backends.cuda.numba_cuda import compiler, nvvm, types
 
     with _compiling_for(cc):
         options = {"opt": 3, "fma": 0}

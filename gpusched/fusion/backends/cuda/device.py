@@ -13,16 +13,20 @@ from functools import lru_cache
 from typing import Any
 
 from llvmlite import ir
-from numba import cuda
-from numba.cuda import cgutils, nvvmutils, types
-from numba.cuda.extending import intrinsic
 
 from gpusched.fusion import generate
 from gpusched.fusion.backends import names
 from gpusched.fusion.backends.cuda import vectorload
 from gpusched.fusion.backends.cuda.compiler import device_function
+from gpusched.fusion.backends.cuda.numba_cuda import (
+    cgutils,
+    cuda,
+    intrinsic,
+    nvvmutils,
+    types,
+)
 from gpusched.fusion.backends.cuda.skeleton.text import EXTRAS, POSITIONS
-from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.kernel import Input, Kernel, Output
 from gpusched.fusion.operations import BINARY_MATH, UNARY_MATH
 
 LIBDEVICE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
@@ -122,8 +126,8 @@ def _fixed() -> dict[str, Any]:
     found = {name: getattr(types, name) for name in [*names.DTYPES, "boolean"]}
     for word, register in POSITIONS.items():
         found |= {f"{word}_{d}": _position(f"{register}.{d}") for d in "xyz"}
-    unary = "floor ceil trunc rint sqrt fabs exp log1p".split()
-    binary = "fmod copysign fmin fmax nextafter".split()
+    unary = ["floor", "ceil", "trunc", "rint", "sqrt", "fabs", "exp", "log1p"]
+    binary = ["fmod", "copysign", "fmin", "fmax", "nextafter"]
     found |= {name: _unary(name) for name in unary} | {name: _binary(name) for name in binary}
     found |= {"minimum": device_function(minimum), "maximum": device_function(maximum)}
     for width in ("f32", "f64"):
@@ -138,7 +142,8 @@ def _fixed() -> dict[str, Any]:
 
 def signature(kernel: Kernel) -> tuple[Any, ...]:
     """Return the types of a kernel's arguments: pointers, constants, 64-bit numbers."""
-    dtypes = [o.dtype for o in (*kernel.inputs, *kernel.outputs)]
+    operands: list[Input | Output] = [*kernel.inputs, *kernel.outputs]
+    dtypes = [o.dtype for o in operands]
     pointers = [types.CPointer(_type(dtype)) for dtype in dtypes]
     constants = [_type(dtype) for dtype in kernel.parameters]
     numbers = len(generate.arguments(kernel)) + len(EXTRAS) - len(pointers) - len(constants)

@@ -76,15 +76,16 @@ class CudaKernel:
     def _split(self, found: Geometry, arguments: tuple[Any, ...], addresses: list[int]) -> None:
         """Reduce into partial results, then reduce those."""
         inputs, elements = len(self.kernel.inputs), self.elements(arguments[self._constants :])
-        halves = [self._runtime.empty(found.splits * elements, o.dtype) for o in self.kernel.outputs]
-        places = addresses[:inputs] + [self._runtime.address(half) for half in halves]
-        arrays = (*arguments[:inputs], *halves)
+        size = found.splits * elements
+        parts = [self._runtime.empty(size, output.dtype) for output in self.kernel.outputs]
+        places = addresses[:inputs] + [self._runtime.address(part) for part in parts]
+        arrays = (*arguments[:inputs], *parts)
         rest = (*arguments[self._arrays :], *found.extras)
         self._runtime.launch(self._code, found, arrays, places, rest)
-        sizes = (found.splits,) if elements == 1 else (found.splits, elements)
-        strides = () if elements == 1 else (elements,) * len(halves)
+        sizes: tuple[int, ...] = (found.splits,) if elements == 1 else (found.splits, elements)
+        strides: tuple[int, ...] = () if elements == 1 else (elements,) * len(parts)
         second = self._second(elements == 1)
-        second(*halves, *arguments[inputs : self._arrays], *sizes, *strides)
+        second(*parts, *arguments[inputs : self._arrays], *sizes, *strides)
 
     def elements(self, numbers: tuple[int, ...]) -> int:
         """Return how many elements each output has, given the loops' sizes."""

@@ -5,14 +5,22 @@ from __future__ import annotations
 import ctypes
 import linecache
 import threading
+import time
 from functools import lru_cache
 from typing import Any
 
-from gpusched.fusion.backends.cuda import skeleton
-from gpusched.fusion.backends.cuda.compiler import MISSING, Compiled, CompilerMissingError
+from gpusched.fusion.backends.cuda import cubins, skeleton
+from gpusched.fusion.backends.cuda.compiler import (
+    MISSING,
+    Compiled,
+    CompilerMissingError,
+    compile_kernel,
+    require,
+)
 from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
 from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.statistics import updating
 
 
 class NoDeviceError(RuntimeError):
@@ -44,16 +52,22 @@ def check_driver() -> None:
 
 def compile_for(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
     """Compile a kernel for GPUs of one compute capability, whether or not one is here."""
-    from gpusched.fusion.backends.cuda.compiler import compile_kernel, require
+    return _build(kernel, skeleton.source(kernel), cc)
 
+
+def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
     require()
     from gpusched.fusion.backends.cuda import device
 
-    text = skeleton.source(kernel)
+    function = device.load(text, _register(kernel, text), kernel.name)
+    return compile_kernel(function, device.signature(kernel), cc)
+
+
+def _register(kernel: Kernel, text: str) -> str:
+    """Make a source text visible to tracebacks and debuggers; return its made-up file name."""
     filename = f"<gpusched cuda {kernel.name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    function = device.load(text, filename, kernel.name)
-    return compile_kernel(function, device.signature(kernel), cc)
+    return filename
 
 
 class GpuRuntime:
@@ -76,7 +90,14 @@ class GpuRuntime:
         check_driver()
         try:
             import cupy
-            from cuda.core import LaunchConfig, ObjectCode, Stream, launch
+            from cuda.core import (
+                LEGACY_DEFAULT_STREAM,
+                PER_THREAD_DEFAULT_STREAM,
+                LaunchConfig,
+                ObjectCode,
+                Stream,
+                launch,
+            )
         except ImportError as error:
             raise CompilerMissingError(MISSING.format(reason=error)) from error
         self._cupy = cupy
@@ -85,14 +106,24 @@ class GpuRuntime:
         self._config = lru_cache(maxsize=4096)(
             lambda geometry: LaunchConfig(grid=geometry.grid, block=geometry.block)
         )
-        self._streams: dict[int, Any] = {}
-        capability = cupy.cuda.Device().compute_capability
+        # CuPy's handles of the default streams are no real ones.
+        self._streams = {0: LEGACY_DEFAULT_STREAM, 2: PER_THREAD_DEFAULT_STREAM}
+        self._device = cupy.cuda.Device()
+        self._threads = threading.local()
+        capability = self._device.compute_capability
         self.cc = (int(capability[:-1]), int(capability[-1]))
 
     def compile(self, kernel: Kernel) -> Any:
         """Return the loaded kernel."""
-        self._cupy.cuda.Device().use()
-        compiled = compile_for(kernel, self.cc)
+        self._device.use()
+        text = skeleton.source(kernel)
+        started = time.perf_counter()
+        compiled, built = cubins.cached(
+            kernel.name, text, self.cc, lambda: _build(kernel, text, self.cc)
+        )
+        with updating() as counters:
+            counters.compilations += built
+            counters.compile_seconds += time.perf_counter() - started
         return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
 
     def address(self, array: Any) -> int:
@@ -103,6 +134,10 @@ class GpuRuntime:
 
     def launch(self, code: Any, geometry: Geometry, arrays: tuple[Any, ...],
                addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        if not hasattr(self._threads, "ready"):
+            # A launch needs the device's context, which CuPy sets in a thread when it allocates.
+            self._device.use()
+            self._threads.ready = True
         handle = self._stream_of_thread().ptr
         stream = self._streams.get(handle)
         if stream is None:

@@ -1,4 +1,4 @@
-"""Loads and stores of up to 16 bytes by one thread: ``load4(pointer, i)``, ``store4(pointer, i, values)``.
+"""Loads and stores of up to 16 bytes: ``load4(pointer, i)``, ``store4(pointer, i, values)``.
 
 The compiler never widens accesses by itself.  The address of element `i` must be a multiple of
 the access's size.
@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.cuda import types
-from numba.cuda.extending import intrinsic
 
+from gpusched.fusion.backends.cuda.numba_cuda import intrinsic, types
 from gpusched.fusion.backends.cuda.skeleton.text import WIDTHS
 
 
@@ -93,7 +92,7 @@ def _store(width: int) -> Callable[..., Any]:
             model = context.data_model_manager[element]
             lanes = _lanes(context, builder, element, values, args[2])
             data = [model.as_data(builder, value) for value in lanes]
-            _Access(context, element, width).store(builder, *args[:2], data)
+            _Access(context, element, width).store(builder, args[0], args[1], data)
             return context.get_dummy_value()
 
         return types.void(pointer, types.int64, values), generate

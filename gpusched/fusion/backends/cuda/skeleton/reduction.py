@@ -25,7 +25,8 @@ def partials(kernel: Kernel, elements: int) -> Kernel:
     """Return the kernel that joins the partial results of `kernel` for so many elements."""
     if elements == 1:
         loops: tuple[str, ...] = ("reduce",)
-        read, written = (Access.UNIT,), (Access.BROADCAST,)
+        read: tuple[Access, ...] = (Access.UNIT,)
+        written: tuple[Access, ...] = (Access.BROADCAST,)
     else:
         loops = ("reduce", "map")
         read, written = (Access.STRIDED, Access.UNIT), (Access.BROADCAST, Access.UNIT)
@@ -67,7 +68,7 @@ def reduce_inner(kernel: Kernel) -> str:
                     text.write("z += blocks_z()")
             else:
                 _inner_loops(text)
-        _tree(text, "thread_y() * threads_x() + thread_x()", "thread_x()", "threads_x()", 1)
+        _tree(text, "thread_x()", "threads_x()", 1)
         with text.block("if thread_x() == 0 and element < elements:"):
             text.write("place = (block_z() * blocks_x() + block_x()) * elements + element")
             _finish(text, "place", "thread_y() * threads_x()")
@@ -101,7 +102,8 @@ def _join_vectors(text: Text, count: int) -> None:
     for u in range(count):
         for name, operand in text.inputs:
             if operand.access[-1] is Access.UNIT:
-                text.load(name, operand, f"(j + {u} * step) * {width}" if u else f"j * {width}", f"{u}")
+                index = f"(j + {u} * step) * {width}" if u else f"j * {width}"
+                text.load(name, operand, index, f"{u}")
     for number in range(count * width):
         u, lane = divmod(number, width)
         _values(text, "value" if number else "part", text.lane(lane, f"{u}"))
@@ -131,7 +133,7 @@ def reduce_outer(kernel: Kernel) -> str:
                 text.decompose("rest", kept)
                 text.move(kept, "_group")
             _row_loops(text)
-        _tree(text, "thread_y() * threads_x() + thread_x()", "thread_y()", "threads_y()", "threads_x()")
+        _tree(text, "thread_y()", "threads_y()", "threads_x()")
         with text.block(f"if thread_y() == 0 and x < {columns}:"):
             text.write(f"place = (block_y() * groups + z) * {columns} + x")
             _finish(text, "place", "thread_x()")
@@ -201,9 +203,9 @@ def _join(text: Text, name: str) -> None:
         text.write(f"total{k} = {generate.combine(output, f'total{k}', wide)}")
 
 
-def _tree(text: Text, cell: str, thread: str, threads: str, stride: int | str) -> None:
+def _tree(text: Text, thread: str, threads: str, stride: int | str) -> None:
     """Write the joining of totals across the threads of a block along one direction."""
-    text.write(f"cell = {cell}")
+    text.write("cell = thread_y() * threads_x() + thread_x()")
     text.write(*(f"cells{k}[cell] = total{k}" for k in range(len(text.outputs))))
     text.write("barrier()", f"half = {threads} // 2")
     other = "cell + half" if stride == 1 else f"cell + half * {stride}"

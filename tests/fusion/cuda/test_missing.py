@@ -1,0 +1,80 @@
+"""What is said where the GPU, its driver or the compiler is missing."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from gpusched.fusion.backends.cuda import compiler, runtime
+
+
+def test_importing_the_backend_imports_no_optional_library() -> None:
+    modules = "compiler geometry launcher runtime skeleton"
+    code = (
+        "import sys\n"
+        f"from gpusched.fusion.backends.cuda import {', '.join(modules.split())}\n"
+        "assert not {'cupy', 'numba', 'cuda', 'numba_cuda'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("module", ["cuda.bindings", "numba_cuda"])
+def test_missing_compiler_names_the_extra(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(compiler.CompilerMissingError, match=r"pip install gpusched\[cuda13\]"):
+        compiler.require()
+
+
+def test_missing_driver_is_found_before_anything_is_asked_of_cuda(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_library(name: str) -> Any:
+        raise OSError(name)
+
+    runtime.check_driver.cache_clear()
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
+    for module in ("cuda.core", "cupy"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(runtime.NoDeviceError, match=r"libcuda\.so\.1 was not found"):
+        runtime.GpuRuntime()
+
+
+class _Driver:
+    def __init__(self, status: int, count: int) -> None:
+        self.status, self.count = status, count
+
+    def cuInit(self, flags: int) -> int:
+        return self.status
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = self.count
+        return 0
+
+
+@pytest.mark.parametrize(("status", "count"), [(100, 0), (0, 0)])
+def test_driver_without_devices(status: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime.check_driver.cache_clear()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: _Driver(status, count))
+    with pytest.raises(runtime.NoDeviceError, match=rf"cuInit says {status}, {count} devices"):
+        runtime.check_driver()
+
+
+def test_driver_with_a_device_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime.check_driver.cache_clear()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: _Driver(0, 1))
+    runtime.check_driver()
+    monkeypatch.setattr(ctypes, "CDLL", None)
+    runtime.check_driver()
+    runtime.check_driver.cache_clear()
+
+
+def test_disassembler_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "nvidia", type(sys)("nvidia"))
+    sys.modules["nvidia"].__path__ = []
+    with pytest.raises(FileNotFoundError, match="nvidia-cuda-nvdisasm"):
+        compiler.disassembler()
