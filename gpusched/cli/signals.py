@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
@@ -19,12 +19,8 @@ def stopping_cleanly() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {request: signal.signal(request, stop) for request in _REQUESTS}
-    try:
+    with _handling(_REQUESTS, stop):
         yield
-    finally:
-        for request, handler in before.items():
-            signal.signal(request, handler)
 
 
 @contextmanager
@@ -38,10 +34,19 @@ def leaving_at_once() -> Iterator[None]:
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         os._exit(128 + number)
 
-    requests = (signal.SIGINT, *_REQUESTS)
-    before = {request: signal.signal(request, leave) for request in requests}
+    with _handling((signal.SIGINT, *_REQUESTS), leave):
+        yield
+
+
+@contextmanager
+def _handling(
+    requests: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], NoReturn]
+) -> Iterator[None]:
+    # What is ignored from the start stays so: nohup and shells' background jobs count on it.
+    heard = [request for request in requests if signal.getsignal(request) != signal.SIG_IGN]
+    before = {request: signal.signal(request, handler) for request in heard}
     try:
         yield
     finally:
-        for request, handler in before.items():
-            signal.signal(request, handler)
+        for request, previous in before.items():
+            signal.signal(request, previous)

@@ -119,7 +119,8 @@ def _memory(limit: MemoryLimit, workers: int) -> int:
     if not 0 <= number < math.inf:
         raise ValueError(f"a memory limit cannot be {limit}")
     share = isinstance(limit, float | str) and 0 < number <= 1
-    return min(total, int(number * total if share else number))
+    # One that exceeds the machine is distributed's to warn of, and to cut.
+    return int(number * total if share else number)
 
 
 def _bytes(text: str) -> float:

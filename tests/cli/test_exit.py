@@ -191,15 +191,21 @@ def test_reader_that_goes_away_is_no_disaster(gpusched_run: Runner) -> None:
     assert process.wait(timeout=60) != 0
 
 
-def test_runs_in_the_background_ignore_ctrl_c(gpusched_run: Runner) -> None:
-    script = gpusched_run.script("input()\n")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_what_is_ignored_from_the_start_stays_so(
+    gpusched_run: Runner, number: signal.Signals
+) -> None:
+    # As nohup does, and shells do for what they run in the background.
+    script = gpusched_run.script("print('ready', flush=True)\ninput()\n")
     process = gpusched_run.start(
         "--local",
         "--quiet",
         script,
         stdin=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN),
     )
-    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
     process.communicate("\n", timeout=60)
     assert process.returncode == 0

@@ -103,7 +103,7 @@ def test_gpus_that_are_not_there_are_an_error() -> None:
         ("0.25", MEMORY // 4),
         (1.0, MEMORY),
         (1, 1),
-        ("1 TiB", MEMORY),
+        ("1 TiB", 2**40),
     ],
 )
 def test_memory_limit(limit: Any, each: int) -> None:
