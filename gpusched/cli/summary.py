@@ -56,7 +56,7 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
     ]
     if counted.compilations:
         lines.append(
-            ("compiled", f"{counted.compilations:,} of them, {counted.compile_seconds:.2f} s")
+            ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s")
         )
     return [*lines, *_breaks(counted)]
 

@@ -25,7 +25,7 @@ def test_everything_counted_is_told() -> None:
         "  tasks     1,200 with array functions, 1,000 of them fused",
         "  kernels   2, launched 1,000 times",
         "  data      1.00 GiB read and 1.00 MiB written by kernels",
-        "  compiled  2 of them, 0.50 s",
+        "  compiled  2 times, 0.50 s",
         "  unfused   sort: no scalar meaning (3 times)",
         "  unfused   fft: not known (once)",
     ]
