@@ -8,7 +8,7 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need a GPU where there is none, and other projects' suites unless named."""
+    """Skip tests that need a GPU where there is none."""
     gpu = shutil.which("nvidia-smi") is not None
     for item in items:
         if not gpu and item.get_closest_marker("gpu"):
