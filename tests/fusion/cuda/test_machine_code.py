@@ -17,6 +17,7 @@ from gpusched.fusion.backends.cuda.runtime import compile_for
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from tests.fusion import recording
+from tests.fusion.test_operations import ufunc_of
 
 try:
     disassembler()
@@ -109,9 +110,14 @@ MATHEMATICS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MATHEMATICS)
+BINARY = ["power", "arctan2", "hypot", "logaddexp", "floor_divide", "remainder", "nextafter"]
+SPECIAL = ["erf", "erfc", "expit", "gamma"]
+
+
+@pytest.mark.parametrize("name", [*MATHEMATICS, *BINARY, *SPECIAL])
 def test_function_of_float32_stays_in_float32(name: str) -> None:
-    (kernel,) = kernels(getattr(np, name), array("f4"))
+    function = ufunc_of(name)
+    (kernel,) = kernels(lambda *a: function(*a), *[array("f4")] * function.nin)
     found = instructions(compile_for(kernel, (9, 0)))
     if name in ("sin", "cos", "tan"):
         # The reduction of huge arguments multiplies by digits of pi, with float64 or the stack.

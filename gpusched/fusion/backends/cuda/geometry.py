@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpusched.fusion import generate
 from gpusched.fusion.backends.cuda.compiler import THREADS
-from gpusched.fusion.backends.cuda.skeleton.reduction import ROWS, levels
+from gpusched.fusion.backends.cuda.skeleton.reduction import levels, rows_at_once
 from gpusched.fusion.backends.cuda.skeleton.text import unroll, width
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
 
@@ -24,7 +24,7 @@ BLOCKS = 1024
 """Blocks that a reduction is split into where its results are few."""
 WORTH = 8
 """Loads a thread must be left with for a split, which costs a second launch."""
-ROW_BLOCKS = 1 << 14
+ROW_BLOCKS = 1 << 12
 """Blocks beyond which a thread of a nest takes several rows."""
 
 
@@ -145,9 +145,10 @@ def _reduce_inner(
 def _reduce_outer(kernel: Kernel, sizes: tuple[int, ...]) -> Geometry:
     groups = math.prod(sizes[k] for k in levels(kernel, "map"))
     rows = math.prod(sizes[k] for k in levels(kernel, "reduce"))
-    wanted = min(8, power_of_two(_divide_up(rows, ROWS)))
+    threads = power_of_two(_divide_up(rows, rows_at_once(kernel)))
+    wanted = min(8, threads)
     x = min(THREADS // wanted, power_of_two(sizes[-1]))
-    y = min(THREADS // x, power_of_two(_divide_up(rows, ROWS)))
+    y = min(THREADS // x, threads)
     across, depth = _divide_up(sizes[-1], x), min(HIGHEST, groups)
     down = _between(1, BLOCKS // (across * depth), rows // (y * WORTH))
     return Geometry((across, down, depth), (x, y, 1), 0, 1, down)

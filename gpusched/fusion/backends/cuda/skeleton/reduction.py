@@ -7,18 +7,23 @@ layout only.  Results are laid out as ``[split, element]``.
 
 from __future__ import annotations
 
+import numpy as np
+
 from gpusched.fusion import generate
 from gpusched.fusion.backends.cuda.compiler import THREADS
-from gpusched.fusion.backends.cuda.skeleton.text import Text, product
+from gpusched.fusion.backends.cuda.skeleton.text import LONGEST, Text, cost, product
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
-
-ROWS = 4
-"""Rows a thread loads before it uses the first, where the reduction is over rows."""
 
 
 def levels(kernel: Kernel, kind: str) -> list[int]:
     """Return the loops of one kind, without the innermost."""
     return [k for k, loop in enumerate(kernel.loops[:-1]) if loop == kind]
+
+
+def rows_at_once(kernel: Kernel) -> int:
+    """Return how many rows a thread loads before it uses the first, in a reduction over rows."""
+    size = sum(np.dtype(i.dtype).itemsize for i in kernel.inputs)
+    return 8 if 8 * size <= 32 and 8 * cost(kernel) <= LONGEST else 4
 
 
 def partials(kernel: Kernel, elements: int) -> Kernel:
@@ -148,7 +153,7 @@ def _row_loops(text: Text) -> None:
         "step = blocks_y() * threads_y()",
         f"rows = {product([f'n{k}' for k in reduced])}",
     )
-    for count in (ROWS, 1):
+    for count in (rows_at_once(text.kernel), 1):
         ahead = f" + {count - 1} * step" if count > 1 else ""
         with text.block(f"while row{ahead} < rows:"):
             for u in range(count):

@@ -13,6 +13,8 @@ from gpusched.fusion.operations import OPERATIONS
 
 VECTOR = 16
 """Bytes of the widest load or store of one thread."""
+LONGEST = 64
+"""Instructions beyond which `point` is not repeated to have more loads under way."""
 WIDTHS = (1, 2, 4, 8, 16)
 """Elements of a vector: there are ``load4`` and ``store4``, and so on."""
 EXTRAS = ("vectors", "each")
@@ -36,17 +38,25 @@ def width(kernel: Kernel) -> int:
     return VECTOR // max(np.dtype(o.dtype).itemsize for o in units)
 
 
+def cost(kernel: Kernel) -> int:
+    """Return about how many machine instructions `point` takes."""
+    return sum(16 if OPERATIONS[s.operation].heavy else 1 for s in kernel.statements)
+
+
 def unroll(kernel: Kernel) -> int:
     """Return how many vectors of each input a thread loads before it uses the first: 1, 2 or 4.
 
     About 64 bytes a thread keep enough of them under way to fill the memory's bandwidth; long
     kernels are not repeated, because arithmetic fills their time.
     """
-    cost = sum(16 if OPERATIONS[s.operation].heavy else 1 for s in kernel.statements)
     moving = [i for i in kernel.inputs if i.access[-1] is not Access.BROADCAST]
     size = width(kernel) * sum(np.dtype(i.dtype).itemsize for i in moving)
     lanes = width(kernel)
-    counts = (n for n in (4, 2) if size and n * size <= 64 and n * lanes <= 32 and n * cost <= 64)
+    counts = (
+        n
+        for n in (4, 2)
+        if size and n * size <= 64 and n * lanes <= 32 and n * cost(kernel) <= LONGEST
+    )
     return next(counts, 1)
 
 
