@@ -1,0 +1,88 @@
+"""dask's own array tests, with every chunk fused: none may fail that plain dask passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+import dask.array.tests
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+DAILY = ["test_array_core", "test_overlap", "test_reductions", "test_routines", "test_slicing",
+         "test_ufunc"]  # fmt: skip
+"""Modules that run with every `make test`; the others run with `make test-peers`."""
+
+ALL = sorted(p.stem for p in Path(dask.array.tests.__path__[0]).glob("test_*.py"))
+OTHERS = [name for name in ALL if name not in DAILY and "cupy" not in name]
+
+
+@dataclass
+class Run:
+    """What one run of a module's tests said."""
+
+    passed: set[str]
+    failed: set[str]
+    skipped: set[str]
+    output: str
+
+
+def run_tests(module: str, directory: Path, fused: bool, only: set[str] | None = None) -> Run:
+    """Run a module of dask's tests in a process of its own."""
+    report = directory / f"{module}-{fused}.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider",
+               "-c", str(HERE / "dask.ini"), "--rootdir", str(directory), f"--junitxml={report}"]  # fmt: skip
+    if fused:
+        command += ["-p", "tests.peers.fused"]
+    if only:
+        command += ["-k", " or ".join(sorted({name.partition("[")[0] for name in only}))]
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "GPUSCHED_PEER_STATISTICS": str(directory / "statistics"),
+    }
+    done = subprocess.run([*command, "--pyargs", f"dask.array.tests.{module}"], cwd=directory,
+                          env=environment, capture_output=True, text=True)  # fmt: skip
+    if not report.exists():
+        pytest.fail(f"the tests did not run:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    outcomes: dict[str, set[str]] = {"passed": set(), "failed": set(), "skipped": set()}
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if kinds else "passed"
+        outcomes[outcome].add(case.get("name", ""))
+    return Run(**outcomes, output=done.stdout)
+
+
+def check(module: str, directory: Path) -> None:
+    """Fail if a test fails fused that passes plain."""
+    fused = run_tests(module, directory, fused=True)
+    assert fused.passed or fused.skipped, fused.output[-3000:]
+    lost = set()
+    if fused.failed:
+        lost = fused.failed & run_tests(module, directory, fused=False, only=fused.failed).passed
+    assert not lost, f"{sorted(lost)}\n{fused.output[-6000:]}"
+    counts = json.loads((directory / "statistics.main").read_text())
+    print(f"{module}: {len(fused.passed)} passed, {len(fused.failed)} failed as they do plain, "
+          f"{len(fused.skipped)} skipped; {counts['fused_tasks']} of {counts['tasks']} tasks fused")  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("module", DAILY)
+def test_common_modules(module: str, tmp_path: Path) -> None:
+    check(module, tmp_path)
+    counts = json.loads((tmp_path / "statistics.main").read_text())
+    assert counts["fused_tasks"] > 20
+
+
+@pytest.mark.peers
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("module", OTHERS)
+def test_other_modules(module: str, tmp_path: Path) -> None:
+    check(module, tmp_path)
