@@ -135,7 +135,6 @@ class LazyChunk(NDArrayOperatorsMixin):
             return np.square(self)
         return np.power(self, other)
 
-
     def __getitem__(self, index: Any) -> Any:
         recorder = self._recorder
         recorder.check_thread()
@@ -187,7 +186,7 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     @property
     def T(self) -> Any:
-        return np.transpose(self)  # type: ignore[call-overload]
+        return np.transpose(self)
 
     @property
     def real(self) -> Any:

@@ -15,9 +15,10 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.fusion.chunk import HANDLERS, METHODS, LazyChunk, elementwise, operand
 from gpusched.fusion.expression import Node, UnfusibleError
+from gpusched.fusion.operations import CLIP
 from gpusched.fusion.record import Recorder
 
-_MISSING = np._NoValue  # type: ignore[attr-defined]
+_MISSING = np._NoValue
 
 
 def _records(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -78,7 +79,7 @@ def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSI
         return elementwise(recorder, np.minimum, (a, high))
     if high is None:
         return elementwise(recorder, np.maximum, (a, low))
-    return elementwise(recorder, np._core.umath.clip, (a, low, high))  # type: ignore[attr-defined]
+    return elementwise(recorder, CLIP, (a, low, high))
 
 
 @_records(np.round, np.around)
@@ -303,9 +304,8 @@ def _warn_if_all_nan(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False,
-                initial: Any = None, where: Any = None, *, combine: str) -> Any:  # fmt: skip
-    found = extreme(recorder, a, axis, out, keepdims, initial, where, combine=combine)
+def _nanextreme(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
+    found = extreme(recorder, a, *args, **kwargs)
     if found.dtype.kind != "f":
         return found
     checked = recorder.leaf_view(recorder.register(found._node), _warn_if_all_nan)
@@ -367,7 +367,7 @@ def _reduce_method(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any =
 
 def _transpose(self: LazyChunk, *axes: Any) -> Any:
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)
-    return np.transpose(self, order)  # type: ignore[call-overload]
+    return np.transpose(self, order)
 
 
 def _conjugate(self: LazyChunk) -> LazyChunk:

@@ -46,11 +46,11 @@ def parameter_names(kernel: Kernel) -> list[str]:
 
 
 def stride_names(kernel: Kernel) -> list[tuple[int, int, str]]:
-    """Return (operand, loop, name) of each stride passed at launch; operands are inputs, outputs."""
+    """Return (operand, loop, name) of each stride passed at launch."""
     names = input_names(kernel) + output_names(kernel)
     return [
         (k, level, f"{names[k]}_s{level}")
-        for k, operand in enumerate((*kernel.inputs, *kernel.outputs))
+        for k, operand in enumerate(kernel.operands)
         for level, access in enumerate(operand.access)
         if access is Access.STRIDED
     ]
@@ -115,10 +115,12 @@ class _Loops:
         self.kernel = kernel
         self.inputs = input_names(kernel)
         self.outputs = output_names(kernel)
-        self.operands = (*kernel.inputs, *kernel.outputs)
+        self.operands = kernel.operands
         self.lines = [f"def kernel({', '.join(arguments(kernel))}):"]
         self.depth = 1
-        self.current = dict(zip(self.inputs + self.outputs, self.inputs + self.outputs, strict=True))
+        self.current = dict(
+            zip(self.inputs + self.outputs, self.inputs + self.outputs, strict=True)
+        )
 
     def write(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
@@ -172,7 +174,9 @@ class _Loops:
         array, access = self.current[name], output.access[level]
         if access is Access.BROADCAST:
             return f"{array}[0]"
-        return f"{array}[{index}]" if access is Access.UNIT else f"{array}[{index} * {name}_s{level}]"
+        return (
+            f"{array}[{index}]" if access is Access.UNIT else f"{array}[{index} * {name}_s{level}]"
+        )
 
     def map(self, level: int) -> None:
         self.hoist(level)
@@ -230,7 +234,9 @@ def combine(output: Output, so_far: str, value: str, dtype: str = "") -> str:
     """Return the expression that joins two values of a reduction."""
     assert output.combine is not None
     dtype = dtype or output.dtype
-    operands = [text if "]" in text or text.isidentifier() else f"({text})" for text in (so_far, value)]
+    operands = [
+        text if "]" in text or text.isidentifier() else f"({text})" for text in (so_far, value)
+    ]
     return expression(Statement(output.combine, 0, (), dtype, dtype), operands)
 
 
@@ -277,8 +283,10 @@ def literal(value: bool | int | float, dtype: str) -> str:
 def source(kernel: Kernel) -> str:
     """Return the whole text of a kernel for the CPU and for plain Python."""
     point = point_source(kernel)
-    operands = [*kernel.inputs, *kernel.outputs]
+    operands = kernel.operands
     names = input_names(kernel) + output_names(kernel)
-    arrays = [f"#   {n}: {o.dtype} [{', '.join(o.access)}]" for n, o in zip(names, operands, strict=True)]
+    arrays = [
+        f"#   {n}: {o.dtype} [{', '.join(o.access)}]" for n, o in zip(names, operands, strict=True)
+    ]
     header = "\n".join([f"# {kernel.name}, written by gpusched", *arrays])
     return f"{header}\n\n\n{helper_source(point)}{point}\n\n\n{_Loops(kernel).source()}\n"

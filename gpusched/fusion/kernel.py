@@ -92,6 +92,11 @@ class Kernel:
         return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
 
     @property
+    def operands(self) -> tuple[Input | Output, ...]:
+        """Inputs, then outputs: the arrays in the order of the arguments."""
+        return (*self.inputs, *self.outputs)
+
+    @property
     def reduces(self) -> bool:
         return any(output.combine for output in self.outputs)
 

@@ -34,6 +34,9 @@ class Operation:
         return self.templates[output].get(kind)
 
 
+CLIP: np.ufunc = np._core.umath.clip  # type: ignore[attr-defined]
+"""The ufunc behind `numpy.clip`, which has no public name."""
+
 OPERATIONS: dict[str, Operation] = {}
 """Every scalar operation by name."""
 COMBINES = {"add": 8, "multiply": 64, "minimum": 0, "maximum": 0, "fmin": 0, "fmax": 0,
@@ -132,21 +135,55 @@ def _floating() -> None:
 
 
 ARITHMETIC = frozenset(
-    "add subtract multiply divide square sqrt negative positive absolute fabs astype".split()
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "square",
+        "sqrt",
+        "negative",
+        "positive",
+        "absolute",
+        "fabs",
+        "astype",
+    ]
 )
 """Operations whose machine code raises the floating-point errors that NumPy warns of, and no
 other; kernels made of these only are checked for them."""
 
-UNARY_MATH = (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh "
-    "arccosh arctanh cbrt erf erfc expit gamma"
-).split()
+UNARY_MATH = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+    "cbrt",
+    "erf",
+    "erfc",
+    "expit",
+    "gamma",
+]
 """Functions of one number that each backend binds as ``name_f32`` and ``name_f64``."""
 
-BINARY_MATH = "power arctan2 hypot".split()
+BINARY_MATH = ["power", "arctan2", "hypot"]
 """The same, of two numbers."""
 
-SCIPY = frozenset("erf erfc expit gamma exp2 expm1 log1p cbrt".split())
+SCIPY = frozenset(["erf", "erfc", "expit", "gamma", "exp2", "expm1", "log1p", "cbrt"])
 """Names looked up in `scipy.special` too, where that is loaded."""
 
 
@@ -193,7 +230,7 @@ def operation_of(ufunc: Any) -> Operation | None:
     True
     """
     name = ufunc.__name__
-    if getattr(np, name, None) is ufunc or (name == "clip" and ufunc is np._core.umath.clip):
+    if getattr(np, name, None) is ufunc or (name == "clip" and ufunc is CLIP):
         return OPERATIONS.get(name)
     special = sys.modules.get("scipy.special")
     if name in SCIPY and special is not None and getattr(special, name, None) is ufunc:

@@ -106,7 +106,9 @@ class Recorder:
                     self.flush([found])
         return found
 
-    def apply(self, name: str, arguments: tuple[Node, ...], dtype: np.dtype, output: int = 0) -> Node:
+    def apply(
+        self, name: str, arguments: tuple[Node, ...], dtype: np.dtype, output: int = 0
+    ) -> Node:
         """Return the node of a scalar operation on operands of the right dtypes."""
         shape = broadcast_shapes(*(a.shape for a in arguments))
         silent = name in ARITHMETIC and dtype.kind == "f" and "ignore" in _error_state()
@@ -127,7 +129,9 @@ class Recorder:
             return self.cast(value.value, dtype)
         return self.apply(conversion(value.dtype, dtype), (value,), dtype)
 
-    def ufunc(self, operation: Operation, ufunc: np.ufunc, operands: tuple[Value, ...]) -> list[Node]:
+    def ufunc(
+        self, operation: Operation, ufunc: np.ufunc, operands: tuple[Value, ...]
+    ) -> list[Node]:
         """Return the nodes of a ufunc's results, in the dtypes NumPy gives."""
         dtypes = resolve_dtypes(ufunc, operands)
         inputs = dtypes[: ufunc.nin]

@@ -17,10 +17,30 @@ from gpusched.fusion.operations import operation_of
 
 _OPERATORS = frozenset(
     getattr(operator, name)
-    for name in (
-        "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift neg pos abs invert "
-        "lt le eq ne ge gt"
-    ).split()
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "and_",
+        "or_",
+        "xor",
+        "lshift",
+        "rshift",
+        "neg",
+        "pos",
+        "abs",
+        "invert",
+        "lt",
+        "le",
+        "eq",
+        "ne",
+        "ge",
+        "gt",
+    ]
 )
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,

@@ -163,7 +163,7 @@ class _Translation:
         return self._references[key]
 
     def literal(self, value: Any) -> Any:
-        if isinstance(value, _STATIC) or type(value) in (tuple, list, dict) and _static(value):
+        if isinstance(value, _STATIC) or (type(value) in (tuple, list, dict) and _static(value)):
             return value
         if callable(value) and _hashable(value):
             return value

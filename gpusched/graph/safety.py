@@ -19,8 +19,38 @@ import numpy as np
 from gpusched.fusion.chunk import HANDLERS, METHODS
 from gpusched.fusion.operations import operation_of
 
-_ATTRIBUTES = frozenset("shape dtype ndim size T astype real newaxis pi e inf nan errstate".split())
-_DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool_".split())
+_ATTRIBUTES = frozenset(
+    [
+        "shape",
+        "dtype",
+        "ndim",
+        "size",
+        "T",
+        "astype",
+        "real",
+        "newaxis",
+        "pi",
+        "e",
+        "inf",
+        "nan",
+        "errstate",
+    ]
+)
+_DTYPES = frozenset(
+    [
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool_",
+    ]
+)
 _BUILTINS = {abs, float, int, bool, len, range, slice, tuple, zip, enumerate, round, pow}
 _CONSTANTS = (bool, int, float, str, type(None), type(Ellipsis), np.generic, np.dtype)
 

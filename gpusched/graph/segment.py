@@ -1,4 +1,4 @@
-"""A run of calls inside a chunk task: recorded once per kind of input, then repeated from a plan."""
+"""Calls inside a chunk task that run together: recorded once, then repeated from a plan."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import dask
 import numpy as np
+from dask.array.chunk import getitem
 
 from gpusched.fusion.cache import kernels
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.plan import (
     Plan,
-
     Registers,
     ReplayError,
     substitute,
@@ -178,7 +178,7 @@ class Segment:
 
     def _trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
-        """Call the functions with lazy chunks; return the registers then, and the arrays' places."""
+        """Call the functions with lazy chunks; return the registers and the arrays' places."""
         local: Registers = list(registers)
         arrays = []
         for number, (register, value) in enumerate(zip(self.inputs, inputs, strict=True)):
@@ -198,7 +198,9 @@ class Segment:
             return None
         return Direct(_name(self.steps[-1][1].function), "nothing to fuse it with")
 
-    def _finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
+    def _finish(
+        self, recorder: Recorder, local: Registers, registers: Registers
+    ) -> tuple[Any, ...]:
         """Compute the outputs into `registers`, and return them as structures of registers."""
         recorder.flush(lazies([local[k] for k in self.outputs]))
         structures = []
@@ -212,9 +214,7 @@ class Segment:
         return tuple(structures)
 
     def _copies(self, register: int) -> bool:
-        """Return whether the function that wrote a register never gives a small view of a large array."""
-        from dask.array.chunk import getitem
-
+        """Return whether the function that wrote a register copies small views of large arrays."""
         return any(r == register and bare(s.function) is getitem for r, s in self.steps)
 
 
@@ -251,9 +251,8 @@ def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
                 return f"dtype {value.dtype}"
             if not value.flags.aligned:
                 return "unaligned memory"
-        elif hasattr(value, "__array_function__") or hasattr(value, "__array_ufunc__"):
-            if not isinstance(value, np.generic):
-                return f"chunks of type {type(value).__name__}"
+        elif hasattr(value, "__array_ufunc__") and not isinstance(value, np.generic):
+            return f"chunks of type {type(value).__name__}"
     if key is None:
         return "an argument that cannot be compared"
     if not arrays:
@@ -289,5 +288,3 @@ def _reasons(functions: Iterable[Any]) -> list[tuple[str, str]]:
 
 def _name(function: Any) -> str:
     return str(getattr(bare(function), "__name__", type(function).__name__))
-
-

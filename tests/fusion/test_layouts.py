@@ -38,7 +38,9 @@ def numbers(dtype: str) -> Any:
 @st.composite
 def operand_lists(draw: st.DrawFn) -> list[np.ndarray]:
     """Draw arrays that broadcast with each other."""
-    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=4, min_side=0, max_side=4))
+    shapes = draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=4, min_side=0, max_side=4)
+    )
     return [draw(strided(shape, draw(st.sampled_from(DTYPES)))) for shape in shapes.input_shapes]
 
 
@@ -91,8 +93,11 @@ def test_reductions_agree_with_numpy(name: str, backend: str) -> None:
 
 def test_views_do_not_copy_and_fuse_with_what_follows() -> None:
     z = np.random.default_rng(0).random((40, 50))
-    found = check(lambda z: (z[1:-1, 2:] - z[1:-1, :-2]) / 2 + z[::2][:18, None, 1:-1].sum(axis=1)[:1],
-                  z, ulp=4)  # fmt: skip
+
+    def views(z: Any) -> Any:
+        return (z[1:-1, 2:] - z[1:-1, :-2]) / 2 + z[::2][:18, None, 1:-1].sum(axis=1)[:1]
+
+    found = check(views, z, ulp=4)
     assert len(found.launches) == 2
 
 

@@ -34,7 +34,9 @@ def run(build: Callable[[], Any], **tolerance: float) -> Statistics:
     return counts
 
 
-def persisted(shape: tuple[int, ...], chunks: Any, dtype: str = "float32", seed: int = 0) -> da.Array:
+def persisted(
+    shape: tuple[int, ...], chunks: Any, dtype: str = "float32", seed: int = 0
+) -> da.Array:
     values = np.random.default_rng(seed).random(shape).astype(dtype)
     return da.from_array(values, chunks=chunks).persist(scheduler="sync")
 
@@ -84,7 +86,7 @@ def test_chunks_of_other_shapes_share_the_kernel() -> None:
 
 def test_mean_and_std_per_axis() -> None:
     x = persisted((64, 32), (16, 32), "float64")
-    counts = run(lambda: ((x - x.mean(axis=0)) / x.std(axis=0)), rtol=1e-12, atol=1e-14)
+    counts = run(lambda: (x - x.mean(axis=0)) / x.std(axis=0), rtol=1e-12, atol=1e-14)
     assert counts.fused_tasks >= 8
 
 

@@ -43,7 +43,9 @@ def adds_in_place(x: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("function", [stencil, with_options, loops, ignoring, lambda x: x + 1, adds_in_place])
+@pytest.mark.parametrize(
+    "function", [stencil, with_options, loops, ignoring, lambda x: x + 1, adds_in_place]
+)
 def test_safe(function: Any) -> None:
     assert why_unsafe(function) is None
 

@@ -1,4 +1,4 @@
-"""Chunks and functions that fusion leaves alone give what plain dask gives, with a counted reason."""
+"""What fusion leaves alone gives what plain dask gives, with a counted reason."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpusched.graph import disable, enable, fusible, optimize
 
 @pytest.fixture(autouse=True)
 def fused() -> Iterator[None]:
-    with dask.config.set({"gpusched.fusion.strict": True, "gpusched.fusion.minimum-elements": 0}):
-        with enable():
-            reset_statistics()
-            yield
+    settings = {"gpusched.fusion.strict": True, "gpusched.fusion.minimum-elements": 0}
+    with dask.config.set(settings), enable():
+        reset_statistics()
+        yield
 
 
 def compare(x: da.Array) -> None:

@@ -37,8 +37,9 @@ class Run:
 def run_tests(module: str, directory: Path, fused: bool, only: set[str] | None = None) -> Run:
     """Run a module of dask's tests in a process of its own."""
     report = directory / f"{module}-{fused}.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider",
-               "-c", str(HERE / "dask.ini"), "--rootdir", str(directory), f"--junitxml={report}"]  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    command += ["-c", str(HERE / "dask.ini"), "--rootdir", str(directory)]
+    command += [f"--junitxml={report}"]
     if fused:
         command += ["-p", "tests.peers.fused"]
     if only:
@@ -68,8 +69,9 @@ def check(module: str, directory: Path) -> None:
         lost = fused.failed & run_tests(module, directory, fused=False, only=fused.failed).passed
     assert not lost, f"{sorted(lost)}\n{fused.output[-6000:]}"
     counts = json.loads((directory / "statistics.main").read_text())
-    print(f"{module}: {len(fused.passed)} passed, {len(fused.failed)} failed as they do plain, "
-          f"{len(fused.skipped)} skipped; {counts['fused_tasks']} of {counts['tasks']} tasks fused")  # fmt: skip
+    outcome = f"{len(fused.passed)} passed, {len(fused.failed)} failed as they do plain"
+    tasks = f"{counts['fused_tasks']} of {counts['tasks']} tasks fused"
+    print(f"{module}: {outcome}, {len(fused.skipped)} skipped; {tasks}")
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.vectormath import FUNCTIONS
 from gpusched.fusion.vectormath.bits import device
 
-
 WIDEST = '"prefer-vector-width"="512"'
 """LLVM halves the vectors of processors that have the widest; memory-bound loops do not mind, and
 polynomials take twice as long."""
@@ -101,9 +100,9 @@ def compile_kernel(kernel: Kernel, text: str, filename: str, cache: bool) -> Cal
     found = namespace(text) | {"__name__": __name__}
     exec(compile(text, filename, "exec"), found)
     for name, value in list(found.items()):
-        if isinstance(value, python_types.FunctionType) and value.__code__.co_filename == filename:
-            if name != "kernel":
-                found[name] = device(value)
+        written = isinstance(value, python_types.FunctionType) and name != "kernel"
+        if written and value.__code__.co_filename == filename:
+            found[name] = device(value)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "cache": cache, "fastmath": fastmath}
     return numba.njit(signature(kernel), no_cfunc_wrapper=True, pipeline_class=_Tuned,

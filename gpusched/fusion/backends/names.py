@@ -10,7 +10,18 @@ import numpy as np
 
 from gpusched.fusion.operations import BINARY_MATH, UNARY_MATH
 
-DTYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
+DTYPES = [
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+]
 """Names that convert a number to that dtype."""
 
 

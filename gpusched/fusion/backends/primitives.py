@@ -132,14 +132,27 @@ def floating_point_errors() -> int:
 def compensated_add(total: float, lost: float, value: float) -> tuple[float, float]:
     """Add `value` to `total` and what rounding loses to `lost` (Neumaier, 1974)."""
     new = total + value
-    if abs(total) >= abs(value):
-        rest = (total - new) + value
-    else:
-        rest = (value - new) + total
+    rest = (total - new) + value if abs(total) >= abs(value) else (value - new) + total
     return new, lost + (rest if rest == rest else 0.0)
 
 
 __all__ = [
-    "bits", "ceil", "clear_floating_point_errors", "compensated_add", "copysign", "element", "fabs", "floating_point_errors", "floor", "fmax", "fmin",
-    "fmod", "maximum", "minimum", "rint", "shift", "sqrt", "trunc",
-]  # fmt: skip
+    "bits",
+    "ceil",
+    "clear_floating_point_errors",
+    "compensated_add",
+    "copysign",
+    "element",
+    "fabs",
+    "floating_point_errors",
+    "floor",
+    "fmax",
+    "fmin",
+    "fmod",
+    "maximum",
+    "minimum",
+    "rint",
+    "shift",
+    "sqrt",
+    "trunc",
+]

@@ -33,7 +33,7 @@ class Window:
         size = self._array.itemsize
         address = self._address + (self._first + int(index)) * size
         memory = (ctypes.c_char * size).from_address(address)
-        return np.frombuffer(memory, self._array.dtype)
+        return np.frombuffer(memoryview(memory), self._array.dtype)
 
     def __getitem__(self, index: int) -> Any:
         return self._at(index)[0]
@@ -75,8 +75,21 @@ def floating_point_errors() -> int:
 
 def namespace() -> dict[str, Any]:
     """Return the names a kernel's source uses, bound to NumPy."""
-    primitives = "floor ceil trunc rint sqrt fabs copysign minimum maximum fmin fmax fmod".split()
-    more = "frexp ldexp nextafter exp log1p".split()
+    primitives = [
+        "floor",
+        "ceil",
+        "trunc",
+        "rint",
+        "sqrt",
+        "fabs",
+        "copysign",
+        "minimum",
+        "maximum",
+        "fmin",
+        "fmax",
+        "fmod",
+    ]
+    more = ["frexp", "ldexp", "nextafter", "exp", "log1p"]
     bound = {name: getattr(np, name) for name in [*primitives, *more, *names.DTYPES]}
     bound |= {name: names.numpy_function(name) for name in names.math_names()}
     functions = (shift, element, bits, compensated_add, clear_floating_point_errors,

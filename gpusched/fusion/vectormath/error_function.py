@@ -1,9 +1,9 @@
 """erf.
 
-float64: below 1 an odd polynomial; above, ``1 - exp(-x**2) * erfcx(x)`` with erfcx as a polynomial in
-``t = (x - 2) / (x + 2)`` (the mapping of Schonfelder, 1978).  float32 is one odd polynomial over
-[-3.95, 3.95], in float64.  All interpolate at Chebyshev nodes; their errors are below 1e-18 (float64)
-and 3e-10 (float32).
+float64: below 1 an odd polynomial; above, ``1 - exp(-x**2) * erfcx(x)`` with erfcx as a polynomial
+in ``t = (x - 2) / (x + 2)`` (the mapping of Schonfelder, 1978).  float32 is one odd polynomial over
+[-3.95, 3.95], in float64.  All interpolate at Chebyshev nodes; their errors are below 1e-18
+(float64) and 3e-10 (float32).
 """
 
 from __future__ import annotations

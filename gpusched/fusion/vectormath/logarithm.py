@@ -1,7 +1,8 @@
 """log and log2.
 
-``x = 2**k * m`` with m in [sqrt(1/2), sqrt(2)); ``log(m)`` by the polynomial in ``s = f / (2 + f)``,
-``f = m - 1``, of FreeBSD's msun (``e_log.c``, ``e_logf.c``; Sun Microsystems, 1993).
+``x = 2**k * m`` with m in [sqrt(1/2), sqrt(2)); ``log(m)`` by the polynomial in
+``s = f / (2 + f)``, ``f = m - 1``, of FreeBSD's msun (``e_log.c`` and ``e_logf.c``; Sun
+Microsystems, 1993).
 """
 
 from __future__ import annotations
@@ -57,9 +58,7 @@ def _edges_f64(x: Any, result: Any) -> Any:
 def log_f64(x: Any) -> Any:
     k, f = _parts_f64(x)
     half, p = _polynomial_f64(f)
-    result = k * 6.93147180369123816490e-01 - (
-        (half - (p + k * 1.90821492927058770002e-10)) - f
-    )
+    result = k * 6.93147180369123816490e-01 - ((half - (p + k * 1.90821492927058770002e-10)) - f)
     return _edges_f64(x, result)
 
 

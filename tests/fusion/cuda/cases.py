@@ -54,6 +54,13 @@ def _flat() -> list[Case]:
     found.append(Case("flat-mixed-dtypes", lambda a, b, c: (a > b, np.where(c, a, b)),
                       lambda: (numbers(9001), numbers(9001, dtype="float64", seed=1),
                                numbers(9001, dtype="bool"))))  # fmt: skip
+    found.append(
+        Case(
+            "flat-bytes-with-words",
+            lambda a, m, k: (np.where(m, a, k), m),
+            lambda: (numbers(9001), numbers(9001, dtype="bool"), numbers(9001, dtype="int16")),
+        )
+    )
     found.append(Case("flat-scalar-array", _chain, lambda: (numbers(5001), numbers(1, seed=1))))
     found.append(Case("flat-every-other", _chain, lambda: (numbers(3001)[::2], numbers(1501))))
     found.append(Case("flat-backwards", _chain, lambda: (numbers(3001)[::-1], numbers(3001))))

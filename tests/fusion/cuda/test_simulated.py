@@ -55,41 +55,43 @@ def test_one_sum_has_one_result_whatever_the_order_of_threads() -> None:
     assert sums[0] == sums[1]
 
 
-def sum_kernel() -> Kernel:
-    unit, still = (Access.UNIT,), (Access.BROADCAST,)
-    output = Output(0, "float32", still, "add", "float32")
-    return Kernel((Input("float32", unit),), (), (), (output,), ("reduce",))
+def row_sums() -> Kernel:
+    strided, unit, still = Access.STRIDED, Access.UNIT, Access.BROADCAST
+    output = Output(0, "float32", (strided, still), "add", "float32")
+    return Kernel((Input("float32", (strided, unit)),), (), (), (output,), ("map", "reduce"))
 
 
-def simulate(text: str, backwards: bool) -> float:
+def simulate(text: str, backwards: bool) -> list[float]:
+    """Return the sums of 3 rows of ones, each twice as long as the block is wide, one by one."""
     found = simulator.namespace()
     exec(compile(text, "<kernel>", "exec"), found)
-    out = np.full(1, np.nan, "float32")
-    geometry = Geometry((1, 1, 1), (32, 1, 1), 0)
-    arguments: tuple[Any, ...] = (Window(np.ones(100, "float32")), Window(out), 100, 0, 1)
-    simulator.run(found["kernel"], geometry, arguments, backwards)
-    return float(out[0])
+    rows = np.arange(1, 4, dtype="float32").repeat(64)
+    out = np.full(3, np.nan, "float32")
+    arguments: tuple[Any, ...] = (Window(rows), Window(out), 3, 64, 64, 1, 0, 1)
+    simulator.run(found["kernel"], Geometry((1, 1, 1), (32, 1, 1), 0), arguments, backwards)
+    return out.tolist()
 
 
 def test_simulator_shows_each_missing_barrier() -> None:
-    text = skeleton.source(sum_kernel())
-    assert [simulate(text, order) for order in (False, True)] == [100.0, 100.0]
+    text = skeleton.source(row_sums())
+    right = [[64.0, 128.0, 192.0]] * 2
+    assert [simulate(text, order) for order in (False, True)] == right
     lines = text.splitlines()
     barriers = [k for k, line in enumerate(lines) if line.strip() == "barrier()"]
-    assert len(barriers) == 3
-    for k in barriers[:2]:  # the last one matters where a block goes on to other elements
-        without = "\n".join([*lines[:k], lines[k].replace("barrier()", "pass"), *lines[k + 1 :]])
-        results = [simulate(without, order) for order in (False, True)]
-        assert results != [100.0, 100.0]
+    assert len(barriers) == 2
+    for k in barriers:
+        changed = lines.copy()
+        changed[k] = changed[k].replace("barrier()", "pass")
+        assert [simulate("\n".join(changed), order) for order in (False, True)] != right
 
 
 def test_simulator_refuses_a_barrier_that_only_some_threads_reach() -> None:
-    text = "def kernel(a, out, n0, vectors, each):\n    if thread_x() < 3:\n        barrier()\n"
+    text = "def kernel(*arguments):\n    if thread_x() < 3:\n        barrier()\n"
     with pytest.raises(simulator.DivergenceError, match="stopped at lines"):
         simulate(text, backwards=False)
 
 
 def test_simulator_refuses_an_unaligned_vector() -> None:
-    text = "def kernel(a, out, n0, vectors, each):\n    load4(a, 1)\n"
+    text = "def kernel(a, out, n0, n1, a_s0, out_s0, vectors, each):\n    load4(a, 1)\n"
     with pytest.raises(AssertionError, match="4 elements at"):
         simulate(text, backwards=False)

@@ -77,7 +77,7 @@ def reduce_inner(kernel: Kernel) -> str:
         with text.block("if thread_x() == 0 and element < elements:"):
             text.write("place = (block_z() * blocks_x() + block_x()) * elements + element")
             _finish(text, "place", "thread_y() * threads_x()")
-        text.write("barrier()", "first += blocks_y() * threads_y()")
+        text.write("first += blocks_y() * threads_y()")
     return str(text)
 
 
@@ -142,7 +142,7 @@ def reduce_outer(kernel: Kernel) -> str:
         with text.block(f"if thread_y() == 0 and x < {columns}:"):
             text.write(f"place = (block_y() * groups + z) * {columns} + x")
             _finish(text, "place", "thread_x()")
-        text.write("barrier()", "z += blocks_z()")
+        text.write("z += blocks_z()")
     return str(text)
 
 
@@ -209,7 +209,11 @@ def _join(text: Text, name: str) -> None:
 
 
 def _tree(text: Text, thread: str, threads: str, stride: int | str) -> None:
-    """Write the joining of totals across the threads of a block along one direction."""
+    """Write the joining of totals across the threads of a block along one direction.
+
+    The result ends in the cell of the first thread, which alone reads it afterwards, so that the
+    next round may start without a barrier.
+    """
     text.write("cell = thread_y() * threads_x() + thread_x()")
     text.write(*(f"cells{k}[cell] = total{k}" for k in range(len(text.outputs))))
     text.write("barrier()", f"half = {threads} // 2")
