@@ -121,8 +121,8 @@ def _position(register: str) -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=1)
-def _fixed() -> dict[str, Any]:
-    """Return what does not depend on the kernel."""
+def namespace() -> dict[str, Any]:
+    """Return every name that a kernel may use; not to be changed."""
     found = {name: getattr(types, name) for name in [*names.DTYPES, "boolean"]}
     for word, register in POSITIONS.items():
         found |= {f"{word}_{d}": _position(f"{register}.{d}") for d in "xyz"}
@@ -156,7 +156,7 @@ def _type(dtype: str) -> Any:
 
 def load(text: str, filename: str, name: str) -> Callable[..., None]:
     """Return the kernel function that `text` defines, called `name`, ready to be compiled."""
-    found = dict(_fixed())
+    found = dict(namespace())
     exec(compile(text, filename, "exec"), found)
     for key, value in list(found.items()):
         if isinstance(value, python_types.FunctionType) and value.__code__.co_filename == filename:
