@@ -65,6 +65,10 @@ def toolchain() -> str:
     return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
 
 
+Compile = Callable[[Kernel], CompiledKernel]
+"""What turns a kernel into something to call."""
+
+
 class KernelCache:
     """Kernels by definition.
 

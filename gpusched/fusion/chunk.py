@@ -178,10 +178,14 @@ class LazyChunk(NDArrayOperatorsMixin):
     def _delegate(self, name: str) -> Callable[..., Any]:
         """Return the method of the computed array."""
 
+        def call(array: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(array, name)(*args, **kwargs)
+
         def method(*args: Any, **kwargs: Any) -> Any:
             self._recorder.broke(name, "a method no kernel has")
-            return compute(self._recorder, getattr(np.ndarray, name), (self, *args), kwargs)
+            return compute(self._recorder, call, (self, *args), kwargs)
 
+        call.__name__ = name
         return method
 
     @property

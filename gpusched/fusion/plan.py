@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpusched.fusion.cache import CompiledKernel
-from gpusched.fusion.memory import pool
+from gpusched.fusion.devices import Device
 
 Registers = list[Any]
 Kind = tuple[Any, ...]
@@ -51,12 +51,14 @@ class Allocation:
     initial: Any = None
     """What reductions start from."""
 
-    def allocate(self) -> np.ndarray:
+    def allocate(self, device: Device) -> Any:
+        """Return the buffer a kernel writes."""
         if self.initial is None:
-            return pool.empty(self.shape, self.dtype)
-        return np.full(self.shape, self.initial, self.dtype)
+            return device.empty(self.shape, self.dtype)
+        return device.full(self.shape, self.initial, self.dtype)
 
-    def finish(self, buffer: np.ndarray) -> np.ndarray:
+    def finish(self, buffer: Any) -> Any:
+        """Return the result that lies in a buffer."""
         array = buffer if self.axes is None else buffer.transpose(self.axes)
         if array.shape != self.result_shape:
             array = array.reshape(self.result_shape)
@@ -69,7 +71,7 @@ class Allocation:
 _FIRST = [(slice(0, 1),) * n for n in range(65)]
 
 
-def window(array: np.ndarray) -> np.ndarray:
+def window(array: Any) -> Any:
     """Return a one-dimensional array that starts at the first element; kernels index from there."""
     flags = array.flags
     if flags.c_contiguous:
@@ -91,6 +93,7 @@ def report(errors: int) -> None:
 class Launch:
     """One kernel call."""
 
+    device: Device
     kernel: CompiledKernel
     inputs: tuple[int, ...]
     """Registers."""
@@ -108,7 +111,7 @@ class Launch:
 
     def __call__(self, registers: Registers) -> None:
         arrays = [window(registers[k]) for k in self.inputs]
-        buffers = [output.allocate() for output in self.outputs]
+        buffers = [output.allocate(self.device) for output in self.outputs]
         flat = [buffer.ravel() for buffer in buffers]
         errors = self.kernel.call(*arrays, *flat, *self.numbers)
         if errors:
@@ -119,13 +122,14 @@ class Launch:
 
 @dataclass
 class Empty:
-    """Outputs with no elements."""
+    """Outputs with no elements, or that nothing is reduced to."""
 
+    device: Device
     outputs: tuple[Allocation, ...]
 
     def __call__(self, registers: Registers) -> None:
         for output in self.outputs:
-            registers[output.register] = output.finish(output.allocate())
+            registers[output.register] = output.finish(output.allocate(self.device))
 
 
 @dataclass
@@ -171,7 +175,7 @@ class Call:
                               **substitute(self.kwargs, registers))  # fmt: skip
         values = (found,) if self.single else tuple(found)
         for register, value, expected in zip(self.results, values, self.kinds, strict=True):
-            array = np.asarray(value)
+            array = np.asarray(value) if isinstance(value, np.generic) else value
             if kind(array) != expected:
                 raise ReplayError(f"{self.function} returned {kind(array)}, not {expected}")
             registers[register] = array
@@ -193,10 +197,15 @@ class Plan:
     """(input, register) for each input that is an array."""
     result: Any
     """Structure of the results, with registers in it."""
-    constants: tuple[tuple[int, np.ndarray], ...] = ()
+    constants: tuple[tuple[int, Any], ...] = ()
     """(register, array) for arrays that do not depend on the inputs' values."""
     dying: tuple[tuple[int, ...], ...] = ()
     """Per step, the registers nobody reads later."""
+
+    def synchronize(self) -> None:
+        """Wait for the kernels of this thread, so that the results are there."""
+        if self.launches:
+            self.launches[0].device.synchronize()
 
     @cached_property
     def launches(self) -> list[Launch]:
@@ -220,6 +229,7 @@ class Plan:
                 step(registers)
             for register in dying:
                 registers[register] = None
+        self.synchronize()
         return substitute(self.result, registers), seconds
 
 

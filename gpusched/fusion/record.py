@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.expression import (
     SUPPORTED,
     Apply,
@@ -33,7 +34,7 @@ from gpusched.fusion.plan import (
     substitute,
     used_registers,
 )
-from gpusched.fusion.schedule import Compile, KernelBuilder, groups
+from gpusched.fusion.schedule import KernelBuilder, groups
 
 PYTHON_SCALARS = (bool, int, float)
 
@@ -41,18 +42,13 @@ Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
 
 
-def recordable(value: Any) -> bool:
-    """Return whether a lazy chunk can stand for `value`."""
-    return type(value) is np.ndarray and value.dtype in SUPPORTED and value.dtype.isnative
-
-
 class Recorder:
     """Records one run of a program, and computes it on the way.
 
     Parameters
     ----------
-    compile_kernel
-        What turns a kernel into something callable.
+    device
+        Where the arrays lie.
     limit
         Operations recorded before they are computed, so that no kernel grows without bound.
 
@@ -61,13 +57,13 @@ class Recorder:
     Belongs to one thread.
     """
 
-    def __init__(self, compile_kernel: Compile, limit: int = 256) -> None:
-        self._compile = compile_kernel
+    def __init__(self, device: Device = HOST, limit: int = 256) -> None:
+        self.device = device
         self._limit = limit
         self._nodes: dict[Any, Node] = {}
         self._pending = 0
         self._registers: Registers = []
-        self._constants: list[tuple[int, np.ndarray]] = []
+        self._constants: list[tuple[int, Any]] = []
         self._done: dict[int, int] = {}
         self._sliced: dict[int, int] = {}
         self._owner = threading.get_ident()
@@ -79,7 +75,7 @@ class Recorder:
 
     # Nodes ------------------------------------------------------------------------------
 
-    def leaf(self, array: np.ndarray) -> Leaf:
+    def leaf(self, array: Any) -> Leaf:
         """Return the node of an array that exists, in a new register."""
         register = len(self._registers)
         self._registers.append(array)
@@ -90,7 +86,7 @@ class Recorder:
 
     def constant(self, array: np.ndarray) -> Leaf:
         """Return the node of an array that depends only on the inputs' kinds."""
-        copy = array.copy()
+        copy = self.device.take_in(array)
         node = self.leaf(copy)
         self._constants.append((node.register, copy))
         return node
@@ -169,7 +165,7 @@ class Recorder:
         for group in groups(roots, self._done):
             builder = KernelBuilder(group, self._done, self._registers)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
-            step = builder.launch(targets, self._compile)
+            step = builder.launch(targets, self.device)
             for node, target in zip(group.nodes, targets, strict=True):
                 self._registers.append(None)
                 self._done[id(node)] = target
@@ -196,10 +192,9 @@ class Recorder:
             self.flush([node])
         return self._done[id(node)]
 
-    def array(self, node: Node) -> np.ndarray:
+    def array(self, node: Node) -> Any:
         """Return the value of `node`."""
-        found: np.ndarray = self._registers[self.register(node)]
-        return found
+        return self._registers[self.register(node)]
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call `function` on arrays that exist; return its results as nodes where they can be.
@@ -210,14 +205,18 @@ class Recorder:
         found = function(*substitute(args, registers), **substitute(kwargs, registers))
         single = not isinstance(found, list | tuple)
         values = (found,) if single else tuple(found)
-        if not all(_recordable_result(v) for v in values):
+        if not all(self._is_array(v) for v in values):
             self.escaped(f"{_name(function)} gave something else than arrays")
             return found
-        arrays = [np.asarray(v) for v in values]
+        arrays = [np.asarray(v) if isinstance(v, np.generic) else v for v in values]
         leaves = [self.leaf(array) for array in arrays]
         results = tuple(leaf.register for leaf in leaves)
         self.steps.append(Call(function, args, kwargs, results, single, tuple(map(kind, arrays))))
         return leaves[0] if single else leaves
+
+    def _is_array(self, value: Any) -> bool:
+        scalar = isinstance(value, np.generic) and self.device.name == HOST.name
+        return _name_of(device_of(np.asarray(value) if scalar else value)) == self.device.name
 
     def view(self, node: Node, change: Callable[[np.ndarray], np.ndarray], repeats: bool) -> Node:
         """Return `node` seen through `change`, a function that only makes views.
@@ -284,8 +283,8 @@ class Recorder:
             raise RuntimeError("a lazy chunk of gpusched was used in another thread than its own")
 
 
-def _recordable_result(value: Any) -> bool:
-    return recordable(np.asarray(value) if isinstance(value, np.generic) else value)
+def _name_of(device: Device | None) -> str | None:
+    return device.name if device else None
 
 
 def _error_state() -> tuple[str, ...]:

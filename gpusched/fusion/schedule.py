@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpusched.fusion import generate
-from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.devices import Device
 from gpusched.fusion.expression import Apply, Leaf, Node, Reduce, Scalar, children, postorder
 from gpusched.fusion.kernel import Input, Kernel, Output, Statement
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
@@ -20,8 +19,6 @@ from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
 
 Materialised = dict[int, int]
 """Register by the identity of a node that has been computed."""
-
-Compile = Callable[[Kernel], CompiledKernel]
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class KernelBuilder:
     def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(axis for axis in order if axis not in self.group.axes)
 
-    def launch(self, targets: list[int], compile_kernel: Compile) -> Step:
+    def launch(self, targets: list[int], device: Device) -> Step:
         """Return the step that computes the group into `targets`."""
         shape, axes = self.group.shape, self.group.axes
         inputs = [self.strides(register) for register in self.registers]
@@ -151,14 +148,15 @@ class KernelBuilder:
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
         outputs = [written] * len(targets)
         if 0 in shape:
-            return Empty(tuple(self.allocations(targets, kept, reduce_inner=False)))
+            return Empty(device, tuple(self.allocations(targets, kept, reduce_inner=False)))
         loops = nest(shape, order, inputs + outputs, axes)
         allocations = self.allocations(targets, kept, loops.reduced[-1])
         kernel = self.kernel(loops, allocations)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
         numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
         return Launch(
-            compile_kernel(kernel),
+            device,
+            device.compile(kernel),
             tuple(self.registers),
             tuple(allocations),
             tuple(numbers),

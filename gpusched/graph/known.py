@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from dask.array import chunk as dask_chunk
 from dask.array import overlap, reductions
+from dask.array.dispatch import numel_lookup
 
 from gpusched.fusion import functions
 from gpusched.fusion.chunk import HANDLERS, LazyChunk
@@ -91,6 +92,13 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     reductions._nanmax_skip: _nanmax,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
+
+
+@numel_lookup.register(LazyChunk)
+def _numel(x: LazyChunk, **kwargs: Any) -> LazyChunk:
+    """Return the number of elements per result, which the shape tells, on the chunk's device."""
+    counted = numel_lookup.dispatch(np.ndarray)(x, **kwargs)
+    return LazyChunk(x._recorder, x._recorder.constant(counted))
 
 
 def substitute_for(function: Any) -> Any:

@@ -10,8 +10,8 @@ import dask
 import numpy as np
 from dask.array.chunk import getitem
 
-from gpusched.fusion.cache import kernels
 from gpusched.fusion.chunk import LazyChunk, lazies, references
+from gpusched.fusion.devices import device_of
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.plan import (
     Plan,
@@ -20,7 +20,7 @@ from gpusched.fusion.plan import (
     substitute,
     used_registers,
 )
-from gpusched.fusion.record import Recorder, recordable
+from gpusched.fusion.record import Recorder
 from gpusched.fusion.statistics import updating
 from gpusched.graph import safety
 from gpusched.graph.known import bare, owned, substitute_for
@@ -143,7 +143,8 @@ class Segment:
         count(plan, seconds)
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers) -> None:
-        recorder = Recorder(kernels.get, dask.config.get("gpusched.fusion.maximum-operations", 256))
+        device = next(d for d in map(device_of, inputs) if d is not None)
+        recorder = Recorder(device, dask.config.get("gpusched.fusion.maximum-operations", 256))
         try:
             local, arrays = self._trace(recorder, inputs, registers)
             direct = self._too_little(recorder)
@@ -167,6 +168,7 @@ class Segment:
                 counters.breaks[direct.operation, direct.reason] += 1
             return
         plan = recorder.plan(arrays, outputs)
+        plan.synchronize()
         if key is not None and recorder.escape is None and self.replayed:
             self._remember(key, plan)
         with updating() as counters:
@@ -182,7 +184,7 @@ class Segment:
         local: Registers = list(registers)
         arrays = []
         for number, (register, value) in enumerate(zip(self.inputs, inputs, strict=True)):
-            if recordable(value):
+            if device_of(value) is not None:
                 leaf = recorder.leaf(value)
                 arrays.append((number, leaf.register))
                 local[register] = LazyChunk(recorder, leaf)
@@ -232,8 +234,8 @@ def describe(value: Any) -> Any:
         return slice, describe(value.start), describe(value.stop), describe(value.step)
     if type(value) in (tuple, list):
         return type(value), tuple([describe(item) for item in value])
-    if isinstance(value, np.ndarray):
-        return type(value), value.dtype
+    if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):
+        return type(value), value.dtype, value.shape, value.strides
     if callable(value):
         hash(value)
         return value
@@ -242,19 +244,22 @@ def describe(value: Any) -> Any:
 
 def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
     """Return why a segment is not recorded for such inputs, or None if it may be."""
-    arrays = [value for value in inputs if type(value) is np.ndarray]
+    arrays, devices = [], set()
     for value in inputs:
-        if isinstance(value, np.ndarray):
-            if type(value) is not np.ndarray:
-                return f"chunks of type {type(value).__name__}"
-            if not recordable(value):
-                return f"dtype {value.dtype}"
-            if not value.flags.aligned:
-                return "unaligned memory"
-        elif hasattr(value, "__array_ufunc__") and not isinstance(value, np.generic):
-            return f"chunks of type {type(value).__name__}"
+        if not hasattr(value, "__array_ufunc__") or isinstance(value, np.generic):
+            continue
+        device = device_of(value)
+        if device is None:
+            plain = type(value) is np.ndarray or type(value).__module__ == "cupy"
+            return f"dtype {value.dtype}" if plain else f"chunks of type {type(value).__name__}"
+        if type(value) is np.ndarray and not value.flags.aligned:
+            return "unaligned memory"
+        arrays.append(value)
+        devices.add(device.name)
     if key is None:
         return "an argument that cannot be compared"
+    if len(devices) > 1:
+        return "chunks on several devices"
     if not arrays:
         return "no array among the inputs"
     if max(a.size for a in arrays) < dask.config.get("gpusched.fusion.minimum-elements", 4096):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from gpusched.fusion import functions  # noqa: F401  (registers what is recorded)
 from gpusched.fusion.cache import kernels, reference
 from gpusched.fusion.chunk import LazyChunk, lazies, references
+from gpusched.fusion.devices import HOST
 from gpusched.fusion.plan import Launch, Plan
 from gpusched.fusion.record import Recorder
 
@@ -32,7 +33,7 @@ class Recording:
 
 def record(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu") -> Recording:
     """Record `function` on lazy chunks that stand for `arrays`."""
-    recorder = Recorder(BACKENDS[backend])
+    recorder = Recorder(replace(HOST, compile=BACKENDS[backend]))
     chunks = [LazyChunk(recorder, recorder.leaf(array)) for array in arrays]
     result = function(*chunks)
     recorder.flush(lazies(result))

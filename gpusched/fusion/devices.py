@@ -1,0 +1,74 @@
+"""Where chunks lie: what compiles kernels for them, and what allocates their results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion import cache
+from gpusched.fusion.expression import SUPPORTED
+from gpusched.fusion.memory import pool
+
+
+@dataclass(frozen=True)
+class Device:
+    """A kind of array, and how to compute with it."""
+
+    name: str
+    compile: cache.Compile
+    """Turns a kernel into something to call on arrays of this device."""
+    empty: Callable[[tuple[int, ...], np.dtype], Any]
+    """Allocates an uninitialised array."""
+    full: Callable[[tuple[int, ...], Any, np.dtype], Any]
+    """Allocates an array of one value."""
+    take_in: Callable[[np.ndarray], Any]
+    """Copies a NumPy array to the device."""
+    synchronize: Callable[[], None]
+    """Waits for what this thread has launched."""
+
+
+def _nothing() -> None:
+    """Wait for nothing: calls on the host are done when they return."""
+
+
+HOST = Device("cpu", cache.kernels.get, pool.empty, np.full, np.array, _nothing)
+"""NumPy arrays."""
+
+
+@lru_cache(maxsize=1)
+def _cuda() -> Device:
+    import cupy
+
+    from gpusched.fusion.backends.cuda import runtime, skeleton
+
+    def compile_kernel(kernel: Any) -> cache.CompiledKernel:
+        call = runtime.get(kernel)
+        return cache.CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
+
+    def synchronize() -> None:
+        cupy.cuda.get_current_stream().synchronize()
+
+    return Device("cuda", compile_kernel, cupy.empty, cupy.full, cupy.array, synchronize)
+
+
+def device_of(value: Any) -> Device | None:
+    """Return the device of an array that kernels can take, or None for anything else.
+
+    Examples
+    --------
+    >>> device_of(np.ones(3)).name
+    'cpu'
+    >>> device_of(np.ones(3, "complex64")) is None
+    True
+    """
+    if type(value) is np.ndarray:
+        return HOST if value.dtype in SUPPORTED and value.dtype.isnative else None
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and type(value) is cupy.ndarray and value.dtype in SUPPORTED:
+        return _cuda()
+    return None
