@@ -26,7 +26,7 @@ from gpusched.fusion.backends.cuda.numba_cuda import (
     types,
 )
 from gpusched.fusion.backends.cuda.skeleton.text import EXTRAS, POSITIONS
-from gpusched.fusion.kernel import Input, Kernel, Output
+from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import BINARY_MATH, UNARY_MATH
 
 LIBDEVICE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
@@ -142,8 +142,7 @@ def namespace() -> dict[str, Any]:
 
 def signature(kernel: Kernel) -> tuple[Any, ...]:
     """Return the types of a kernel's arguments: pointers, constants, 64-bit numbers."""
-    operands: list[Input | Output] = [*kernel.inputs, *kernel.outputs]
-    dtypes = [o.dtype for o in operands]
+    dtypes = [operand.dtype for operand in kernel.operands]
     pointers = [types.CPointer(_type(dtype)) for dtype in dtypes]
     constants = [_type(dtype) for dtype in kernel.parameters]
     numbers = len(generate.arguments(kernel)) + len(EXTRAS) - len(pointers) - len(constants)

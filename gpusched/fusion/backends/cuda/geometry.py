@@ -12,7 +12,7 @@ from gpusched.fusion import generate
 from gpusched.fusion.backends.cuda.compiler import THREADS
 from gpusched.fusion.backends.cuda.skeleton.reduction import levels, rows_at_once
 from gpusched.fusion.backends.cuda.skeleton.text import unroll, width
-from gpusched.fusion.kernel import Access, Input, Kernel, Output
+from gpusched.fusion.kernel import Access, Kernel
 
 Three = tuple[int, int, int]
 
@@ -102,9 +102,8 @@ def _flat(kernel: Kernel, size: int, aligned: bool) -> Geometry:
 def _rows_aligned(kernel: Kernel, strides: tuple[int, ...], aligned: bool) -> bool:
     """Return whether each row starts at a multiple of a vector in every array read in vectors."""
     lanes = width(kernel)
-    operands: list[Input | Output] = [*kernel.inputs, *kernel.outputs]
     steps = zip(generate.stride_names(kernel), strides, strict=True)
-    moving = [s for (k, _, _), s in steps if operands[k].access[-1] is Access.UNIT]
+    moving = [s for (k, _, _), s in steps if kernel.operands[k].access[-1] is Access.UNIT]
     return lanes > 1 and aligned and all(stride % lanes == 0 for stride in moving)
 
 

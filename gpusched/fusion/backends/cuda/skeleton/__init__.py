@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpusched.fusion import generate
 from gpusched.fusion.backends.cuda.skeleton.elementwise import flat, nest
 from gpusched.fusion.backends.cuda.skeleton.reduction import reduce_inner, reduce_outer
-from gpusched.fusion.kernel import Input, Kernel, Output
+from gpusched.fusion.kernel import Kernel
 
 VERSION = 1
 """Raise when the same kernel generates other source."""
@@ -20,11 +20,10 @@ VERSION = 1
 def source(kernel: Kernel) -> str:
     """Return the whole text of a kernel for CUDA."""
     point = generate.point_source(kernel)
-    operands: list[Input | Output] = [*kernel.inputs, *kernel.outputs]
     names = generate.input_names(kernel) + generate.output_names(kernel)
     arrays = [
         f"#   {name}: {o.dtype} [{', '.join(o.access)}]"
-        for name, o in zip(names, operands, strict=True)
+        for name, o in zip(names, kernel.operands, strict=True)
     ]
     header = "\n".join([f"# {kernel.name}, for CUDA, written by gpusched", *arrays])
     return f"{header}\n\n\n{generate.helper_source(point)}{point}\n\n\n{loops(kernel)}\n"

@@ -30,9 +30,8 @@ def width(kernel: Kernel) -> int:
     It is 1 where an array is strided along the innermost loop, so that the threads of a warp
     read neighbours.
     """
-    operands: list[Input | Output] = [*kernel.inputs, *kernel.outputs]
-    last = [o.access[-1] for o in operands]
-    units = [o for o in operands if o.access[-1] is Access.UNIT]
+    last = [o.access[-1] for o in kernel.operands]
+    units = [o for o in kernel.operands if o.access[-1] is Access.UNIT]
     if Access.STRIDED in last or not units:
         return 1
     return VECTOR // max(np.dtype(o.dtype).itemsize for o in units)
