@@ -223,7 +223,7 @@ class Segment:
 def describe(value: Any) -> Any:
     """Return what of an input a plan may depend on; `TypeError` if it cannot be told."""
     if type(value) is np.ndarray:
-        return value.dtype, value.shape, value.strides, value.flags.aligned
+        return value.dtype, value.shape, value.strides
     if type(value) is float:
         return float, value.hex()
     if isinstance(value, bool | int | str | bytes | np.dtype | type(None) | type(Ellipsis) | type):
@@ -252,8 +252,6 @@ def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
         if device is None:
             plain = type(value) is np.ndarray or type(value).__module__ == "cupy"
             return f"dtype {value.dtype}" if plain else f"chunks of type {type(value).__name__}"
-        if type(value) is np.ndarray and not value.flags.aligned:
-            return "unaligned memory"
         arrays.append(value)
         devices.add(device.name)
     if key is None:

@@ -154,6 +154,16 @@ def test_readonly_inputs() -> None:
     assert found.result.flags.writeable
 
 
+def test_unaligned_inputs_such_as_come_over_the_network() -> None:
+    frame = np.zeros(8 * 1000 + 4, np.uint8)[3:-1]
+    x = frame.view("float64").reshape(50, 20)
+    assert not x.flags.aligned
+    frame[:] = np.random.default_rng(4).random(1000).view(np.uint8)
+    for backend in ("python", "cpu"):
+        check(lambda x: x * 2 + 1, x, backend=backend)
+        check(lambda x: (x[:, ::2] * 2 - x[::-1, 1::2]).max(axis=1), x, backend=backend)
+
+
 def test_inputs_are_never_written() -> None:
     x = np.arange(10.0)
     before = x.copy()

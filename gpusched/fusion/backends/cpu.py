@@ -71,13 +71,18 @@ def _nextafter() -> Any:
     return np.nextafter
 
 
+def _type(dtype: str) -> Any:
+    return getattr(types, "boolean" if dtype == "bool" else dtype)
+
+
 def signature(kernel: Kernel) -> Any:
     """Return the numba signature: arrays as windows, constants, then 64-bit sizes and strides."""
-    arrays = [types.Array(getattr(types, i.dtype.replace("bool", "boolean")), 1, "C", readonly=True)
-              for i in kernel.inputs]  # fmt: skip
-    arrays += [types.Array(getattr(types, o.dtype.replace("bool", "boolean")), 1, "C")
-               for o in kernel.outputs]  # fmt: skip
-    constants = [getattr(types, p.replace("bool", "boolean")) for p in kernel.parameters]
+    # Chunks that came over the network lie at any address.
+    arrays = [
+        types.Array(_type(i.dtype), 1, "C", readonly=True, aligned=False) for i in kernel.inputs
+    ]
+    arrays += [types.Array(_type(o.dtype), 1, "C") for o in kernel.outputs]
+    constants = [_type(p) for p in kernel.parameters]
     numbers = len(kernel.loops) + len(generate.stride_names(kernel))
     result = types.int64 if kernel.checked else types.void
     return result(*arrays, *constants, *[types.int64] * numbers)
