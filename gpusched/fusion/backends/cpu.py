@@ -23,7 +23,7 @@ WIDEST = '"prefer-vector-width"="512"'
 polynomials take twice as long."""
 
 
-class _Tuned(Compiler):
+class Tuned(Compiler):
     """Numba's pipeline with vectors as wide as the machine's, and arrays that do not overlap.
 
     Outputs are always new arrays; inputs may overlap each other, but are only read.
@@ -110,5 +110,5 @@ def compile_kernel(kernel: Kernel, text: str, filename: str, cache: bool) -> Cal
             found[name] = device(value)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "cache": cache, "fastmath": fastmath}
-    return numba.njit(signature(kernel), no_cfunc_wrapper=True, pipeline_class=_Tuned,
+    return numba.njit(signature(kernel), no_cfunc_wrapper=True, pipeline_class=Tuned,
                       **options)(found["kernel"])  # fmt: skip

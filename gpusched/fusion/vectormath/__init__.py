@@ -26,8 +26,8 @@ class VectorFunction:
 _MODULES = (exponential, logarithm, error_function)
 _BOUNDS = {
     "exp_f32": 1.0, "exp_f64": 1.0, "exp2_f64": 1.1, "expm1_f64": 2.0, "tanh_f32": 2.5,
-    "tanh_f64": 2.5, "expit_f32": 2.5, "expit_f64": 2.0, "log_f32": 1.0, "log_f64": 1.0,
-    "log2_f64": 2.0, "erf_f32": 1.0, "erf_f64": 1.5,
+    "tanh_f64": 2.5, "expit_f32": 2.5, "expit_f64": 2.5, "log_f32": 1.0, "log_f64": 1.0,
+    "log2_f64": 2.0, "erf_f32": 1.0, "erf_f64": 2.0,
 }  # fmt: skip
 
 FUNCTIONS = {

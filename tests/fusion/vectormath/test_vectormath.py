@@ -1,0 +1,140 @@
+"""Vectorised functions against the true value (mpmath), NumPy's edges, and the machine's vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import mpmath
+import numba
+import numpy as np
+import pytest
+import scipy.special
+from numba import types
+
+from gpusched.fusion.backends.cpu import Tuned
+from gpusched.fusion.vectormath import FUNCTIONS
+
+TRUE: dict[str, Callable[[Any], Any]] = {
+    "exp": mpmath.exp,
+    "exp2": lambda x: mpmath.power(2, x),
+    "expm1": mpmath.expm1,
+    "tanh": mpmath.tanh,
+    "expit": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "log": mpmath.log,
+    "log2": lambda x: mpmath.log(x) / mpmath.log(2),
+    "erf": mpmath.erf,
+}
+RANGES = {"exp": (-746, 710), "exp2": (-1075, 1024), "expm1": (-60, 710), "tanh": (-22, 22),
+          "expit": (-745, 60), "erf": (-6, 6)}  # fmt: skip
+RANGES_F32 = {"exp": (-104, 89), "tanh": (-10, 10), "expit": (-104, 20), "erf": (-4.2, 4.2)}
+
+
+@lru_cache
+def loop(name: str) -> Any:
+    """Return a compiled loop over the function."""
+    function = FUNCTIONS[name].function
+    dtype = types.float32 if name.endswith("f32") else types.float64
+    signature = types.void(types.Array(dtype, 1, "C"), types.Array(dtype, 1, "C"))
+
+    @numba.njit(signature, error_model="numpy", pipeline_class=Tuned)
+    def run(values: Any, out: Any) -> None:
+        for i in range(values.size):
+            out[i] = function(values[i])
+
+    return run
+
+
+def apply(name: str, values: np.ndarray) -> np.ndarray:
+    out = np.empty_like(values)
+    loop(name)(values, out)
+    return out
+
+
+def dtype_of(name: str) -> Any:
+    return np.float32 if name.endswith("f32") else np.float64
+
+
+def samples(name: str, count: int) -> np.ndarray:
+    """Return arguments over the whole range, dense where results are neither 0 nor infinite."""
+    generator = np.random.default_rng(len(name))
+    function, dtype = name[:-4], dtype_of(name)
+    info = np.finfo(dtype)
+    exponents = np.exp2(generator.uniform(info.minexp - info.nmant, info.maxexp, count))
+    if function.startswith("log"):
+        near_one = 1 + generator.uniform(-1, 1, count) * 10.0 ** generator.uniform(-7, 0, count)
+        return np.concatenate([exponents, near_one]).astype(dtype)
+    ranges = RANGES_F32 if dtype is np.float32 else RANGES
+    low, high = ranges[function]
+    signs = generator.choice([-1, 1], count)
+    tiny = signs * np.exp2(generator.uniform(info.minexp - info.nmant, 1, count))
+    return np.concatenate([generator.uniform(low, high, count), tiny]).astype(dtype)
+
+
+def distance(name: str, values: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return how far results are from the true value, in units in the last place."""
+    mpmath.mp.prec = 160
+    function, dtype = TRUE[name[:-4]], dtype_of(name)
+    info = np.finfo(dtype)
+    distances = []
+    for value, result in zip(values, found, strict=True):
+        true = function(mpmath.mpf(float(value)))
+        if abs(true) > float(info.max):
+            distances.append(0.0 if np.isinf(result) else np.inf)
+            continue
+        exponent = mpmath.frexp(true)[1] if true else -2000
+        unit = mpmath.ldexp(1, max(exponent - info.nmant - 1, info.minexp - info.nmant))
+        distances.append(float(abs(mpmath.mpf(float(result)) - true) / unit))
+    return np.array(distances)
+
+
+def check(name: str, count: int) -> None:
+    values = samples(name, count)
+    distances = distance(name, values, apply(name, values))
+    worst = int(np.argmax(distances))
+    assert distances[worst] <= FUNCTIONS[name].max_ulp, (values[worst], distances[worst])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_stated_bound_holds(name: str) -> None:
+    check(name, 3_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_stated_bound_holds_densely(name: str) -> None:
+    check(name, 60_000)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_edges_are_numpys(name: str) -> None:
+    dtype = dtype_of(name)
+    info = np.finfo(dtype)
+    edges = [np.nan, np.inf, -np.inf, 0.0, -0.0, info.max, -info.max, info.tiny, -info.tiny]
+    edges += [info.smallest_subnormal, -info.smallest_subnormal, 1, -1, 80, -80, 2000, -2000]
+    values = np.array(edges, dtype)
+    reference = getattr(np, name[:-4], None) or getattr(scipy.special, name[:-4])
+    with np.errstate(all="ignore"):
+        expected = reference(values)
+    found = apply(name, values)
+    exact = ~np.isfinite(expected) | (expected == 0)
+    np.testing.assert_array_equal(found[exact], expected[exact])
+    np.testing.assert_array_equal(np.signbit(found[expected == 0]),
+                                  np.signbit(expected[expected == 0]))  # fmt: skip
+    np.testing.assert_allclose(found[~exact], expected[~exact], rtol=4 * info.eps)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_loops_use_whole_vectors(name: str) -> None:
+    """A scalar loop would hold no packed arithmetic of the widest kind."""
+    (assembly,) = loop(name).inspect_asm().values()
+    assert "call" not in [line.split()[0] for line in hot(assembly)]
+    vectors = [line for line in assembly.splitlines() if "zmm" in line or "ymm" in line]
+    assert len(vectors) > 20
+
+
+def hot(assembly: str) -> list[str]:
+    """Return the instructions that work on vectors or call something with a vector near."""
+    lines = [line.strip() for line in assembly.splitlines() if line.strip()]
+    return [a for a, b in zip(lines, lines[1:], strict=False) if "ymm" in b or "zmm" in b]
