@@ -160,10 +160,21 @@ class KernelBuilder:
             tuple(self.registers),
             tuple(allocations),
             tuple(numbers),
-            sum(self.arrays[r].size * self.arrays[r].itemsize for r in self.registers),
+            self.bytes_read(),
             sum(math.prod(a.result_shape) * a.result_dtype.itemsize for a in allocations),
             len(kernel.statements) + len(targets) * bool(axes),
         )
+
+    def bytes_read(self) -> int:
+        """Return the bytes of the inputs; views that overlap count what they show once."""
+        owners: dict[int, tuple[int, int]] = {}
+        for register in self.registers:
+            array = self.arrays[register]
+            owner = array if array.base is None else array.base
+            whole = getattr(owner, "nbytes", array.size * array.itemsize)
+            shown, _ = owners.get(id(owner), (0, 0))
+            owners[id(owner)] = shown + array.size * array.itemsize, whole
+        return sum(min(shown, whole) for shown, whole in owners.values())
 
     def allocations(
         self, targets: list[int], kept: tuple[int, ...], reduce_inner: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shlex
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -18,10 +19,13 @@ _PACKAGES = ("gpusched", "dask", "numpy", "numba", "llvmlite", "jax", "torch", "
 Results = dict[tuple[str, str], dict[str, Timing]]
 """Timings by work and dtype, then by contender."""
 
+Cell = Callable[[dict[str, Timing], str], str]
+"""What a table shows of one contender's timing."""
 
-def header(arguments: list[str]) -> str:
+
+def header(module: str, arguments: list[str]) -> str:
     """Return the machine, the versions and the command, one a line."""
-    command = shlex.join(["python", "-m", "tests.benchmarks", *arguments])
+    command = shlex.join(["python", "-m", module, *arguments])
     versions = ", ".join(map(_version, _PACKAGES))
     return "\n".join(
         [
@@ -44,7 +48,7 @@ def tables(results: Results) -> str:
     return "\n\n".join(parts)
 
 
-def _table(results: Results, names: list[str], cell) -> str:
+def _table(results: Results, names: list[str], cell: Cell) -> str:
     rows = [["work", *names]]
     for (work, dtype), timings in results.items():
         rows.append([f"{work} {dtype}", *(cell(timings, name) for name in names)])

@@ -109,6 +109,7 @@ def test_stencil_of_the_users_own_function_fuses() -> None:
     )
     assert len(counts.kernels) == 1
     assert counts.launches == 12
+    assert counts.bytes_read == 12 * 22 * 22 * 4  # each element once, though four views show it
 
 
 def test_unfused_when_there_is_nothing_to_gain() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpusched.fusion.vectormath import error_function, exponential, logarithm
+from gpusched.fusion.vectormath import angle, error_function, exponential, logarithm
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,13 @@ class VectorFunction:
     """Largest distance from the true value, in units in the last place."""
 
 
-_MODULES = (exponential, logarithm, error_function)
+_MODULES = (exponential, logarithm, error_function, angle)
 _BOUNDS = {
     "exp_f32": 1.0, "exp_f64": 1.0, "exp2_f64": 1.1, "expm1_f64": 2.0, "tanh_f32": 2.5,
     "tanh_f64": 2.5, "expit_f32": 2.5, "expit_f64": 2.5, "log_f32": 1.0, "log_f64": 1.0,
-    "log2_f64": 2.0, "erf_f32": 1.0, "erf_f64": 2.0,
+    "log2_f64": 2.0, "erf_f32": 1.0, "erf_f64": 2.0, "exp2_f32": 1.0, "expm1_f32": 1.0,
+    "log2_f32": 1.0, "log10_f32": 1.0, "log1p_f32": 1.0, "arctan_f32": 1.0, "arctan_f64": 1.5,
+    "arctan2_f32": 1.0, "arctan2_f64": 2.0, "hypot_f32": 1.0, "hypot_f64": 1.0,
 }  # fmt: skip
 
 FUNCTIONS = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import float32, int32
+from numba import float32, float64, int32
 
 from gpusched.fusion.vectormath.bits import (
     device,
@@ -153,3 +153,13 @@ def expit_f32(x: Any) -> Any:
     small = exp_f32(-abs(x))
     top = float32(1.0) if x >= float32(0.0) else small
     return top / (float32(1.0) + small) if x == x else x
+
+
+@device
+def expm1_f32(x: Any) -> Any:
+    return float32(expm1_f64(float64(x))) if x == x and x != float32(0.0) else x
+
+
+@device
+def exp2_f32(x: Any) -> Any:
+    return float32(exp2_f64(float64(x)))

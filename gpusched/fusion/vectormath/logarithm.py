@@ -90,3 +90,24 @@ def log_f32(x: Any) -> Any:
     result = e * float32(6.9313812256e-01) - ((half - (p + e * float32(9.0580006145e-06))) - f)
     result = result if x < float32(_INF) else x
     return result if x > float32(0.0) else (float32(-_INF) if x == float32(0.0) else float32(_NAN))
+
+
+@device
+def log2_f32(x: Any) -> Any:
+    return float32(log2_f64(float64(x)))
+
+
+@device
+def log10_f32(x: Any) -> Any:
+    return float32(log_f64(float64(x)) * 0.43429448190325182765)
+
+
+@device
+def log1p_f32(x: Any) -> Any:
+    a = float64(x)
+    u = 1.0 + a
+    # What the sum lost is put back by the quotient (Kahan's log1p, 1987).
+    near = u - 1.0
+    result = log_f64(u) * (a / (near if near != 0.0 else 1.0))
+    result = result if near != 0.0 else a
+    return float32(result if a < _INF else a)

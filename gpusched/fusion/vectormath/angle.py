@@ -1,0 +1,154 @@
+"""arctan, arctan2 and hypot.
+
+The smaller of the two numbers divided by the larger lies in [0, 1]; there
+``atan(a) = a P(a**2)``, with P interpolating at the Chebyshev nodes of [0, 1]: relative errors
+1.5e-19 (float64) and 1.2e-11 (float32, computed in float64).
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from numba import float32, float64
+
+from gpusched.fusion.vectormath.bits import device, fma, from_bits_f64, to_bits_f64
+
+_HALF_PI, _HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
+_PI, _PI_LOW = 3.141592653589793, 1.2246467991473532e-16
+_SIGN = -9223372036854775808
+_INF = float("inf")
+
+
+@device
+def _with_sign_of(size: Any, x: Any) -> Any:
+    return from_bits_f64((to_bits_f64(size) & ~_SIGN) | (to_bits_f64(x) & _SIGN))
+
+
+@device
+def _polynomial_f64(a: Any) -> Any:
+    """Return atan(a) - a for a in [0, 1]."""
+    z = a * a
+    p = fma(5.423577712204974e-06, z, -6.81501430177686e-05)
+    p = fma(p, z, 0.00040788678988090015)
+    p = fma(p, z, -0.0015537533402612332)
+    p = fma(p, z, 0.004255114826480494)
+    p = fma(p, z, -0.00899743399427727)
+    p = fma(p, z, 0.015464694610323185)
+    p = fma(p, z, -0.022566714208211488)
+    p = fma(p, z, 0.029121244608854832)
+    p = fma(p, z, -0.03455686749628989)
+    p = fma(p, z, 0.03905116247694501)
+    p = fma(p, z, -0.04318126899721664)
+    p = fma(p, z, 0.04754388759047033)
+    p = fma(p, z, -0.05261641609130929)
+    p = fma(p, z, 0.058821133510041305)
+    p = fma(p, z, -0.06666637679954038)
+    p = fma(p, z, 0.07692305086458488)
+    p = fma(p, z, -0.09090908923813586)
+    p = fma(p, z, 0.11111111103899986)
+    p = fma(p, z, -0.14285714285522452)
+    p = fma(p, z, 0.1999999999999728)
+    p = fma(p, z, -0.3333333333333332)
+    return p * z * a
+
+
+@device
+def _polynomial_f32(a: Any) -> Any:
+    """Return atan(a) for a in [0, 1], as exact as a float32 is."""
+    z = a * a
+    p = fma(0.00041922786011272897, z, -0.0031954252407363944)
+    p = fma(p, z, 0.011427633277375594)
+    p = fma(p, z, -0.02600599597760862)
+    p = fma(p, z, 0.04364658944281667)
+    p = fma(p, z, -0.06022196387937433)
+    p = fma(p, z, 0.07495262378099696)
+    p = fma(p, z, -0.09049179093720577)
+    p = fma(p, z, 0.11105306732424464)
+    p = fma(p, z, -0.1428522560816021)
+    p = fma(p, z, 0.19999978336217084)
+    p = fma(p, z, -0.3333333295165722)
+    p = fma(p, z, 0.9999999999887381)
+    return p * a
+
+
+@device
+def arctan_f64(x: Any) -> Any:
+    size = abs(x)
+    large = size > 1.0
+    a = 1.0 / size if large else size
+    tail = _polynomial_f64(a)
+    angle = _HALF_PI - (a + (tail - _HALF_PI_LOW)) if large else a + tail
+    return _with_sign_of(angle, x) if x == x else x
+
+
+@device
+def arctan2_f64(y: Any, x: Any) -> Any:
+    across, up = abs(x), abs(y)
+    steep = up > across
+    top = across if steep else up
+    bottom = up if steep else across
+    a = top / bottom
+    a = 0.0 if bottom == 0.0 else (1.0 if top == _INF else a)
+    tail = _polynomial_f64(a)
+    angle = _HALF_PI - (a + (tail - _HALF_PI_LOW)) if steep else a + tail
+    behind = to_bits_f64(x) < 0
+    angle = (_PI - (angle - _PI_LOW)) if behind else angle
+    angle = _with_sign_of(angle, y)
+    return angle if x == x and y == y else x + y
+
+
+@device
+def arctan_f32(x: Any) -> Any:
+    size = abs(float64(x))
+    large = size > 1.0
+    angle = _polynomial_f32(1.0 / size if large else size)
+    angle = _HALF_PI - angle if large else angle
+    return float32(_with_sign_of(angle, float64(x))) if x == x else x
+
+
+@device
+def arctan2_f32(y: Any, x: Any) -> Any:
+    wide, high = float64(x), float64(y)
+    across, up = abs(wide), abs(high)
+    steep = up > across
+    top = across if steep else up
+    bottom = up if steep else across
+    a = top / bottom
+    a = 0.0 if bottom == 0.0 else (1.0 if top == _INF else a)
+    angle = _polynomial_f32(a)
+    angle = _HALF_PI - angle if steep else angle
+    angle = _PI - angle if to_bits_f64(wide) < 0 else angle
+    return float32(_with_sign_of(angle, high)) if x == x and y == y else x + y
+
+
+@device
+def hypot_f32(x: Any, y: Any) -> Any:
+    a, b = float64(x), float64(y)
+    return float32(sqrt(a * a + b * b)) if abs(a) != _INF and abs(b) != _INF else float32(_INF)
+
+
+@device
+def hypot_f64(x: Any, y: Any) -> Any:
+    a, b = abs(x), abs(y)
+    large = a if a > b else b
+    # Powers of two that bring the squares of the largest and smallest numbers into range.
+    scale = 1.0
+    scale = 2.0**-600 if large > 2.0**500 else scale
+    scale = 2.0**600 if large < 2.0**-500 else scale
+    back = 1.0
+    back = 2.0**600 if large > 2.0**500 else back
+    back = 2.0**-600 if large < 2.0**-500 else back
+    p, q = a * scale, b * scale
+    square = p * p
+    rest = fma(p, p, -square)
+    other = q * q
+    rest = rest + fma(q, q, -other)
+    total = square + other
+    rest = rest + ((square - total) + other if square >= other else (other - total) + square)
+    root = sqrt(total)
+    # One Newton step with the exact remainder.
+    remainder = fma(-root, root, total) + rest
+    root = root + (remainder / (2.0 * root) if root > 0.0 else 0.0)
+    result = root * back
+    return _INF if a == _INF or b == _INF else result
