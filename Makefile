@@ -1,5 +1,6 @@
 # make demo   run the main example on this machine      make lint    style and types
 # make test   run the tests                             make bench   measure against other libraries
+# make test-cuda    compile for GPUs and run their kernels on the CPU: needs no GPU
 # make test-peers   run dask's own array tests with every chunk fused
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
@@ -8,9 +9,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers bench lint format clean
+.PHONY: help demo test test-cuda test-peers bench lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -19,7 +21,10 @@ demo: $(VENV)/.demo
 	$(BIN)/gpusched run docs/examples/terrain.py $(ARGS)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+test-cuda: $(VENV)/.cuda-test
+	$(BIN)/python -m pytest $(PARALLEL) tests/fusion/cuda $(ARGS)
 
 test-peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)
@@ -40,7 +45,7 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
-$(VENV)/.demo $(VENV)/.test: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@
 
