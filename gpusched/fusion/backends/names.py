@@ -39,13 +39,17 @@ def math_names() -> list[str]:
 def numpy_function(name: str) -> Callable[..., Any]:
     """Return NumPy's (or `scipy.special`'s) function, which is the reference."""
     function, dtype = split(name)
-    found = getattr(np, function, None)
-    if found is None:
-        import scipy.special
 
-        found = getattr(scipy.special, function)
-    # Two elements each: for a single exponent of 0.5 NumPy's power takes the square root instead.
-    return lambda *values: dtype(found(*(np.full(2, v, dtype) for v in values))[0])
+    def call(*values: Any) -> Any:
+        found = getattr(np, function, None)
+        if found is None:
+            import scipy.special
+
+            found = getattr(scipy.special, function)
+        # Two elements each: for one exponent of 0.5 NumPy's power takes the square root instead.
+        return dtype(found(*(np.full(2, v, dtype) for v in values))[0])
+
+    return call
 
 
 _LIBM = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
