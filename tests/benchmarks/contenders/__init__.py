@@ -22,4 +22,5 @@ CONTENDERS = {
 
 def load(name: str) -> Prepare:
     """Return the contender's `prepare`; raises ImportError where its library is missing."""
-    return importlib.import_module(f"{__name__}.{CONTENDERS[name]}").prepare
+    prepare: Prepare = importlib.import_module(f"{__name__}.{CONTENDERS[name]}").prepare
+    return prepare

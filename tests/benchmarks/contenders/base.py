@@ -14,8 +14,11 @@ from tests.benchmarks.works import Work
 THREADS = len(os.sched_getaffinity(0))
 """Threads that every contender may use."""
 
-CHUNKS = 8
-"""Chunks that the dask contenders cut their inputs into: 4M elements of 32M."""
+CHUNK = 4 << 20
+"""Elements of a chunk, for the dask contenders."""
+
+FEWEST = 4
+"""Chunks at least; they are smaller where the input is."""
 
 
 class Unavailable(Exception):

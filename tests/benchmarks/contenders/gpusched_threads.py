@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tests.benchmarks.contenders import dask_threads
@@ -17,7 +19,7 @@ except ImportError as error:
 def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
     plain = dask_threads.prepare(work, inputs)
 
-    def run():
+    def run() -> Any:
         with enable():
             return plain.run()
 

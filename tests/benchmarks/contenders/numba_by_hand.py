@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numba
 import numpy as np
@@ -13,7 +14,9 @@ from tests.benchmarks.works import Work
 
 
 @numba.njit(parallel=True)
-def _black_scholes(spot, strike, years, out):
+def _black_scholes(
+    spot: np.ndarray, strike: np.ndarray, years: np.ndarray, out: np.ndarray
+) -> None:
     one = out.dtype.type(1)
     half = out.dtype.type(0.5)
     root = out.dtype.type(works.SQRT_2_OVER_PI)
@@ -32,7 +35,7 @@ def _black_scholes(spot, strike, years, out):
 
 
 @numba.njit(parallel=True)
-def _clip(a, b, c, out):
+def _clip(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
     half = out.dtype.type(0.5)
     zero = out.dtype.type(0)
     one = out.dtype.type(1)
@@ -41,7 +44,7 @@ def _clip(a, b, c, out):
 
 
 @numba.njit(parallel=True, fastmath={"reassoc"})
-def _square_sum(a, b, c):
+def _square_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Any:
     total = a.dtype.type(0)
     for i in numba.prange(a.size):
         x = (a[i] - b[i]) * c[i]
@@ -57,7 +60,7 @@ def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
     if work.reduces:
         return Prepared(lambda: inputs[0].dtype.type(_square_sum(*inputs)))
 
-    def run():
+    def run() -> np.ndarray:
         out = np.empty_like(inputs[0])
         LOOPS[work.name](*inputs, out)
         return out

@@ -14,7 +14,7 @@ def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
         raise Unavailable("a sum writes nothing, so this is the same as numba")
     out = np.zeros_like(inputs[0])
 
-    def run():
+    def run() -> np.ndarray:
         numba_by_hand.LOOPS[work.name](*inputs, out)
         return out
 

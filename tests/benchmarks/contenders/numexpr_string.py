@@ -6,7 +6,7 @@ elements), so NumPy adds what it computed.
 
 from __future__ import annotations
 
-import numexpr
+import numexpr  # type: ignore[import-untyped]
 import numpy as np
 
 from tests.benchmarks import works
@@ -43,8 +43,8 @@ def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
     names = {k: np.array(v, inputs[0].dtype) for k, v in _CONSTANTS.items()}
     names |= dict(zip("abc", inputs, strict=True))
 
-    def run():
-        result = numexpr.evaluate(_STRINGS[work.name], local_dict=names)
-        return result.sum() if work.reduces else result
+    def run() -> np.ndarray:
+        result: np.ndarray = numexpr.evaluate(_STRINGS[work.name], local_dict=names)
+        return np.asarray(result.sum()) if work.reduces else result
 
     return Prepared(run)

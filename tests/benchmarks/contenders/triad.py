@@ -10,7 +10,7 @@ from tests.benchmarks.works import Work
 
 
 @numba.njit(parallel=True)
-def _triad(a, b, c, out):
+def _triad(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
     for i in numba.prange(out.size):
         out[i] = a[i] + b[i] * c[i]
 
