@@ -184,9 +184,24 @@ def _isrealobj(recorder: Recorder, x: Any) -> bool:
     return True
 
 
-@_records(np.zeros_like, np.ones_like, np.full_like, np.empty_like)
-def _like(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
-    raise UnfusibleError("an array made anew")
+def _filled(value: Any) -> Callable[..., Any]:
+    """Return the handler of ``zeros_like`` and the like; `value` None is taken from the call."""
+
+    def handler(recorder: Recorder, a: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        fill, *rest = args if value is None else (value, *args)
+        _refuse(**kwargs, positional=rest or None)
+        if not isinstance(fill, bool | int | float | np.generic):
+            raise UnfusibleError(f"fill value of type {type(fill).__name__}")
+        target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
+        found = recorder.call(recorder.device.full, (a.shape, fill, target), {})
+        return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
+
+    return handler
+
+
+HANDLERS[np.zeros_like] = HANDLERS[np.empty_like] = _filled(0)
+HANDLERS[np.ones_like] = _filled(1)
+HANDLERS[np.full_like] = _filled(None)
 
 
 # Reductions -----------------------------------------------------------------------------

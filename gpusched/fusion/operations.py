@@ -189,10 +189,10 @@ SCIPY = frozenset(["erf", "erfc", "expit", "gamma", "exp2", "expm1", "log1p", "c
 
 def _mathematics() -> None:
     for name in UNARY_MATH:
-        _add(name, {"f": f"{name}_{{W}}({{0}})"}, ulp=16 if "gamma" in name else 4, heavy=True)
+        _add(name, {"f": f"{name}_{{W}}({{0}})"}, ulp=16 if "gamma" in name else 6, heavy=True)
     for name in BINARY_MATH:
-        _add(name, {"f": f"{name}_{{W}}({{0}}, {{1}})"}, ulp=4, heavy=True)
-    _add("float_power", OPERATIONS["power"].templates[0].copy(), ulp=4, heavy=True)
+        _add(name, {"f": f"{name}_{{W}}({{0}}, {{1}})"}, ulp=6, heavy=True)
+    _add("float_power", OPERATIONS["power"].templates[0].copy(), ulp=6, heavy=True)
     power = "{T}(power_int({0}, {1}, {T}(1)))"
     OPERATIONS["power"].templates[0].update({"i": power, "u": power})
 

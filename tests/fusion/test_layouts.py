@@ -164,6 +164,16 @@ def test_unaligned_inputs_such_as_come_over_the_network() -> None:
         check(lambda x: (x[:, ::2] * 2 - x[::-1, 1::2]).max(axis=1), x, backend=backend)
 
 
+@pytest.mark.parametrize("function", [np.zeros_like, np.ones_like, lambda x: np.full_like(x, 2.5)])
+def test_arrays_made_anew_do_not_compute_their_model(function: Any) -> None:
+    x = np.random.default_rng(0).random((5, 6)).astype("float32")
+    found = check(lambda x: function(x * 2 + 1) + x, x)
+    assert len(found.launches) == 1
+    assert len(found.launches[0].kernel.kernel.statements) <= 1
+    result = record(lambda x: (x * 2, function(x * 2)), x).result[1]
+    result[0] = 7  # a new array each time, not a view of a shared one
+
+
 def test_inputs_are_never_written() -> None:
     x = np.arange(10.0)
     before = x.copy()

@@ -1,0 +1,67 @@
+"""Reference pages that are made from the code: rewritten by ``GPUSCHED_REGENERATE=1 pytest``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpusched.fusion.chunk import HANDLERS
+from gpusched.fusion.operations import COMBINES, OPERATIONS
+from gpusched.fusion.vectormath import FUNCTIONS
+from gpusched.graph import enable
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "operations.md"
+KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float32, float64"}
+
+INTRODUCTION = """\
+# What fuses
+
+Made from the code by `GPUSCHED_REGENERATE=1 pytest tests/test_reference.py`; do not edit.
+
+A chunk task whose functions are below becomes one kernel, or as few as its reductions allow.
+Dtypes are those of NumPy's loop: what NumPy computes in float64 is computed in float64. Any other
+function, dtype or kind of array is called as it is, and counted with its reason
+(`gpusched.statistics().breaks`, and the summary of `gpusched run`).
+
+*ULP* is the largest distance from NumPy's result in units in the last place; 0 means the same
+bits, but for the payload of NaN and the sign of zero where NumPy's own differs between machines
+(`minimum` and the like). *From the true value* is tested against mpmath, for the functions that
+gpusched computes itself on the CPU; the others are the C library's.
+"""
+
+
+def operations() -> str:
+    lines = ["| operation | dtypes | ULP | from the true value (float32, float64) |",
+             "| --- | --- | --- | --- |"]  # fmt: skip
+    for name, operation in sorted(OPERATIONS.items()):
+        if name.startswith("astype_"):
+            continue
+        kinds = ", ".join(KINDS[k] for k in "biuf" if k in operation.templates[0])
+        kinds = "any of these, chosen by bool" if name == "where" else kinds
+        bounds = [FUNCTIONS.get(f"{name}_{width}") for width in ("f32", "f64")]
+        true = ", ".join(f"{b.max_ulp:g}" if b else "-" for b in bounds) if any(bounds) else ""
+        lines.append(f"| `{name}` | {kinds} | {operation.ulp} | {true} |")
+    return "\n".join(lines)
+
+
+def functions() -> str:
+    known = {f"`{getattr(f, '__name__', f)}`" for f in HANDLERS}
+    return ", ".join(sorted(known))
+
+
+def reductions() -> str:
+    lines = ["| join | ULP of the largest partial result |", "| --- | --- |"]
+    lines += [f"| `{name}` | {ulp} |" for name, ulp in COMBINES.items()]
+    return "\n".join(lines)
+
+
+def test_operations_page_is_current() -> None:
+    enable().__exit__()  # registers everything that is recorded
+    text = (
+        f"{INTRODUCTION}\n## Operations on elements\n\n{operations()}\n\n"
+        f"## Other NumPy functions and methods\n\n{functions()}\n\n"
+        f"## Reductions\n\nOver any axes, in one pass with what comes before.\n\n{reductions()}\n"
+    )
+    if os.environ.get("GPUSCHED_REGENERATE") == "1":
+        PAGE.write_text(text)
+    assert PAGE.read_text() == text, "run GPUSCHED_REGENERATE=1 pytest tests/test_reference.py"
