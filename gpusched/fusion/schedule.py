@@ -14,7 +14,7 @@ from gpusched.fusion.devices import Device
 from gpusched.fusion.expression import Apply, Leaf, Node, Reduce, Scalar, children, postorder
 from gpusched.fusion.kernel import Input, Kernel, Output, Statement
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
-from gpusched.fusion.operations import ARITHMETIC, OPERATIONS
+from gpusched.fusion.operations import ARITHMETIC
 from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
 
 Materialised = dict[int, int]
@@ -254,8 +254,3 @@ def baked(node: Scalar) -> str | None:
     if value == 0 and node.dtype.kind == "f" and np.signbit(node.value):
         return None
     return generate.literal(value, node.dtype.name)
-
-
-def heavy(operation: str) -> bool:
-    """Return whether an operation costs much more than an addition."""
-    return OPERATIONS[operation].heavy

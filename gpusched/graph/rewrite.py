@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,39 +37,70 @@ class Untranslatable(Exception):
     """A task of a form that is left as it is."""
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What rewriting asks of a function."""
+
+    recorded: bool
+    """Whether it takes lazy chunks: known, asked for, or shown to be safe."""
+    replayed: bool
+    """Whether what was recorded of it holds for the next chunk."""
+    identity: Any
+    """What makes two functions the same, the values they read from outside included."""
+
+
+class Functions:
+    """The traits of each function met while one graph is rewritten.
+
+    A memo for that long only: a function may read values that change between graphs.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, Traits]] = {}
+
+    def traits(self, function: Any) -> Traits:
+        """Return the traits of `function`, which is kept alive so that its id stays its own."""
+        entry = self._found.get(id(function))
+        if entry is None:
+            entry = self._found[id(function)] = function, _examine(function)
+        return entry[1]
+
+
+def _examine(function: Any) -> Traits:
+    if known(function):
+        return Traits(True, True, _identity(function))
+    safe = safety.why_unsafe(bare(function)) is None
+    asked = bool(getattr(bare(function), FUSIBLE, False))
+    return Traits(safe or asked, safe, _identity(function))
+
+
 def rewrite(graph: dict[Any, Any]) -> dict[Any, Any]:
     """Return `graph` with a program in every task that computes with known functions."""
-    return {key: rewrite_task(node) for key, node in graph.items()}
+    functions = Functions()
+    return {key: rewrite_task(node, functions) for key, node in graph.items()}
 
 
-def rewrite_task(node: Any) -> Any:
+def rewrite_task(node: Any, functions: Functions) -> Any:
     """Return the task as a program, or itself if nothing in it can be fused."""
-    if type(node) is not Task or not worthwhile(node):
+    if type(node) is not Task or not worthwhile(node, functions):
         return node
-    translation = _Translation()
+    translation = _Translation(functions)
     try:
         result = translation.task(node, {})
-        if not isinstance(result, Register):
-            return node
-        program = translation.program()
     except Untranslatable:
         return node
+    if not isinstance(result, Register):
+        return node
+    program = translation.program()
     return Task(node.key, program, *translation.inputs, _data_producer=node.data_producer)
 
 
-def worthwhile(task: Task) -> bool:
-    """Return whether a known function that computes is anywhere inside a task."""
+def worthwhile(task: Task, functions: Functions) -> bool:
+    """Return whether a function that is recorded and computes is anywhere inside a task."""
     if task.func is _execute_subgraph:
-        return any(worthwhile(n) for n in task.args[0].values() if type(n) is Task)
-    return takes_lazy_chunks(task.func) and computes(task.func)
-
-
-def takes_lazy_chunks(function: Any) -> bool:
-    """Return whether a function is known, asked for, or shown to be safe."""
-    if known(function):
-        return True
-    function = bare(function)
-    return bool(getattr(function, FUSIBLE, False)) or safety.why_unsafe(function) is None
+        inner = task.args[0].values()
+        return any(worthwhile(node, functions) for node in inner if type(node) is Task)
+    return functions.traits(task.func).recorded and computes(task.func)
 
 
 class _Translation:
@@ -78,7 +110,8 @@ class _Translation:
     chunks of a layer share one program; numbers and names are part of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
         self.inputs: list[Any] = []
         self.steps: list[ProgramStep] = []
         self.shape: list[Any] = []
@@ -100,10 +133,9 @@ class _Translation:
             return self.subgraph(task, known_keys)
         args = tuple(self.argument(a, known_keys) for a in task.args)
         kwargs = {name: self.argument(a, known_keys) for name, a in task.kwargs.items()}
-        recorded = takes_lazy_chunks(task.func)
-        step = ProgramStep(task.func, args, kwargs, recorded, _replayed(task.func))
-        self.steps.append(step)
-        self.shape.append((_identity(task.func), _frozen(args), _frozen(kwargs)))
+        traits = self.functions.traits(task.func)
+        self.steps.append(ProgramStep(task.func, args, kwargs, traits.recorded, traits.replayed))
+        self.shape.append((traits.identity, _frozen(args), _frozen(kwargs)))
         return Register(-len(self.steps))
 
     def subgraph(self, task: Task, outer: dict[Any, Any]) -> Any:
@@ -230,10 +262,7 @@ def _identity(function: Callable[..., Any]) -> Any:
     keywords = getattr(function, "keywords", None)
     if isinstance(args, tuple) and isinstance(keywords, dict) and _static((args, keywords)):
         return "partial", _identity(function.func), _frozen(args), _frozen(keywords)  # type: ignore[attr-defined]
-    if not known(function) and safety.why_unsafe(function) is None:
-        return function, safety.captured(function)
-    return function if _hashable(function) else (id(function), type(function))
-
-
-def _replayed(function: Any) -> bool:
-    return known(function) or safety.why_unsafe(bare(function)) is None
+    outside: tuple[Any, ...] = ()
+    if not known(function) and safety.why_unsafe(bare(function)) is None:
+        outside = safety.captured(bare(function))
+    return function if _hashable(function) else id(function), type(function), outside
