@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -14,6 +15,12 @@ import psutil
 import pytest
 
 _MARK = "GPUSCHED_TEST_RUN"
+
+
+def _hear_requests() -> None:
+    """Undo what the shell that started the tests may have said: background jobs ignore Ctrl-C."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Runner:
@@ -40,7 +47,8 @@ class Runner:
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Start the command as the leader of its own group of processes."""
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        options = {**pipes, "preexec_fn": _hear_requests, **options}
         return subprocess.Popen(
             [sys.executable, "-m", "gpusched", "run", *arguments],
             cwd=self.folder,

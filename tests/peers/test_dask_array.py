@@ -44,7 +44,8 @@ def run_tests(module: str, directory: Path, fused: bool, only: set[str] | None =
         command += ["-p", "tests.peers.fused"]
     if only:
         command += ["-k", " or ".join(sorted({name.partition("[")[0] for name in only}))]
-    environment = os.environ | {
+    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    environment = own | {
         "PYTHONPATH": str(ROOT),
         "GPUSCHED_PEER_STATISTICS": str(directory / "statistics"),
     }
