@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gc
+import random
 from dataclasses import dataclass, field
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
 
 from tests.benchmarks.contenders import load
 from tests.benchmarks.contenders.base import Prepared, Unavailable
 from tests.benchmarks.works import Work
+
+
+SETTLE = 0.05
+"""Seconds before each timing, for the threads of the library before it to stop spinning."""
 
 
 @dataclass
@@ -33,8 +38,8 @@ class Timing:
 def measure(work: Work, dtype: str, count: int, names: list[str], rounds: int) -> dict[str, Timing]:
     """Return the timings by contender; those that cannot take part say why.
 
-    The contenders take turns, and each round starts with the next one, so that a slow moment of
-    the machine falls on all of them.
+    The contenders take turns, in another order each round, so that a slow moment of the machine
+    and what one leaves to the next (caches, threads that still spin) fall on all of them.
     """
     inputs = work.inputs(count, dtype)
     reference = work.reference(inputs)
@@ -50,11 +55,11 @@ def measure(work: Work, dtype: str, count: int, names: list[str], rounds: int) -
         if not timing.absent:
             ready[name] = prepared
     del reference
-    order = list(ready)
+    order, shuffler = list(ready), random.Random(0)
     for _ in range(rounds):
+        shuffler.shuffle(order)
         for name in order:
             timings[name].seconds.append(_seconds(ready[name]))
-        order = order[1:] + order[:1]
     return timings
 
 
@@ -72,6 +77,7 @@ def check(work: Work, prepared: Prepared, reference: np.ndarray, timing: Timing)
 def _seconds(prepared: Prepared) -> float:
     """Time one run; its result is released after the clock has stopped."""
     gc.collect()
+    sleep(SETTLE)
     start = perf_counter()
     result = prepared.run()
     elapsed = perf_counter() - start
