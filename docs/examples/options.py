@@ -26,7 +26,7 @@ def normal_cdf_erf(x):
 
 
 def normal_cdf_tanh(x):
-    """Return it within 2e-4 (E. Page, Applied Statistics 26 (1977) 75-76)."""
+    """Return it within 3e-4 (after E. Page, Applied Statistics 26 (1977) 75-76)."""
     return 0.5 * (1 + np.tanh(x * (0.7988 + 0.03569 * x * x)))
 
 

@@ -14,7 +14,6 @@ from tests.benchmarks.contenders import load
 from tests.benchmarks.contenders.base import Prepared, Unavailable
 from tests.benchmarks.works import Work
 
-
 SETTLE = 0.05
 """Seconds before each timing, for the threads of the library before it to stop spinning."""
 
