@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.backends.names import DTYPES
 from gpusched.fusion.chunk import HANDLERS, METHODS
 from gpusched.fusion.operations import operation_of
 
@@ -36,21 +37,7 @@ _ATTRIBUTES = frozenset(
         "errstate",
     ]
 )
-_DTYPES = frozenset(
-    [
-        "float32",
-        "float64",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "bool_",
-    ]
-)
+_DTYPES = frozenset([*DTYPES, "bool_"])
 _BUILTINS = {abs, float, int, bool, len, range, slice, tuple, zip, enumerate, round, pow}
 _CONSTANTS = (bool, int, float, str, type(None), type(Ellipsis), np.generic, np.dtype)
 

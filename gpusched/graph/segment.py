@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,6 +81,7 @@ class Segment:
         self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
         self.replayed = all(step.replayed for _, step in steps)
         self._plans: dict[Any, Plan | Direct] = {}
+        self._lock = threading.Lock()
         self._unsafe = [] if recorded else _reasons(step.function for _, step in steps)
 
     def run(self, registers: Registers) -> None:
@@ -98,7 +100,8 @@ class Segment:
             try:
                 return self._replay(found, inputs, registers)
             except ReplayError:
-                self._plans.pop(key, None)
+                with self._lock:
+                    self._plans.pop(key, None)
         if isinstance(found, Direct):
             with updating() as counters:
                 counters.tasks += 1
@@ -132,9 +135,10 @@ class Segment:
         return found
 
     def _remember(self, key: Any, found: Plan | Direct) -> None:
-        while len(self._plans) >= PLANS:
-            self._plans.pop(next(iter(self._plans)), None)
-        self._plans[key] = found
+        with self._lock:
+            while len(self._plans) >= PLANS:
+                del self._plans[next(iter(self._plans))]
+            self._plans[key] = found
 
     def _replay(self, plan: Plan, inputs: tuple[Any, ...], registers: Registers) -> None:
         results, seconds = plan.run(inputs)
