@@ -17,6 +17,12 @@ def log_warnings_only() -> None:
     logging.getLogger("asyncio").addFilter(_is_news)
 
 
+def log_nothing_more() -> None:
+    """Log only what is critical from now on: workers being killed report what they miss."""
+    for handler in logging.getLogger("distributed").handlers:
+        handler.setLevel(logging.CRITICAL)
+
+
 def _is_news(record: logging.LogRecord) -> bool:
     # Raised where a script was interrupted while it waited for results.
     return not (record.exc_info and isinstance(record.exc_info[1], AllExit))

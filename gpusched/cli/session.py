@@ -19,6 +19,7 @@ from distributed.utils import silence_logging_cmgr
 
 from gpusched import config
 from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.quiet import log_nothing_more
 from gpusched.cluster import Cluster
 from gpusched.cluster.spawn import workers_without_interrupts, workers_without_main
 from gpusched.cluster.statistics import Process, difference, gather
@@ -103,6 +104,7 @@ def started(processes: bool = True) -> Iterator[Session]:
 def _killing(cluster: Cluster) -> Callable[..., None]:
     def kill(kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
+            log_nothing_more()
             cluster.close_now()
 
     return kill

@@ -1,4 +1,4 @@
-"""exp, exp2, expm1 and what is made of them: tanh, sinh, cosh, expit.
+"""exp, exp2, expm1 and what is made of them: tanh and expit.
 
 ``exp(x) = 2**n * exp(r)`` with ``r = x - n log 2`` in two parts (Cody and Waite, 1980).  The
 polynomials interpolate ``(exp(r) - 1 - r) / r**2`` at the Chebyshev nodes of [-log(2)/2, log(2)/2]:
@@ -30,7 +30,7 @@ def _reduced_f64(x: Any) -> Any:
     """Return n (as rounded by the addition) and exp(r) - 1."""
     t = fma(x, 1.4426950408889634, _ROUND_F64)
     n = t - _ROUND_F64
-    r = fma(n, -2.3190468138462996e-17, fma(n, -0.6931471805599453, x))
+    r = fma(n, -1.90821492927058770002e-10, fma(n, -6.93147180369123816490e-01, x))
     return t, _polynomial_f64(r)
 
 
