@@ -130,6 +130,9 @@ def _floating() -> None:
     _add("radians", OPERATIONS["deg2rad"].templates[0], ulp=1)
     _add("rad2deg", {"f": "{0} * {T}(57.29577951308232)"}, ulp=1)
     _add("degrees", OPERATIONS["rad2deg"].templates[0], ulp=1)
+    constants = "{T}(1), {T}(0.6931471805599453), {T}(1.4426950408889634)"
+    _add("logaddexp2", {"f": f"{{T}}(logaddexp2_float({{0}}, {{1}}, {constants}))"},
+         ulp=6, heavy=True)  # fmt: skip
     _add("logaddexp", {"f": "{T}(logaddexp_float({0}, {1}, {T}(0.6931471805599453)))"},
          ulp=4, heavy=True)  # fmt: skip
 

@@ -97,3 +97,16 @@ def logaddexp_float(a: Number, b: Number, log_of_two: Number) -> Number:
     if difference <= 0:
         return b + log1p(exp(difference))
     return difference
+
+
+def logaddexp2_float(
+    a: Number, b: Number, one: Number, log_of_two: Number, log2_of_e: Number
+) -> Number:
+    if a == b:
+        return a + one
+    difference = a - b
+    if difference > 0:
+        return a + log2_of_e * log1p(exp(-difference * log_of_two))
+    if difference <= 0:
+        return b + log2_of_e * log1p(exp(difference * log_of_two))
+    return difference
