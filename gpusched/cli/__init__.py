@@ -30,7 +30,7 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("gpusched", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpusched")
 def main() -> None:
     """Run dask.array programs with one generated kernel per chunk, here and on clusters."""

@@ -1,0 +1,110 @@
+"""Why workers ended, kept on the scheduler until somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any
+
+import distributed.scheduler
+from dask.typing import Key
+from dask.utils import format_bytes
+from distributed import Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.scheduler import KilledWorker, WorkerState
+
+from gpusched.workers import exits
+
+_REMEMBERED = 1000
+"""Workers whose end is remembered."""
+_PATIENCE = 2.0
+"""Seconds to wait for a nanny's word on how its worker's process ended."""
+_reasons: OrderedDict[str, str] = OrderedDict()
+"""By worker's address. Of the whole process, because distributed raises `KilledWorker` in a place
+that knows no more than that."""
+
+
+class Obituaries(SchedulerPlugin):
+    """Takes what workers and nannies tell of an end, and has it ready when a task is given up.
+
+    Parameters
+    ----------
+    scheduler
+        Whose workers are followed.
+
+    Notes
+    -----
+    Used on the event loop only.
+    """
+
+    name = "gpusched-obituaries"
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._waiting: dict[str, asyncio.Event] = {}
+
+    def install(self) -> None:
+        """Start to follow the scheduler's workers."""
+        self._scheduler.add_plugin(self)
+        distributed.scheduler.KilledWorker = explained  # type: ignore[misc, assignment]
+        removing = self._scheduler.remove_worker
+
+        async def remove_worker(address: str, **kwargs: Any) -> Any:
+            if not kwargs.get("expected"):
+                await self._hear_of(self._scheduler.workers.get(address))
+            return await removing(address, **kwargs)
+
+        self._scheduler.remove_worker = remove_worker  # type: ignore[method-assign]
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Note what a worker or a nanny tells."""
+        if topic != exits.EVENTS:
+            return
+        # A worker's own word comes before its nanny's, and tells more than an exit code.
+        _reasons.setdefault(msg["worker"], msg["reason"])
+        while len(_reasons) > _REMEMBERED:
+            _reasons.popitem(last=False)
+        if msg["worker"] in self._waiting:
+            self._waiting[msg["worker"]].set()
+
+    async def _hear_of(self, worker: WorkerState | None) -> None:
+        """Wait for the reason of an end, if a task is about to be given up because of it.
+
+        The closed connection is noticed before the nanny has told how the process ended.
+        """
+        if worker is None or worker.address in _reasons or not worker.nanny:
+            return
+        allowed = self._scheduler.allowed_failures
+        if all(task.suspicious < allowed for task in worker.processing):
+            return
+        told = self._waiting.setdefault(worker.address, asyncio.Event())
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await told.wait()
+        except TimeoutError:
+            _reasons[worker.address] = "nobody told how its process ended: its nanny is gone too"
+        finally:
+            self._waiting.pop(worker.address, None)
+
+
+def explained(task: Key, last_worker: WorkerState, allowed_failures: int) -> KilledWorker:
+    """Return distributed's error with a note on how the last worker ended.
+
+    The error stays distributed's own, for clients that have no gpusched to read another with.
+    """
+    error = KilledWorker(task, last_worker, allowed_failures)
+    reason = _reasons.get(last_worker.address, "how its process ended is not known")
+    error.add_note(f"gpusched: {last_worker.address}: {reason}{_sample(last_worker)}")
+    return error
+
+
+def _sample(worker: WorkerState) -> str:
+    """Return the last memory figures that a worker sent, in words."""
+    device = worker.metrics.get("gpusched", {}).get("device", {})
+    told = [f"; memory at its last heartbeat: host {format_bytes(worker.metrics['memory'])}"]
+    if "memory_used" in device:
+        limit = device.get("memory_limit")
+        bounded = f" of {format_bytes(limit)}" if limit else ""
+        name = device.get("name", "device")
+        told.append(f"{name} {format_bytes(device['memory_used'])}{bounded}")
+    return ", ".join(told)

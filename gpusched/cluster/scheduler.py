@@ -1,0 +1,53 @@
+"""A preload for schedulers: refuses other versions, says why workers died, exports metrics.
+
+``gpusched scheduler`` and `gpusched.Cluster` load it; for a scheduler of dask's own,
+``dask scheduler --preload gpusched.cluster.scheduler`` does.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from distributed import Scheduler
+from distributed.metrics import time
+
+from gpusched import config
+from gpusched.cluster import prometheus
+from gpusched.cluster.obituaries import Obituaries
+from gpusched.workers import versions
+
+logger = logging.getLogger("distributed.scheduler")
+
+
+def dask_setup(scheduler: Scheduler) -> None:
+    """Fit out a scheduler; called by distributed as it starts."""
+    versions.announce()
+    prometheus.register()
+    Obituaries(scheduler).install()
+    _refuse_other_versions(scheduler)
+
+
+def _refuse_other_versions(scheduler: Scheduler) -> None:
+    adding = scheduler.handlers["register-worker"]
+
+    async def add_worker(comm: Any, **kwargs: Any) -> Any:
+        refusal = _refusal(kwargs["address"], kwargs["versions"])
+        if refusal is None:
+            return await adding(comm, **kwargs)
+        logger.error("%s", refusal)
+        await comm.write({"status": "error", "message": refusal, "time": time()})
+
+    scheduler.handlers["register-worker"] = add_worker
+
+
+def _refusal(address: str, told: dict[str, Any]) -> str | None:
+    """Return why a worker cannot join, or None if it can."""
+    if not config.get("worker.check-versions"):
+        return None
+    differing = versions.differences(versions.own_versions(), versions.of_handshake(told))
+    if not differing:
+        return None
+    return f"worker {address} has other versions than the scheduler: " + str(
+        versions.VersionSkewError(differing)
+    )

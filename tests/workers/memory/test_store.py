@@ -1,0 +1,284 @@
+"""The store of results: which tier a value is in, what is counted, and what several threads do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpusched.workers.device import HostDevice
+from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
+from gpusched.workers.memory.store import Store
+from tests.workers.emulated import EmulatedArray, EmulatedDevice
+
+from .contract import check_different_keys_threadsafe, check_mapping
+
+KIB = 1024
+
+Make = Callable[..., Store]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Give a function that makes stores."""
+    made: list[Store] = []
+
+    def store(device: Any = None, host_limit: float = float("inf"), **kwargs: Any) -> Store:
+        files = SpillFiles(tmp_path / f"store-{len(made)}")
+        made.append(Store(device or HostDevice(), files, host_limit, **kwargs))
+        return made[-1]
+
+    yield store
+    for store_ in made:
+        store_.close()
+
+
+def settle(store: Store) -> None:
+    """Wait until what was to be moved has been."""
+    store.make_room().result()
+
+
+def kib(n: int, fill: int = 0) -> np.ndarray:
+    return np.full(n * KIB, fill, np.uint8)
+
+
+def test_is_a_mapping_without_limits(make: Make) -> None:
+    check_mapping(make())
+
+
+def test_is_a_mapping_where_nothing_stays_in_memory(make: Make) -> None:
+    check_mapping(make(host_limit=0))
+
+
+@pytest.mark.parametrize("limit", [0, 30 * KIB])
+def test_threads_with_keys_of_their_own(make: Make, limit: int) -> None:
+    check_different_keys_threadsafe(make(host_limit=limit))
+
+
+def test_least_recently_used_goes_first(make: Make) -> None:
+    store = make(host_limit=35 * KIB)
+    for name in "abc":
+        store[name] = kib(10)
+    assert store["a"] is not None
+    store["d"] = kib(10)
+    settle(store)
+    assert sorted(store.files) == ["b"]
+    assert store.held_on_host() <= 35 * KIB
+
+
+def test_value_that_is_read_comes_up_again(make: Make) -> None:
+    store = make(host_limit=15 * KIB)
+    store["a"], store["b"] = kib(10, 1), kib(10, 2)
+    settle(store)
+    assert not store.ready("a")
+    np.testing.assert_array_equal(store["a"], kib(10, 1))
+    settle(store)
+    assert store.ready("a")
+    assert sorted(store.files) == ["b"]
+
+
+def test_bringing_up_is_done_elsewhere_and_keeps_what_was_asked_for(make: Make) -> None:
+    store = make(host_limit=25 * KIB)
+    for number in range(4):
+        store[number] = kib(10, number)
+    settle(store)
+    assert store.bring_up([0, 1]).result() == []
+    assert store.ready(0)
+    assert store.ready(1)
+    assert not store.ready(3)
+
+
+def test_value_larger_than_the_limit_is_served(make: Make) -> None:
+    store = make(host_limit=5 * KIB)
+    store["large"] = kib(100, 7)
+    settle(store)
+    assert list(store.files) == ["large"]
+    np.testing.assert_array_equal(store["large"], kib(100, 7))
+
+
+def test_device_values_go_through_host_memory_to_disk(make: Make) -> None:
+    device = EmulatedDevice(size=100 * KIB, memory_limit=25 * KIB)
+    store = make(device, host_limit=15 * KIB)
+    for number in range(4):
+        store[number] = device.array(kib(10, number))
+    settle(store)
+    assert store.held_on_device() == device.used() == 20 * KIB
+    assert list(store.files) == [0]
+    assert store.metrics()["device_bytes"] == 10 * KIB
+    for number in range(4):
+        value = store[number]
+        assert isinstance(value, EmulatedArray)
+        np.testing.assert_array_equal(value.values, kib(10, number))
+        del value
+        settle(store)
+        assert device.used() <= 25 * KIB
+    assert len(store) == 4
+
+
+def test_host_values_stay_off_the_device(make: Make) -> None:
+    device = EmulatedDevice(size=100 * KIB, memory_limit=25 * KIB)
+    store = make(device, host_limit=15 * KIB)
+    store["host"], store["other"] = kib(10, 5), kib(10, 6)
+    settle(store)
+    np.testing.assert_array_equal(store["host"], kib(10, 5))
+    assert device.used() == 0
+
+
+def test_memory_of_running_tasks_counts(make: Make) -> None:
+    device = EmulatedDevice(size=100 * KIB, memory_limit=50 * KIB)
+    store = make(device)
+    store["result"] = device.array(kib(20))
+    settle(store)
+    assert store.held_on_device() == 20 * KIB
+    temporary = device.array(kib(40))
+    settle(store)
+    assert store.held_on_device() == 0
+    assert device.used() == temporary.nbytes
+
+
+def test_making_room_keeps_what_is_in_use(make: Make) -> None:
+    device = EmulatedDevice(size=100 * KIB)
+    store = make(device)
+    for name in "ab":
+        store[name] = device.array(kib(10))
+    store.make_room(device_bytes=float("inf"), keep=["a"]).result()
+    assert store.held_on_device() == 10 * KIB
+    assert store.ready("a")
+
+
+def test_key_can_change_its_place(make: Make) -> None:
+    device = EmulatedDevice(size=100 * KIB)
+    store = make(device)
+    store["key"] = device.array(kib(10))
+    store["key"] = "text"
+    assert store["key"] == "text"
+    assert len(store) == 1
+    assert device.used() == 0
+    store["key"] = device.array(kib(10))
+    del store["key"]
+    assert list(store) == []
+    assert device.used() == 0
+
+
+def test_value_that_cannot_be_written_stays_and_lets_others_go(make: Make) -> None:
+    store = make(host_limit=0)
+    store["lock"] = threading.Lock()
+    store["array"] = kib(10)
+    settle(store)
+    assert store.ready("lock")
+    assert list(store.files) == ["array"]
+
+
+def test_damaged_file_is_told_and_forgotten(make: Make) -> None:
+    told: list[Any] = []
+    store = make(host_limit=0, on_lost=lambda key, reason: told.append((key, reason)))
+    store["a"], store["b"] = kib(10), kib(10)
+    settle(store)
+    for path in store.files.directory.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(LostValueError):
+        store["a"]
+    assert store.bring_up(["b"]).result() == ["b"]
+    assert [key for key, _ in told] == ["a", "b"]
+    assert len(store) == 0
+    assert "a" not in store
+    store["a"] = 1
+    assert store["a"] == 1
+
+
+def test_full_disk_keeps_values_and_says_so_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = make(host_limit=0)
+    real = SpillFiles.__setitem__
+
+    def full(self: SpillFiles, key: Any, value: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SpillFiles, "__setitem__", full)
+    for number in range(3):
+        store[number] = kib(10, number)
+    settle(store)
+    settle(store)
+    assert store.disk_error is not None
+    assert store.held_on_host() >= 30 * KIB
+    assert len([r for r in caplog.records if "cannot spill" in r.getMessage()]) == 1
+    monkeypatch.setattr(SpillFiles, "__setitem__", real)
+    settle(store)
+    assert store.disk_error is None
+    assert sorted(store.files) == [0, 1, 2]
+
+
+def test_closing_removes_the_files_and_can_be_repeated(make: Make, tmp_path: Path) -> None:
+    store = make(host_limit=0)
+    store["a"] = kib(10)
+    settle(store)
+    store.close()
+    store.close()
+    assert not list(tmp_path.rglob("*.*"))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from(["set", "get", "del", "move", "up"]), st.integers(0, 5))))
+def test_any_order_of_calls_gives_what_a_dictionary_gives(
+    tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[str, int]]
+) -> None:
+    device = EmulatedDevice(size=1000 * KIB, memory_limit=5 * KIB)
+    store = Store(device, SpillFiles(tmp_path_factory.mktemp("files")), host_limit=5 * KIB)
+    model: dict[int, int] = {}
+    for turn, (call, key) in enumerate(calls):
+        if call == "set":
+            values = kib(2, turn % 256)
+            store[key] = device.array(values) if key % 2 else values
+            model[key] = turn % 256
+        elif call == "get" and key in model:
+            value = store[key]
+            np.testing.assert_array_equal(getattr(value, "values", value), kib(2, model[key]))
+        elif call == "del" and key in model:
+            del store[key], model[key]
+        elif call == "move":
+            store.make_room(device_bytes=3 * KIB, host_bytes=3 * KIB)
+        elif call == "up":
+            store.bring_up([key])
+    assert sorted(store) == sorted(model)
+    store.close()
+
+
+def test_setting_and_deleting_a_key_that_is_being_moved(make: Make) -> None:
+    device = EmulatedDevice(size=10_000 * KIB, memory_limit=40 * KIB)
+    store = make(device, host_limit=20 * KIB)
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            store.make_room(device_bytes=20 * KIB, host_bytes=20 * KIB).result()
+            store.bring_up(range(8)).result()
+
+    with ThreadPoolExecutor(2) as threads:
+        churning = [threads.submit(churn) for _ in range(2)]
+        for turn in range(300):
+            key = turn % 8
+            values = kib(4, turn % 256)
+            store[key] = device.array(values) if turn % 3 else values
+            if turn % 5 == 0:
+                del store[key]
+                assert key not in store
+            else:
+                value = store[key]
+                np.testing.assert_array_equal(getattr(value, "values", value), values)
+        stop.set()
+        for future in churning:
+            future.result()
+    for key in list(store):
+        del store[key]
+    del value
+    settle(store)
+    assert device.used() == 0
+    assert len(store.files) == 0

@@ -1,0 +1,34 @@
+"""What a worker computes on: a GPU, or a slice of the host's cores and memory."""
+
+from gpusched.workers.device.base import Device, OutOfDeviceMemoryError, PoisonedContextError
+from gpusched.workers.device.host import HostDevice
+
+__all__ = ["Device", "HostDevice", "OutOfDeviceMemoryError", "PoisonedContextError", "open_device"]
+
+
+def open_device(uuid: str = "", memory_limit: int = 0, pool: str = "cupy",
+                pool_size: int | None = None) -> Device:  # fmt: skip
+    """Return this process's device: the GPU it is pinned to, or the host's cores.
+
+    Parameters
+    ----------
+    uuid
+        Of the GPU; empty for none.
+    memory_limit
+        Bytes that task results may take on the device; 0 for no limit.
+    pool
+        What GPU memory is taken from: ``none``, ``cupy``, ``async`` or ``rmm``.
+    pool_size
+        Bytes that the pool takes from the driver at once, or at most; None for its own choice.
+
+    Examples
+    --------
+    >>> from gpusched.workers.device import open_device
+    >>> open_device().kind
+    'cpu'
+    """
+    if not uuid:
+        return HostDevice(memory_limit)
+    from gpusched.workers.device.cuda import CudaDevice
+
+    return CudaDevice(uuid, memory_limit, pool, pool_size)

@@ -1,0 +1,140 @@
+"""The GPU that this process is pinned to, through CuPy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cupy
+import numpy as np
+from distributed.protocol import deserialize, serialize
+
+from gpusched.workers import pinning
+from gpusched.workers.device.base import Frozen, PoisonedContextError
+from gpusched.workers.memory.sizes import device_nbytes
+from gpusched.workers.pool import install
+
+_FINAL = {
+    "cudaErrorAssert", "cudaErrorContained", "cudaErrorECCUncorrectable", "cudaErrorExternalDevice",
+    "cudaErrorHardwareStackError", "cudaErrorIllegalAddress", "cudaErrorIllegalInstruction",
+    "cudaErrorInvalidAddressSpace", "cudaErrorInvalidPc", "cudaErrorLaunchFailure",
+    "cudaErrorLaunchTimeout", "cudaErrorMisalignedAddress", "cudaErrorMpsClientTerminated",
+    "cudaErrorNvlinkUncorrectable", "cudaErrorTensorMemoryLeak",
+    "CUDA_ERROR_ASSERT", "CUDA_ERROR_ECC_UNCORRECTABLE", "CUDA_ERROR_HARDWARE_STACK_ERROR",
+    "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE", "CUDA_ERROR_INVALID_PC", "CUDA_ERROR_LAUNCH_FAILED",
+    "CUDA_ERROR_LAUNCH_TIMEOUT", "CUDA_ERROR_MISALIGNED_ADDRESS",
+    "CUDA_ERROR_MPS_CLIENT_TERMINATED", "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+}  # fmt: skip
+"""Errors after which every call of the process fails; source: the CUDA runtime's and driver's
+descriptions, "the process must be terminated and relaunched"."""
+
+
+class CudaDevice:
+    """The one GPU that this process sees.
+
+    Parameters
+    ----------
+    uuid
+        Which GPU that must be.
+    memory_limit
+        Bytes that task results may take on it; 0 for no limit.
+    pool, pool_size
+        As in `gpusched.workers.pool.install`.
+
+    Raises
+    ------
+    gpusched.workers.pinning.WrongDeviceError
+        If the process sees another GPU, or several.
+    """
+
+    kind = "cuda"
+
+    def __init__(self, uuid: str, memory_limit: int = 0, pool: str = "cupy",
+                 pool_size: int | None = None) -> None:  # fmt: skip
+        pinning.check(uuid)
+        self.uuid = uuid
+        self.memory_limit = memory_limit
+        properties = cupy.cuda.runtime.getDeviceProperties(0)
+        self.name: str = properties["name"].decode()
+        self.pool = install(pool, pool_size)
+        self._threads = threading.local()
+
+    def nbytes(self, value: Any) -> int:
+        """Return the bytes of device memory that a value holds."""
+        return device_nbytes(value)
+
+    def used(self) -> int:
+        """Return the bytes that the pool has lent."""
+        return self.pool.used()
+
+    def held(self) -> int:
+        """Return the bytes that the pool has taken from the driver."""
+        return self.pool.held()
+
+    def free_unused(self) -> int:
+        """Give the pool's free blocks back to the driver; return their bytes."""
+        return self.pool.free_unused()
+
+    def freeze(self, value: Any) -> Frozen:
+        """Copy a value to page-locked memory."""
+        header, frames = serialize(value, serializers=("cuda", "dask", "pickle"), on_error="raise")
+        copies = [_to_host(frame) for frame in frames]
+        cupy.cuda.get_current_stream().synchronize()
+        return Frozen((header, [_on_device(frame) for frame in frames]), copies)
+
+    def thaw(self, frozen: Frozen) -> Any:
+        """Copy a value back to the device."""
+        header, on_device = frozen.header
+        placed = zip(frozen.frames, on_device, strict=True)
+        frames = [cupy.asarray(f) if device else memoryview(f) for f, device in placed]
+        value = deserialize(header, frames)
+        cupy.cuda.get_current_stream().synchronize()
+        return value
+
+    @contextmanager
+    def stream(self) -> Iterator[Any]:
+        """Give the calling thread its own stream, which waits for no other."""
+        if not hasattr(self._threads, "stream"):
+            self._threads.stream = cupy.cuda.Stream(non_blocking=True)
+        with self._threads.stream as stream:
+            yield stream
+
+    def synchronize(self) -> None:
+        """Wait for the calling thread's stream."""
+        cupy.cuda.get_current_stream().synchronize()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Return whether the pool or the driver had no memory left."""
+        if isinstance(error, MemoryError | cupy.cuda.memory.OutOfMemoryError):
+            return True
+        return any(word in str(error) for word in ("cudaErrorMemoryAllocation", "OUT_OF_MEMORY"))
+
+    def fault(self, error: BaseException) -> str | None:
+        """Return why the context is lost, or None if it still answers."""
+        if isinstance(error, PoisonedContextError) or any(name in str(error) for name in _FINAL):
+            return f"{type(error).__name__}: {error}"
+        try:
+            # An error that is final comes back from every later call.
+            cupy.cuda.runtime.deviceSynchronize()
+        except cupy.cuda.runtime.CUDARuntimeError as later:
+            return f"{type(later).__name__}: {later}"
+        return None
+
+
+def _on_device(frame: Any) -> bool:
+    return hasattr(frame, "__cuda_array_interface__")
+
+
+def _to_host(frame: Any) -> Any:
+    if not _on_device(frame):
+        return np.frombuffer(frame, np.uint8)
+    array = cupy.asarray(frame).view(np.uint8).ravel()
+    return array.get(out=_page_locked(array.nbytes), blocking=False)
+
+
+def _page_locked(nbytes: int) -> np.ndarray:
+    memory = cupy.cuda.alloc_pinned_memory(max(1, nbytes))
+    return np.frombuffer(memory, np.uint8, nbytes)

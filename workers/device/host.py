@@ -1,0 +1,77 @@
+"""The host's cores and memory, for workers without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from gpusched.workers.device.base import Frozen, PoisonedContextError
+
+
+class HostDevice:
+    """A slice of the host: results are ordinary objects, which the store spills to disk.
+
+    Parameters
+    ----------
+    memory_limit
+        Not used for spilling, because results lie in host memory, which has its own limit.
+
+    Examples
+    --------
+    >>> from gpusched.workers.device import HostDevice
+    >>> HostDevice().is_out_of_memory(MemoryError())
+    True
+    """
+
+    kind = "cpu"
+    uuid = ""
+
+    def __init__(self, memory_limit: int = 0) -> None:
+        self.memory_limit = memory_limit
+        self.name = "host"
+
+    def nbytes(self, value: Any) -> int:
+        """Return 0: nothing lies anywhere but on the host."""
+        return 0
+
+    def used(self) -> int:
+        """Return 0: the host's memory is what distributed's own monitor measures."""
+        return 0
+
+    def held(self) -> int:
+        """Return the bytes of free chunk buffers that are kept for the next chunks."""
+        memory = sys.modules.get("gpusched.fusion.memory")
+        return 0 if memory is None else memory.pool.held()
+
+    def free_unused(self) -> int:
+        """Give the free chunk buffers back; return their bytes."""
+        memory = sys.modules.get("gpusched.fusion.memory")
+        if memory is None:
+            return 0
+        freed: int = memory.pool.held()
+        memory.pool.clear()
+        return freed
+
+    def freeze(self, value: Any) -> Frozen:
+        """Refuse: no value lies on this device."""
+        raise TypeError(f"a {type(value).__name__} lies in host memory already")
+
+    def thaw(self, frozen: Frozen) -> Any:
+        """Refuse: no value comes from this device."""
+        raise TypeError("a frozen GPU value cannot be brought to a worker without a GPU")
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """Return a block that changes nothing: calls on the host are done when they return."""
+        return nullcontext()
+
+    def synchronize(self) -> None:
+        """Wait for nothing."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Return whether it is Python's own error."""
+        return isinstance(error, MemoryError)
+
+    def fault(self, error: BaseException) -> str | None:
+        """Return the text of an error that a device's own code has found to be final."""
+        return str(error) if isinstance(error, PoisonedContextError) else None

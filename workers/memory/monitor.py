@@ -1,0 +1,99 @@
+"""Watches a worker's memory: spills before it runs out, and pauses where the disk is full."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from typing import TYPE_CHECKING
+
+from dask.utils import format_bytes
+from distributed.core import Status
+from distributed.protocol import pickle
+from tornado.ioloop import PeriodicCallback
+
+if TYPE_CHECKING:
+    from gpusched.workers.worker import DeviceWorker
+
+logger = logging.getLogger("distributed.worker.memory")
+
+
+class MemoryMonitor:
+    """Does what distributed's own monitor does, by the same settings, off the event loop.
+
+    Parameters
+    ----------
+    worker
+        Whose memory is watched.
+
+    Notes
+    -----
+    Used on the event loop only.
+    """
+
+    def __init__(self, worker: DeviceWorker) -> None:
+        self._worker = worker
+        self._manager = worker.memory_manager
+        self._stopped = False
+
+    def install(self) -> None:
+        """Take the place of distributed's monitor among the worker's periodic callbacks."""
+        interval = self._manager.memory_monitor_interval
+        if interval:
+            callbacks = self._worker.periodic_callbacks
+            callbacks["memory_monitor"] = PeriodicCallback(self.check, interval * 1000)
+
+    async def check(self) -> None:
+        """Look once, and act; returns when what had to be spilled is."""
+        if self._stopped or self._worker.data.closed:
+            return
+        # tornado starts no second look while one is going on.
+        memory = self._worker.monitor.get_process_memory()
+        if self._worker.data.disk_error is not None:
+            await self._wait_for_disk()
+        elif self._manager.memory_limit:
+            self._manager._maybe_pause_or_unpause(self._worker, memory)
+            await self._spill(memory)
+
+    async def _spill(self, memory: int) -> None:
+        manager = self._manager
+        threshold, limit = manager.memory_spill_fraction, manager.memory_limit
+        if threshold is False or not limit or memory <= threshold * limit:
+            return
+        target = limit * (manager.memory_target_fraction or threshold)
+        self._worker.device.free_unused()
+        moving = self._worker.data.make_room(host_bytes=memory - target)
+        if not await asyncio.wrap_future(moving):
+            logger.debug("nothing to spill at %s of memory", format_bytes(memory))
+
+    async def _wait_for_disk(self) -> None:
+        """Pause until files can be written again, or need not be."""
+        data, worker = self._worker.data, self._worker
+        if worker.status == Status.running:
+            self._say_paused()
+            worker.status = Status.paused
+        await asyncio.wrap_future(data.make_room())
+        if data.disk_error is not None and data.held_on_host() <= data.host_limit:
+            data.disk_error = None
+        if data.disk_error is None and worker.status == Status.paused:
+            logger.warning("spilling works again; resuming")
+            worker.status = Status.running
+
+    def _say_paused(self) -> None:
+        """Tell the log, and through the scheduler every client, as a warning."""
+        data = self._worker.data
+        message = (
+            f"worker {self._worker.name} on {self._worker.address} is paused: it cannot spill to "
+            f"{data.files.directory} ({data.disk_error}; {_free(str(data.files.directory))}) and "
+            f"holds {format_bytes(data.held_on_host())} of results in memory. Free some space "
+            f"there, or choose another disk by --local-directory"
+        )
+        logger.error(message)
+        self._worker.log_event(["gpusched-disk", "warn"], {"message": pickle.dumps(message)})
+
+
+def _free(directory: str) -> str:
+    try:
+        return f"{format_bytes(shutil.disk_usage(directory).free)} free"
+    except OSError as error:
+        return str(error)

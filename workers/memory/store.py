@@ -1,0 +1,279 @@
+"""Task results in tiers: device, host memory, disk. The least recently used go down first."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Collection, Iterator, MutableMapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import zict
+from dask.typing import Key
+from dask.utils import format_bytes
+
+from gpusched.workers.device.base import Device, Frozen
+from gpusched.workers.memory.sizes import host_nbytes
+from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
+
+logger = logging.getLogger("distributed.worker.memory")
+
+
+class Store(MutableMapping[Key, object]):
+    """The results that a worker holds.
+
+    A value that lies on the device goes from there to host memory, as bytes, and on to a file; any
+    other goes from host memory to a file. What is read comes back up.
+
+    Parameters
+    ----------
+    device
+        Where device values lie.
+    files
+        The lowest tier.
+    host_limit
+        Bytes of results kept in host memory.
+    on_lost
+        Called from any thread with the key of a value whose file is damaged or gone, and the
+        reason in words. The key is no longer here by then.
+
+    Notes
+    -----
+    Thread-safe. All copying between tiers is done by one thread, the mover, because two threads
+    that bring the same value up would meet in zict's bookkeeping. Setting, deleting and reading
+    what lies in the upper tier never wait for it. There is never a moment when a value is in no
+    tier: it leaves one after it has arrived in the next.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        files: SpillFiles,
+        host_limit: float = math.inf,
+        on_lost: Callable[[Key, str], None] = lambda key, reason: None,
+    ) -> None:
+        self.device = device
+        self.files = files
+        self.disk_error: OSError | None = None
+        """Why the last attempt to write a file failed; None once one has succeeded."""
+        self._on_lost = on_lost
+        # zict's own limits are off: it would let a failing write end a read that has succeeded.
+        self.host: zict.Buffer[Key, Any] = zict.Buffer({}, files, math.inf, _host_weight)
+        self.on_device: zict.Buffer[Key, Any] = zict.Buffer(
+            {},
+            zict.Func(device.freeze, device.thaw, self.host),
+            math.inf,
+            lambda key, value: device.nbytes(value),
+        )
+        self.host_limit = host_limit
+        self.device_limit = device.memory_limit or math.inf
+        self._device_keys: set[Key] = set()
+        self._unspillable: set[Key] = set()
+        self._lock = threading.Lock()
+        self._waiting = False
+        self._mover = ThreadPoolExecutor(1, thread_name_prefix="gpusched-mover")
+        self.closed = False
+
+    def __setitem__(self, key: Key, value: object) -> None:
+        """Take a value into the tier where it lies; what is too much there goes down later."""
+        self._forget(key)
+        if self.device.nbytes(value):
+            self._device_keys.add(key)
+            self.on_device.set_noevict(key, value)
+        else:
+            self.host.set_noevict(key, value)
+        self._tidy()
+
+    def __getitem__(self, key: Key) -> Any:
+        """Return a value, from wherever it lies.
+
+        Raises
+        ------
+        KeyError
+            If there is none, or its file was damaged (`LostValueError`).
+        """
+        try:
+            return self._upper(key)[key]
+        except KeyError:
+            return self._mover.submit(self._bring_up, key).result()
+
+    def __delitem__(self, key: Key) -> None:
+        """Remove a value from all tiers, also while it is being moved."""
+        if not self._forget(key):
+            raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.on_device if key in self._device_keys else key in self.host
+
+    def __iter__(self) -> Iterator[Key]:
+        on_device = set(self._device_keys)
+        yield from on_device
+        yield from (key for key in self.host if key not in on_device)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def ready(self, key: Key) -> bool:
+        """Return whether reading a value takes no copying."""
+        return key in self._upper(key)
+
+    def bring_up(self, keys: Collection[Key]) -> Future[list[Key]]:
+        """Start bringing values to their upper tier; the result lists those that are lost."""
+        return self._mover.submit(self._bring_up_all, list(keys))
+
+    def make_room(
+        self, host_bytes: float = 0, device_bytes: float = 0, keep: Collection[Key] = ()
+    ) -> Future[int]:
+        """Start moving values down until the limits hold, and by so many bytes more.
+
+        Returns a future of the bytes that were moved; values of `keep` are not. Unlike the moves
+        that follow from setting a value, this one tries again after a file could not be written.
+        """
+        return self._mover.submit(self._make_room, host_bytes, device_bytes, keep, retry=True)
+
+    def held_on_device(self) -> int:
+        """Return the bytes that results take on the device."""
+        return int(self.on_device.fast.total_weight)
+
+    def held_on_host(self) -> int:
+        """Return the bytes that results take in host memory, those frozen for the device too."""
+        return int(self.host.fast.total_weight)
+
+    @property
+    def spilled_total(self) -> tuple[int, int]:
+        """The bytes in files: as objects, and as written; asked by distributed."""
+        return self.files.memory_bytes, self.files.disk_bytes
+
+    def metrics(self) -> dict[str, float]:
+        """Return how much was spilled, and what became of it, as plain numbers."""
+        frozen = [value for value in list(self.host.fast.values()) if isinstance(value, Frozen)]
+        counters = self.files.counters
+        return {
+            "device_bytes": sum(value.nbytes for value in frozen),
+            "disk_bytes": self.files.disk_bytes,
+            "written_bytes": counters.written_bytes,
+            "read_bytes": counters.read_bytes,
+            "lost": counters.lost,
+        }
+
+    def close(self) -> None:
+        """Wait for what is being moved, and remove the files; idempotent."""
+        self.closed = True
+        self.on_device.close()
+        self.host.close()
+        self._mover.shutdown(wait=True, cancel_futures=True)
+        self.files.close()
+
+    def _upper(self, key: Key) -> zict.LRU[Key, Any]:
+        return (self.on_device if key in self._device_keys else self.host).fast
+
+    def _forget(self, key: Key) -> bool:
+        buffer = self.on_device if key in self._device_keys else self.host
+        try:
+            del buffer[key]
+        except KeyError:
+            return False
+        finally:
+            self._device_keys.discard(key)
+            self._unspillable.discard(key)
+        return True
+
+    def _tidy(self) -> None:
+        """Start moving values down where a limit is exceeded, unless that is about to happen."""
+        with self._lock:
+            if not self._waiting and (self._device_excess() > 0 or self._host_excess() > 0):
+                self._waiting = True
+                self._mover.submit(self._tidy_now)
+
+    def _tidy_now(self) -> None:
+        with self._lock:
+            self._waiting = False
+        self._make_room()
+
+    def _device_excess(self) -> float:
+        # What the pool has lent beyond the results belongs to running tasks, and counts too.
+        return max(self.on_device.fast.total_weight, self.device.used()) - self.device_limit
+
+    def _host_excess(self) -> float:
+        return self.host.fast.total_weight - self.host_limit
+
+    def _bring_up(self, key: Key) -> Any:
+        if key not in self:
+            raise KeyError(key)
+        try:
+            return (self.on_device if key in self._device_keys else self.host)[key]
+        except LostValueError as lost:
+            self._device_keys.discard(key)
+            self._on_lost(key, str(lost.args[0]))
+            raise
+
+    def _bring_up_all(self, keys: list[Key]) -> list[Key]:
+        lost = []
+        for key in keys:
+            try:
+                self._bring_up(key)
+            except LostValueError:
+                lost.append(key)
+            except KeyError:
+                # Deleted in the meantime by whoever owns it.
+                continue
+        # The values just used are the last to go, so they stay if they fit at all.
+        self._make_room()
+        return lost
+
+    def _make_room(
+        self, host: float = 0, device: float = 0, keep: Collection[Key] = (), retry: bool = False
+    ) -> int:
+        if self.device.held() > self.device_limit or device:
+            self.device.free_unused()
+        moved = self._lower(self.on_device.fast, self._device_excess, device, keep)
+        if moved:
+            self.device.free_unused()
+        if self.disk_error is not None and not retry:
+            return moved
+        return moved + self._lower(self.host.fast, self._host_excess, host, keep)
+
+    def _lower(
+        self,
+        fast: zict.LRU[Key, Any],
+        excess: Callable[[], float],
+        more: float,
+        keep: Collection[Key],
+    ) -> int:
+        """Move values out of one tier until it has no excess, and by `more` bytes more."""
+        moved = 0
+        while not self.closed and (excess() > 0 or moved < more):
+            with fast.lock:
+                oldest = (k for k in fast.order if k not in self._unspillable and k not in keep)
+                key = next(oldest, None)
+            if key is None:
+                break
+            try:
+                moved += int(fast.evict(key)[2])
+                if fast is self.host.fast:
+                    self.disk_error = None
+            except KeyError:
+                continue
+            except OSError as error:
+                # The value stays where it is, and so does the wish to move it.
+                self._say_full(error)
+                break
+            except TypeError as error:
+                self._unspillable.add(key)
+                logger.error("%s stays in memory: %s", key, error)
+        return moved
+
+    def _say_full(self, error: OSError) -> None:
+        if self.disk_error is None:
+            logger.error(
+                "cannot spill to %s (%s); %s of results stay in memory",
+                self.files.directory,
+                error,
+                format_bytes(self.held_on_host()),
+            )
+        self.disk_error = error
+
+
+def _host_weight(key: Key, value: Any) -> int:
+    return value.nbytes if isinstance(value, Frozen) else host_nbytes(value)

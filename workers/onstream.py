@@ -1,0 +1,39 @@
+"""A task as the worker runs it: the one that dask sent, carried out by an `Execution`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask.typing import Key
+
+from gpusched.workers.execution import Execution
+
+
+class OnStream:
+    """Stands for a task's specification in `distributed.worker`, which calls it with the inputs.
+
+    Parameters
+    ----------
+    spec
+        The task that dask sent.
+    key
+        Its key.
+    execution
+        What runs it.
+    """
+
+    is_coro = False
+
+    def __init__(self, spec: Any, key: Key, execution: Execution) -> None:
+        self.spec = spec
+        self._key = key
+        self._execution = execution
+
+    def __call__(self, values: dict[Key, Any]) -> Any:
+        return self._execution.run(self.spec, self._key, values)
+
+    def __repr__(self) -> str:
+        return repr(self.spec)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.spec, name)

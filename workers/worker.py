@@ -1,0 +1,171 @@
+"""A worker that owns one device: distributed's own, with a store, an execution and a pin."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import dask
+from dask.typing import Key
+from distributed import Worker
+from distributed.worker_memory import parse_memory_limit
+from distributed.worker_state_machine import (
+    ExecuteFailureEvent,
+    FreeKeysEvent,
+    RescheduleEvent,
+    StateMachineEvent,
+)
+
+from gpusched.workers import affinity, exits, metrics
+from gpusched.workers.device import open_device
+from gpusched.workers.execution import Execution
+from gpusched.workers.memory.monitor import MemoryMonitor
+from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
+from gpusched.workers.memory.store import Store
+from gpusched.workers.onstream import OnStream
+
+logger = logging.getLogger("distributed.worker")
+
+
+class DeviceWorker(Worker):
+    """A worker that owns one GPU, or a slice of the host.
+
+    Parameters
+    ----------
+    device_memory_limit
+        Bytes that results may take on the GPU; 0 for no limit.
+    pool, pool_size
+        Where GPU memory comes from, as in `gpusched.workers.pool.install`.
+    cpus
+        The cores that this process is bound to; empty for no binding.
+    device_uuid
+        The GPU that this process must see, and see alone; empty for none.
+    *args, **kwargs
+        Those of `distributed.Worker`, but for ``data``.
+
+    Raises
+    ------
+    gpusched.workers.pinning.WrongDeviceError
+        If the process sees another GPU than it should.
+    """
+
+    data: Store
+
+    def __init__(
+        self,
+        *args: Any,
+        device_memory_limit: int = 0,
+        pool: str = "cupy",
+        pool_size: int | None = None,
+        cpus: Collection[int] = (),
+        device_uuid: str = "",
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.get("data") is not None:
+            raise ValueError("a gpusched worker keeps results in a store of its own: leave out data")
+        if cpus:
+            refused = affinity.pin(tuple(cpus))
+            if refused:
+                logger.warning("not bound to cores %s: %s", sorted(cpus), refused)
+        self.device = open_device(device_uuid, device_memory_limit, pool, pool_size)
+        self._leaving = False
+        super().__init__(*args, **{**kwargs, "data": self._open_store})
+        limit = self.memory_manager.memory_limit
+        target = dask.config.get("distributed.worker.memory.target")
+        if limit and target:
+            self.data.host_limit = limit * target
+        self.execution = Execution(
+            self.device, self.data, self._leave_from_thread, keep_frames=self.nanny is None
+        )
+        self.memory_monitor = MemoryMonitor(self)
+        self.memory_monitor.install()
+        metrics.register(self)
+
+    @property
+    def recoveries(self) -> Any:
+        """How often memory ran out, and what came of it."""
+        return self.execution.recoveries
+
+    def _open_store(self, worker_local_directory: str) -> Store:
+        files = SpillFiles(Path(worker_local_directory) / "storage")
+        return Store(self.device, files, on_lost=self._lost_from_thread)
+
+    async def close(self, *args: Any, **kwargs: Any) -> Any:
+        """Close as distributed does, then remove what was spilled."""
+        closed = await super().close(*args, **kwargs)
+        if not self.data.closed:
+            await asyncio.to_thread(self.data.close)
+        return closed
+
+    async def get_data(self, comm: Any, keys: Collection[Key], *args: Any, **kwargs: Any) -> Any:
+        """Send results to another worker or a client; spilled ones are read off the event loop."""
+        await self._bring_up(keys)
+        try:
+            return await super().get_data(comm, keys, *args, **kwargs)
+        except LostValueError:
+            # Spilled again and damaged since. It is not here any more, which the receiver can see.
+            return await super().get_data(comm, keys, *args, **kwargs)
+
+    async def execute(self, key: Key, *, stimulus_id: str) -> StateMachineEvent:
+        """Run a task on the device, after reading its spilled inputs off the event loop."""
+        task = self.state.tasks[key]
+        await self._bring_up([dependency.key for dependency in task.dependencies])
+        if self._lacks_input(key):
+            return RescheduleEvent(key=key, stimulus_id=stimulus_id)
+        spec = task.run_spec
+        if spec is not None and not spec.is_coro and not isinstance(spec, OnStream):
+            task.run_spec = OnStream(spec, key, self.execution)
+        event = await super().execute(key, stimulus_id=stimulus_id)
+        if isinstance(event, ExecuteFailureEvent) and self._lacks_input(key):
+            return RescheduleEvent(key=key, stimulus_id=stimulus_id)
+        return event
+
+    def _lacks_input(self, key: Key) -> bool:
+        task = self.state.tasks.get(key)
+        return task is not None and not all(
+            dependency.key in self.data or dependency.key in self.state.actors
+            for dependency in task.dependencies
+        )
+
+    async def _bring_up(self, keys: Collection[Key]) -> None:
+        spilled = [key for key in keys if key in self.data and not self.data.ready(key)]
+        if spilled:
+            await asyncio.wrap_future(self.data.bring_up(spilled))
+
+    def _lost_from_thread(self, key: Key, reason: str) -> None:
+        self.loop.add_callback(self._tell_lost, key, reason)
+
+    def _tell_lost(self, key: Key, reason: str) -> None:
+        """Let the scheduler have a lost result computed again."""
+        if key in self.data:
+            return
+        logger.error("lost, to be computed again: %s", reason)
+        self.log_event("gpusched-lost", {"key": str(key), "reason": reason})
+        self.handle_stimulus(FreeKeysEvent(keys=[key], stimulus_id=f"lost-{self.id}"))
+
+    def _leave_from_thread(self, reason: str) -> None:
+        """End this process, and with it the calling thread, which must not report its task."""
+        self.loop.add_callback(self._leave, reason)
+        threading.Event().wait()
+
+    async def _leave(self, reason: str) -> None:
+        if self._leaving:
+            return
+        self._leaving = True
+        logger.critical("leaving, since the device cannot compute any more: %s", reason)
+        told = self.scheduler.log_event(
+            topic=exits.EVENTS, msg={"worker": self.address, "reason": reason}
+        )
+        try:
+            await asyncio.wait_for(told, timeout=2)
+        except (OSError, TimeoutError) as error:
+            logger.error("the scheduler was not told: %s", error)
+        finally:
+            os._exit(exits.POISONED)
+
+
