@@ -1,0 +1,39 @@
+"""The memory that a CPU worker keeps for reuse."""
+
+from __future__ import annotations
+
+import sys
+
+
+class HostPool:
+    """The chunk buffers that a CPU worker's process keeps for the next chunks.
+
+    Examples
+    --------
+    >>> from gpusched.workers.pool import HostPool
+    >>> pool = HostPool()
+    >>> pool.free_unused() >= 0, pool.held()
+    (True, 0)
+    """
+
+    kind = "host"
+
+    def held(self) -> int:
+        """Return the bytes in free buffers; 0 where no chunk was ever fused."""
+        memory = sys.modules.get("gpusched.fusion.memory")
+        return 0 if memory is None else int(memory.pool.held())
+
+    def used(self) -> int:
+        """Return 0: buffers that are lent belong to their arrays, and to the process's memory."""
+        return 0
+
+    def free_unused(self) -> int:
+        """Give free buffers back to the system; return their bytes."""
+        freed = self.held()
+        if freed:
+            sys.modules["gpusched.fusion.memory"].pool.clear()
+        return freed
+
+    def limit(self, nbytes: int) -> bool:
+        """Change nothing: the buffers have a limit, `gpusched.memory.pool-limit`."""
+        return False

@@ -1,0 +1,76 @@
+"""What ``--pool`` and ``--pool-size`` ask for, read before anything starts."""
+
+from __future__ import annotations
+
+from dask.utils import format_bytes, parse_bytes
+
+KINDS = ("none", "cupy", "async", "rmm")
+"""What ``--pool`` can be."""
+
+LEAST = 1 << 20
+"""Bytes; the driver gives no less, and a number below it is a size without its unit."""
+
+
+def read_request(kind: str, size: int | str | None = None) -> int | None:
+    """Return a pool's size in bytes, after checking what can be checked without a device.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown, or the size is not a number of bytes that this kind can have.
+
+    Examples
+    --------
+    >>> from gpusched.workers.pool import read_request
+    >>> read_request("cupy", "2 GiB")
+    2147483648
+    """
+    if kind not in KINDS:
+        raise ValueError(f"--pool {kind} is none of {', '.join(map(repr, KINDS))}")
+    if size is None:
+        return None
+    nbytes = _read_size(size)
+    if kind == "none":
+        raise ValueError(
+            f"--pool-size {size} has no meaning with --pool none, which keeps nothing: leave it "
+            f"out, or choose --pool cupy, async or rmm"
+        )
+    return nbytes
+
+
+def _read_size(size: int | str) -> int:
+    try:
+        if isinstance(size, bool) or not any(letter.isdecimal() for letter in str(size)):
+            raise ValueError("there is no number in it")
+        nbytes = int(parse_bytes(size))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(
+            f"--pool-size {size!r} cannot be read: write bytes, or a size such as '8 GiB'"
+        ) from error
+    if nbytes < LEAST:
+        raise ValueError(
+            f"--pool-size {size} is less than {format_bytes(LEAST)}, too little for any chunk: "
+            f"write the unit too, such as '8 GiB'"
+        )
+    return nbytes
+
+
+def check_fits(kind: str, size: int, free: int, total: int) -> None:
+    """Check a pool's size against the device's free and total memory, in bytes.
+
+    Raises
+    ------
+    ValueError
+        If the device cannot give that much.
+    """
+    if size > total:
+        raise ValueError(
+            f"--pool-size {format_bytes(size)} is more than the {format_bytes(total)} that the "
+            f"device has: ask for less, or leave it out"
+        )
+    if kind == "rmm" and size > free:
+        raise ValueError(
+            f"--pool-size {format_bytes(size)} cannot be taken at once: {format_bytes(free)} of "
+            f"the device's {format_bytes(total)} are free. Ask for less, or end what uses the "
+            f"rest (nvidia-smi lists it)"
+        )
