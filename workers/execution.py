@@ -13,8 +13,13 @@ from typing import Any
 from dask.typing import Key
 from dask.utils import format_bytes
 
+from gpusched.graph.pieces import HostResult, in_pieces
 from gpusched.workers.device.base import Device, OutOfDeviceMemoryError
 from gpusched.workers.memory.store import Store
+
+
+_PIECES = (16, 256)
+"""Numbers of parts tried, one after the other, for what does not fit as a whole."""
 
 
 @dataclass
@@ -27,6 +32,8 @@ class Recoveries:
     """Tasks that were run again after everything else had been spilled."""
     recovered: int = 0
     """Tasks that then succeeded."""
+    in_pieces: int = 0
+    """Those of them that only succeeded on parts of their chunks."""
 
 
 class Execution:
@@ -89,18 +96,27 @@ class Execution:
             self.recoveries.out_of_memory += 1
             self.recoveries.retried += 1
             self._make_room(values)
-            try:
-                result = self._once(task, values)
-            except Exception as error:
-                again = self._examine(error)
-                if again is None:
-                    raise
-                shortage = again
-                self.recoveries.out_of_memory += 1
-            else:
-                self.recoveries.recovered += 1
-                return result
+            for count in (1, *_PIECES):
+                try:
+                    with in_pieces(count):
+                        result = self._settle(self._once(task, values))
+                except Exception as error:
+                    again = self._examine(error)
+                    if again is None:
+                        raise
+                    shortage = again
+                    self.recoveries.out_of_memory += 1
+                else:
+                    self.recoveries.recovered += 1
+                    self.recoveries.in_pieces += count > 1
+                    return result
+                gc.collect()
+                self.device.free_unused()
         raise OutOfDeviceMemoryError(self._report(key, values, shortage))
+
+    def _settle(self, result: Any) -> Any:
+        """Return a result that had no room on the device as the store keeps spilled ones."""
+        return self.device.adopt(result.array) if isinstance(result, HostResult) else result
 
     def _make_room(self, values: dict[Key, Any]) -> None:
         # Results that the task itself reads would only be copied: it holds them all the same.

@@ -23,7 +23,7 @@ from gpusched.fusion.plan import (
 )
 from gpusched.fusion.record import Recorder
 from gpusched.fusion.statistics import updating
-from gpusched.graph import safety
+from gpusched.graph import pieces, safety
 from gpusched.graph.known import bare, owned, substitute_for
 
 PLANS = 128
@@ -86,6 +86,12 @@ class Segment:
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
+        count = pieces.wanted()
+        if count == 1 or not self.recorded or not pieces.run(self, registers, count):
+            self.run_whole(registers)
+
+    def run_whole(self, registers: Registers) -> None:
+        """Do what `run` does, on the whole chunks."""
         if not self.recorded:
             if self._unsafe:
                 with updating() as counters:
@@ -154,6 +160,9 @@ class Segment:
             direct = self._too_little(recorder)
             if direct is None:
                 outputs = self._finish(recorder, local, registers)
+        except MemoryError:
+            # Says nothing about the functions: there may be room the next time.
+            raise
         except UnrecordableError as reason:
             direct = Direct(_name(self.steps[-1][1].function), str(reason))
         except Exception as error:

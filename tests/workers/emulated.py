@@ -83,6 +83,9 @@ class EmulatedDevice:
         shape, dtype = frozen.header
         return self.array(np.frombuffer(frozen.frames[0], dtype).reshape(shape))
 
+    def adopt(self, array: np.ndarray) -> Frozen:
+        return Frozen((array.shape, array.dtype), [array.reshape(-1).view(np.uint8)])
+
     def stream(self) -> AbstractContextManager[Any]:
         return nullcontext()
 

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 
 class OutOfDeviceMemoryError(MemoryError):
     """A task did not fit, also after everything that could be spilled had been."""
@@ -64,6 +66,9 @@ class Device(Protocol):
 
     def thaw(self, frozen: Frozen) -> Any:
         """Copy a value back to the device."""
+
+    def adopt(self, array: np.ndarray) -> Frozen:
+        """Return a host array as if it had been the device's, and was frozen."""
 
     def stream(self) -> AbstractContextManager[Any]:
         """Give the calling thread a stream of its own while the block runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -30,6 +30,13 @@ _FINAL = {
 }  # fmt: skip
 """Errors after which every call of the process fails; source: the CUDA runtime's and driver's
 descriptions, "the process must be terminated and relaunched"."""
+
+
+class _Plain(NamedTuple):
+    """What a dense array needs besides its bytes."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
 
 class CudaDevice:
@@ -87,12 +94,20 @@ class CudaDevice:
 
     def thaw(self, frozen: Frozen) -> Any:
         """Copy a value back to the device."""
+        if isinstance(frozen.header, _Plain):
+            shape, dtype = frozen.header
+            return cupy.asarray(frozen.frames[0].view(dtype).reshape(shape))
         header, on_device = frozen.header
         placed = zip(frozen.frames, on_device, strict=True)
         frames = [cupy.asarray(f) if device else memoryview(f) for f, device in placed]
         value = deserialize(header, frames)
         cupy.cuda.get_current_stream().synchronize()
         return value
+
+    def adopt(self, array: np.ndarray) -> Frozen:
+        """Return a host array as if it had been frozen."""
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return Frozen(_Plain(array.shape, array.dtype), [flat])
 
     @contextmanager
     def stream(self) -> Iterator[Any]:

@@ -6,6 +6,8 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from gpusched.workers.device.base import Frozen, PoisonedContextError
 
 
@@ -60,6 +62,10 @@ class HostDevice:
     def thaw(self, frozen: Frozen) -> Any:
         """Refuse: no value comes from this device."""
         raise TypeError("a frozen GPU value cannot be brought to a worker without a GPU")
+
+    def adopt(self, array: np.ndarray) -> Frozen:
+        """Refuse: a host array stays what it is."""
+        raise TypeError("a host array needs no freezing on a worker without a GPU")
 
     def stream(self) -> AbstractContextManager[Any]:
         """Return a block that changes nothing: calls on the host are done when they return."""

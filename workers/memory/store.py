@@ -78,7 +78,10 @@ class Store(MutableMapping[Key, object]):
     def __setitem__(self, key: Key, value: object) -> None:
         """Take a value into the tier where it lies; what is too much there goes down later."""
         self._forget(key)
-        if self.device.nbytes(value):
+        if isinstance(value, Frozen):
+            self._device_keys.add(key)
+            self.host.set_noevict(key, value)
+        elif self.device.nbytes(value):
             self._device_keys.add(key)
             self.on_device.set_noevict(key, value)
         else:

@@ -1,0 +1,136 @@
+"""Segments that do not fit run in parts: the values stay, the memory between does not."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusched.fusion import cache, devices
+from gpusched.fusion.plan import Register
+from gpusched.graph import pieces, segment
+from gpusched.graph.program import Program
+from gpusched.graph.segment import ProgramStep
+
+ROWS, COLUMNS = 300, 100
+
+
+def program(*functions: Callable[..., Any], inputs: int = 2) -> Program:
+    """Return a program that applies each function to what the one before gave and input 0."""
+    steps = [ProgramStep(functions[0], tuple(Register(k) for k in range(inputs)), {}, True)]
+    for number, function in enumerate(functions[1:]):
+        steps.append(ProgramStep(function, (Register(inputs + number), Register(0)), {}, True))
+    return Program(tuple(steps), inputs)
+
+
+CHAIN = (operator.add, np.multiply, operator.sub, np.maximum)
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.random.default_rng(0).random((ROWS, COLUMNS))
+
+
+@pytest.mark.parametrize("count", [2, 7, 1000])
+def test_values_are_those_of_the_whole(x: np.ndarray, count: int) -> None:
+    whole = program(*CHAIN)(x, x + 1)
+    with pieces.in_pieces(count):
+        np.testing.assert_array_equal(program(*CHAIN)(x, x + 1), whole)
+
+
+@given(st.sampled_from([(), (1,), (COLUMNS,), (1, COLUMNS), (ROWS, 1), (1, 1), (ROWS, COLUMNS)]))
+def test_operands_that_are_broadcast_are_not_divided(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).random((ROWS, COLUMNS))
+    y = np.random.default_rng(1).random(shape)
+    whole = program(*CHAIN)(x, y)
+    with pieces.in_pieces(4):
+        np.testing.assert_array_equal(program(*CHAIN)(x, y), whole)
+
+
+def normalize(a: Any, b: Any) -> Any:
+    return (a + b) / a.shape[0]
+
+
+@pytest.mark.parametrize("function", [normalize, lambda a, b: (a + b).sum(axis=0), np.matmul])
+def test_functions_that_see_more_than_one_place_run_whole(
+    x: np.ndarray, function: Callable[..., Any]
+) -> None:
+    square = x[:COLUMNS]
+    whole = program(function)(square, square)
+    with pieces.in_pieces(4):
+        np.testing.assert_array_equal(program(function)(square, square), whole)
+
+
+class SmallDevice:
+    """NumPy arrays on a device that has room for so many bytes in one array."""
+
+    def __init__(self, largest: float) -> None:
+        self.largest = largest
+        self.asked: list[int] = []
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        self.asked.append(nbytes)
+        if nbytes > self.largest:
+            raise MemoryError(f"{nbytes} bytes")
+        return np.empty(shape, dtype)
+
+    def device(self) -> devices.Device:
+        return devices.Device(
+            "small", cache.kernels.get, self.empty, np.full, np.array, lambda: None
+        )
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], SmallDevice]]:
+    def install(largest: float) -> SmallDevice:
+        found = SmallDevice(largest)
+        device = found.device()
+
+        def device_of(value: Any) -> devices.Device | None:
+            return device if type(value) is np.ndarray else None
+
+        for module in (segment, pieces):
+            monkeypatch.setattr(module, "device_of", device_of)
+        return found
+
+    yield install
+
+
+def test_result_that_does_not_fit_is_left_on_the_host(
+    x: np.ndarray, small: Callable[[float], SmallDevice]
+) -> None:
+    expected = np.maximum((x + x) * x - x, x)
+    found = small(x.nbytes / 2)
+    tried = program(*CHAIN)
+    with pytest.raises(MemoryError):
+        tried(x, x)
+    with pieces.in_pieces(4):
+        result = tried(x, x)
+    assert isinstance(result, pieces.HostResult)
+    np.testing.assert_array_equal(result.array, expected)
+    assert found.asked.count(x.nbytes // 4) == 4
+
+
+def test_running_out_of_memory_does_not_change_how_the_next_chunk_runs(
+    x: np.ndarray, small: Callable[[float], SmallDevice]
+) -> None:
+    found = small(x.nbytes / 2)
+    tried = program(*CHAIN)
+    with pytest.raises(MemoryError):
+        tried(x, x)
+    found.largest = math.inf
+    np.testing.assert_array_equal(tried(x, x), np.maximum((x + x) * x - x, x))
+    assert tried.segments[0]._plans
+
+
+def test_parts_end_with_the_block() -> None:
+    with pytest.raises(ZeroDivisionError), pieces.in_pieces(4):
+        1 / 0  # noqa: B018
+    assert pieces.wanted() == 1

@@ -1,0 +1,48 @@
+"""What a worker tells of its device, its kernels and its memory: in heartbeats and at /metrics.
+
+From source to reader, a file a step: `sampler` (what NVML says, off the event loop), `collect`
+(one dictionary), `table` (each number's name and meaning), `exposition` (Prometheus). Importing
+this package imports neither NVML, nor Prometheus, nor fusion.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusched.workers.metrics.collect import collect
+from gpusched.workers.metrics.exposition import export
+from gpusched.workers.metrics.table import METRICS, Metric
+
+__all__ = ["METRICS", "Metric", "collect", "register"]
+
+HEARTBEAT_KEY = "gpusched"
+"""Where a worker's numbers are among its metrics, on the scheduler."""
+
+
+def register(worker: Any) -> None:
+    """Send a worker's numbers with each heartbeat, and show them at its own /metrics.
+
+    The page needs prometheus_client, as distributed's own does; without it only the heartbeats
+    have them.
+
+    Parameters
+    ----------
+    worker
+        A `distributed.Worker`, of whose ``device``, ``data`` and ``recoveries`` what there is
+        gets told.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from gpusched.workers import metrics
+    >>> worker = SimpleNamespace(metrics={}, name="first", status=None)
+    >>> metrics.register(worker)
+    >>> list(worker.metrics)
+    ['gpusched']
+    """
+    worker.metrics[HEARTBEAT_KEY] = _tell
+    export(worker)
+
+
+async def _tell(worker: Any) -> dict[str, dict[str, Any]]:
+    return collect(worker)

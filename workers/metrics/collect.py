@@ -1,0 +1,113 @@
+"""One worker's numbers as one small dictionary, fit for every heartbeat."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+from gpusched.workers.metrics.sampler import Sampler
+
+logger = logging.getLogger("distributed.worker")
+
+Values = dict[str, Any]
+
+_sampler = Sampler()
+_failed: set[str] = set()
+"""Sections that could not be read, each told once."""
+
+
+def collect(worker: Any) -> dict[str, Values]:
+    """Return what is known of a worker's device, spilling, kernels and memory errors.
+
+    Parameters
+    ----------
+    worker
+        A `gpusched.workers.worker.DeviceWorker`. Another worker of distributed's has no sections
+        but ``kernels``.
+
+    Returns
+    -------
+    dict
+        A dictionary of plain numbers and strings by section, below 1 KiB when packed; what each
+        is, is said in `gpusched.workers.metrics.table`. What is not known is left out.
+
+    Examples
+    --------
+    >>> from gpusched.workers.metrics import collect
+    >>> collect(object())["kernels"]["launches"] >= 0
+    True
+    """
+    found: dict[str, Values] = {}
+    for section, read in _SECTIONS.items():
+        try:
+            values = read(worker)
+        except Exception:
+            # A number must not cost the heartbeat, whose absence would cost the worker.
+            if section not in _failed:
+                _failed.add(section)
+                logger.exception("the metrics of %s cannot be read; told once", section)
+            continue
+        if values:
+            found[section] = {k: _plain(v) for k, v in values.items() if v is not None}
+    return found
+
+
+def _device(worker: Any) -> Values:
+    device = getattr(worker, "device", None)
+    if device is None:
+        return {}
+    values: Values = {key: getattr(device, key) for key in ("uuid", "name", "kind")}
+    values["memory_used"] = device.used()
+    values["memory_limit"] = device.memory_limit
+    values["pool_held"] = device.held() if hasattr(device, "held") else None
+    if device.kind == "cuda" and device.uuid:
+        sample = _sampler.latest(device.uuid)
+        for key in ("utilization", "temperature", "power"):
+            values[key] = getattr(sample, key, None)
+    return values
+
+
+def _spill(worker: Any) -> Values:
+    metrics = getattr(getattr(worker, "data", None), "metrics", None)
+    return {} if metrics is None else dict(metrics())
+
+
+def _kernels(worker: Any) -> Values:
+    # Looked up rather than imported: a process that never fused anything need not load it.
+    updating = getattr(sys.modules.get("gpusched.fusion.statistics"), "updating", None)
+    if updating is None:
+        return dict.fromkeys(_KERNELS, 0)
+    with updating() as total:
+        values: Values = {key: getattr(total, name) for key, name in _KERNELS.items() if name}
+        values["distinct"] = len(total.kernels)
+    return values
+
+
+_KERNELS = {"launches": "launches", "seconds": "kernel_seconds", "compilations": "compilations",
+            "compile_seconds": "compile_seconds", "fused_tasks": "fused_tasks",
+            "tasks": "tasks", "distinct": ""}  # fmt: skip
+"""The fields of `gpusched.fusion.statistics.Statistics` by their keys here."""
+
+
+def _memory_errors(worker: Any) -> Values:
+    recoveries = getattr(worker, "recoveries", None)
+    if recoveries is None:
+        return {}
+    return {key: getattr(recoveries, key) for key in ("out_of_memory", "retried", "recovered")}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else str(value)
+
+
+_SECTIONS: dict[str, Callable[[Any], Values]] = {
+    "device": _device,
+    "spill": _spill,
+    "kernels": _kernels,
+    "memory_errors": _memory_errors,
+}

@@ -1,0 +1,88 @@
+"""Every number that a worker tells, with its name for Prometheus and its meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a worker's.
+
+    Examples
+    --------
+    >>> from gpusched.workers.metrics import METRICS
+    >>> METRICS[0].name, METRICS[0].kind
+    ('device_memory_used_bytes', 'gauge')
+    """
+
+    section: str
+    """Of the heartbeat's dictionary."""
+    key: str
+    """In that section."""
+    name: str
+    """For Prometheus, without its prefix; ends with the unit, and with ``_total`` for a counter."""
+    kind: Literal["gauge", "counter"]
+    """A counter only grows while the worker's process lives."""
+    meaning: str
+    """One sentence, with the unit."""
+    scale: float = 1
+    """What the heartbeat's number is multiplied by for Prometheus, which has base units."""
+
+
+METRICS = (
+    Metric("device", "memory_used", "device_memory_used_bytes", "gauge",
+           "Device memory that the worker's arrays take, those of running tasks included."),
+    Metric("device", "memory_limit", "device_memory_limit_bytes", "gauge",
+           "Device memory that task results may take before they are spilled; 0 for no limit."),
+    Metric("device", "pool_held", "device_pool_held_bytes", "gauge",
+           "Memory that the worker's pool has taken, free blocks included; on a CPU worker the "
+           "free chunk buffers."),
+    Metric("device", "utilization", "device_utilization_ratio", "gauge",
+           "Part of the last sample period in which a kernel of any process ran on the GPU "
+           "(NVML). The heartbeat has it in percent.", 0.01),
+    Metric("device", "temperature", "device_temperature_celsius", "gauge",
+           "Temperature of the GPU in degrees Celsius (NVML)."),
+    Metric("device", "power", "device_power_watts", "gauge",
+           "Power that the GPU draws, in watts (NVML)."),
+    Metric("spill", "device_bytes", "spilled_host_bytes", "gauge",
+           "Host memory that results spilled from the device take now."),
+    Metric("spill", "disk_bytes", "spilled_disk_bytes", "gauge",
+           "Disk space that spilled results take now."),
+    Metric("spill", "written_bytes", "spill_written_bytes_total", "counter",
+           "Bytes of spilled results written to disk."),
+    Metric("spill", "read_bytes", "spill_read_bytes_total", "counter",
+           "Bytes of spilled results read back from disk."),
+    Metric("spill", "lost", "spill_lost_total", "counter",
+           "Spilled results found damaged or gone, and computed again."),
+    Metric("kernels", "launches", "kernel_launches_total", "counter",
+           "Launches of fused kernels."),
+    Metric("kernels", "seconds", "kernel_seconds_total", "counter",
+           "Seconds spent inside fused kernels, summed over threads."),
+    Metric("kernels", "compilations", "kernel_compilations_total", "counter",
+           "Kernels compiled in the worker's process rather than found on disk."),
+    Metric("kernels", "compile_seconds", "kernel_compile_seconds_total", "counter",
+           "Seconds spent compiling kernels."),
+    Metric("kernels", "tasks", "chunk_tasks_total", "counter",
+           "Chunk tasks that held at least one function gpusched knows."),
+    Metric("kernels", "fused_tasks", "fused_tasks_total", "counter",
+           "Chunk tasks that launched at least one fused kernel."),
+    Metric("kernels", "distinct", "distinct_kernels", "gauge",
+           "Different fused kernels launched so far."),
+    Metric("memory_errors", "out_of_memory", "out_of_memory_total", "counter",
+           "Attempts at a task that ended for want of memory."),
+    Metric("memory_errors", "retried", "out_of_memory_retried_total", "counter",
+           "Tasks run again after everything else had been spilled."),
+    Metric("memory_errors", "recovered", "out_of_memory_recovered_total", "counter",
+           "Tasks that succeeded when they were run again."),
+)  # fmt: skip
+"""In the order of the heartbeat's dictionary."""
+
+INFORMATION = "device_info"
+"""Always 1; its labels say what the device is."""
+
+INFORMATION_MEANING = "The worker's device: its kind (cuda or cpu) and its product name."
+
+LABELS = ("uuid", "worker")
+"""Of every number: the GPU's UUID, empty for the host, and the worker's name."""
