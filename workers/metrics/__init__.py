@@ -33,11 +33,12 @@ def register(worker: Any) -> None:
 
     Examples
     --------
-    >>> from types import SimpleNamespace
+    >>> from distributed import LocalCluster
     >>> from gpusched.workers import metrics
-    >>> worker = SimpleNamespace(metrics={}, name="first", status=None)
-    >>> metrics.register(worker)
-    >>> list(worker.metrics)
+    >>> with LocalCluster(processes=False, dashboard_address=":0") as cluster:
+    ...     worker = cluster.workers[0]
+    ...     metrics.register(worker)
+    ...     list(worker.metrics)
     ['gpusched']
     """
     worker.metrics[HEARTBEAT_KEY] = _tell

@@ -29,15 +29,16 @@ def families(prefix: str, workers: Workers) -> Iterator[Family]:
     --------
     >>> from gpusched.workers.metrics.exposition import families
     >>> told = {"device": {"uuid": "GPU-1", "temperature": 70}}
-    >>> [s for family in families("gpusched_worker", [("0", told)]) for s in family.samples][0]
-    Sample(name='gpusched_worker_device_temperature_celsius', labels={'uuid': 'GPU-1', ...
+    >>> found = [family.samples for family in families("gpusched_worker", [("first", told)])]
+    >>> next(samples[0].name for samples in found if samples)
+    'gpusched_worker_device_temperature_celsius'
     """
     told = dict(workers)
     for metric in METRICS:
         family = _empty_family(prefix, metric)
         for name, values in told.items():
             value = values.get(metric.section, {}).get(metric.key)
-            if value is not None:
+            if isinstance(value, int | float):
                 family.add_metric([_uuid(values), name], value * metric.scale)
         yield family
     yield _information(prefix, told)
@@ -58,7 +59,8 @@ def _information(prefix: str, workers: dict[str, dict[str, dict[str, Any]]]) -> 
     for name, values in workers.items():
         device = values.get("device")
         if device is not None:
-            family.add_metric([_uuid(values), name, device["kind"], device["name"]], 1)
+            what = [str(device.get(key, "")) for key in ("kind", "name")]
+            family.add_metric([_uuid(values), name, *what], 1)
     return family
 
 

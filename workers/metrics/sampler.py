@@ -85,7 +85,7 @@ class Sampler:
         try:
             sample = self._ask(uuid)
         except Exception:
-            # Of any kind, as NVML's errors have no class of their own where it is not installed.
+            # The driver's errors are of many kinds, and a thread's end would go unnoticed.
             sample = None
             if uuid not in self._failed:
                 self._failed.add(uuid)
