@@ -62,7 +62,7 @@ class Store(MutableMapping[Key, object]):
         self.host: zict.Buffer[Key, Any] = zict.Buffer({}, files, math.inf, _host_weight)
         self.on_device: zict.Buffer[Key, Any] = zict.Buffer(
             {},
-            zict.Func(device.freeze, device.thaw, self.host),
+            zict.Func(device.freeze, self._thaw, self.host),
             math.inf,
             lambda key, value: device.nbytes(value),
         )
@@ -170,6 +170,10 @@ class Store(MutableMapping[Key, object]):
 
     def _upper(self, key: Key) -> zict.LRU[Key, Any]:
         return (self.on_device if key in self._device_keys else self.host).fast
+
+    def _thaw(self, value: Any) -> Any:
+        # A host value that has just taken the key's place is dropped by zict, which knows.
+        return self.device.thaw(value) if isinstance(value, Frozen) else value
 
     def _forget(self, key: Key) -> bool:
         buffer = self.on_device if key in self._device_keys else self.host

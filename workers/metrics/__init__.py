@@ -1,6 +1,6 @@
 """What a worker tells of its device, its kernels and its memory: in heartbeats and at /metrics.
 
-From source to reader, a file a step: `sampler` (what NVML says, off the event loop), `collect`
+From source to reader, a file a step: `sampler` (what NVML says, off the event loop), `snapshot`
 (one dictionary), `table` (each number's name and meaning), `exposition` (Prometheus). Importing
 this package imports neither NVML, nor Prometheus, nor fusion.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.workers.metrics.collect import collect
+from gpusched.workers.metrics.snapshot import collect
 from gpusched.workers.metrics.exposition import export
 from gpusched.workers.metrics.table import METRICS, Metric
 
-__all__ = ["METRICS", "Metric", "collect", "register"]
+__all__ = ["HEARTBEAT_KEY", "METRICS", "Metric", "collect", "register"]
 
 HEARTBEAT_KEY = "gpusched"
 """Where a worker's numbers are among its metrics, on the scheduler."""

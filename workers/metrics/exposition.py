@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from gpusched.workers.metrics.collect import collect
+from gpusched.workers.metrics.snapshot import collect
 from gpusched.workers.metrics.table import INFORMATION, INFORMATION_MEANING, LABELS, METRICS, Metric
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Where task results lie: on the device, in host memory, on disk."""
