@@ -68,9 +68,9 @@ def _add() -> None:
 
     collectors: list[Any] = core.COLLECTORS
     collectors.append(WorkersCollector)
-    made: Any = core.PrometheusHandler._collectors
-    if made:
+    handler: Any = core.PrometheusHandler
+    if handler._collectors:
         # The page was asked for before; distributed makes its collectors only then.
-        collector = WorkersCollector(made[0].server)
+        collector = WorkersCollector(handler._collectors[0].server)
         prometheus_client.REGISTRY.register(collector)
-        core.PrometheusHandler._collectors = (*made, collector)
+        handler._collectors = (*handler._collectors, collector)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.workers.metrics.snapshot import collect
 from gpusched.workers.metrics.exposition import export
+from gpusched.workers.metrics.snapshot import collect
 from gpusched.workers.metrics.table import METRICS, Metric
 
 __all__ = ["HEARTBEAT_KEY", "METRICS", "Metric", "collect", "register"]
