@@ -390,7 +390,7 @@ INTRODUCTION = f"""\
 
 Made from the code by `GPUSCHED_REGENERATE=1 pytest tests/workers/test_metrics.py`; do not edit.
 
-Each worker of gpusched sends these numbers with its heartbeats, about twice a second. On the
+Each worker of gpusched sends these numbers with its heartbeats, twice a second or less. On the
 scheduler they are `workers[address].metrics["gpusched"][section][key]`, and in a client
 `client.scheduler_info()["workers"][address]["metrics"]["gpusched"]`. What a worker does not know
 is left out: a worker without a GPU has no temperature.
