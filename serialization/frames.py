@@ -73,9 +73,10 @@ def write(file: BinaryIO, header: bytes, frames: Sequence[Any]) -> int:
     total = before + _CHECKSUM.size
     fixed = _FIXED.pack(MAGIC, VERSION, 0, len(header), len(views), 0, total)
     digest = xxhash.xxh3_64()
-    for part in (fixed, struct.pack(f"<{len(views)}Q", *lengths), header, *views):
-        digest.update(part)
-        _write_all(file, memoryview(part))
+    before_frames = memoryview(fixed + struct.pack(f"<{len(views)}Q", *lengths) + header)
+    for view in (before_frames, *views):
+        digest.update(view)
+        _write_all(file, view)
     _write_all(file, memoryview(_CHECKSUM.pack(digest.intdigest())))
     return total
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+from gpusched.workers import nvml
 
 ENVIRONMENT_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 _DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
+_PREFIXES = ("GPU-", "MIG-")
+
+Request = str | int | Sequence[int | str]
+"""What can be asked for: "all", a number of GPUs, or a list of positions and UUIDs."""
 
 
 class NoDeviceError(RuntimeError):
@@ -27,19 +34,11 @@ def installed_devices() -> list[str]:
     >>> isinstance(installed_devices(), list)
     True
     """
-    try:
-        import pynvml
-    except ImportError:
-        return _devices_of_kernel_driver()
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    try:
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
-    finally:
-        pynvml.nvmlShutdown()
+    with nvml.session() as library:
+        if library is None:
+            return [] if _has_nvml() else _devices_of_kernel_driver()
+        handles = map(library.nvmlDeviceGetHandleByIndex, range(library.nvmlDeviceGetCount()))
+        return [nvml.text(library.nvmlDeviceGetUUID(handle)) for handle in handles]
 
 
 def visible_devices() -> list[str]:
@@ -66,10 +65,12 @@ def visible_devices() -> list[str]:
     return visible
 
 
-def parse_request(text: str) -> str | int | list[int]:
-    """Read a request for GPUs as typed: ``all``, a number of them, or positions ``0,2``.
+def parse_request(text: str) -> Request:
+    """Read a request for GPUs as typed: ``all``, a number of them, or a list.
 
-    A trailing comma makes a list of one: ``1,`` is the second GPU, ``1`` is any one.
+    A list holds positions among the visible GPUs, or UUIDs: ``0,2`` or ``GPU-1b2c...,MIG-3d4e...``.
+    A trailing comma makes a list of one: ``1,`` is the second GPU, ``1`` is any one. A GPU that is
+    named twice gets two workers, if all of them are.
 
     Raises
     ------
@@ -79,73 +80,119 @@ def parse_request(text: str) -> str | int | list[int]:
     Examples
     --------
     >>> from gpusched.workers.devices import parse_request
-    >>> parse_request("all"), parse_request("2"), parse_request("0,2")
-    ('all', 2, [0, 2])
+    >>> parse_request("all"), parse_request("2"), parse_request("0,2"), parse_request("GPU-1b,")
+    ('all', 2, [0, 2], ['GPU-1b'])
     """
     text = text.strip()
     if text == "all":
         return text
     if text.isdecimal():
         return int(text)
-    if "," in text:
-        positions = text.removesuffix(",").split(",")
-        if all(position.strip().isdecimal() for position in positions):
-            return [int(position) for position in positions]
+    names = [name.strip() for name in text.removesuffix(",").split(",")]
+    listed = "," in text or text.startswith(_PREFIXES)
+    if listed and all(name.isdecimal() or name.startswith(_PREFIXES) for name in names):
+        return [int(name) if name.isdecimal() else name for name in names]
     raise ValueError(
-        f"cannot read {text!r} as GPUs: write 'all', a number such as '2', or positions such as "
-        f"'0,2'"
+        f"cannot read {text!r} as GPUs: write 'all', a number such as '2', or positions or UUIDs "
+        f"such as '0,2' or 'GPU-1b2c3d4e-...'"
     )
 
 
-def select_devices(request: str | int | Sequence[int], visible: Sequence[str]) -> list[str]:
-    """Return those of the visible GPUs that a request takes.
+def select_devices(request: Request, visible: Sequence[str]) -> list[str]:
+    """Return those of the visible GPUs that a request takes, one entry a worker.
 
     Parameters
     ----------
     request
-        ``"all"``, a number of GPUs, or positions among the visible ones.
+        ``"all"``, a number of GPUs, or a list of positions among the visible ones and of UUIDs.
     visible
         Entries for CUDA_VISIBLE_DEVICES, as of :func:`visible_devices`.
 
     Raises
     ------
     ValueError
-        If the request makes no sense on any machine: none, or one GPU twice.
+        If the request makes no sense on any machine: none, or some GPUs more often than others.
     NoDeviceError
         If this machine does not have what is asked for.
 
     Examples
     --------
     >>> from gpusched.workers.devices import select_devices
-    >>> select_devices([2, 0], ["0", "3", "5"])
-    ['5', '0']
+    >>> select_devices([2, 0], ["0", "3", "5"]), select_devices([0, 0, 1, 1], ["0", "3", "5"])
+    (['5', '0'], ['0', '0', '3', '3'])
     """
     if request == "all":
-        positions: Sequence[int] = range(max(1, len(visible)))
+        listed: list[int | str] = list(range(max(1, len(visible))))
     elif isinstance(request, str):
         return select_devices(parse_request(request), visible)
     elif isinstance(request, int):
-        positions = range(request)
+        listed = list(range(request))
     else:
-        positions = list(request)
-    if not positions:
+        listed = list(request)
+    if not listed:
         raise ValueError("at least one GPU must be asked for; for none, ask for CPU workers")
-    if len(set(positions)) < len(positions):
-        raise ValueError(f"a GPU is named twice in {list(positions)}")
-    if min(positions) < 0:
-        raise ValueError(f"a GPU's position cannot be negative: {list(positions)}")
-    if max(positions) >= len(visible):
-        raise NoDeviceError(_missing(max(positions) + 1, visible))
-    return [visible[position] for position in positions]
+    entries = _entries(listed, visible)
+    _check_shares(listed, entries)
+    return entries
 
 
-def _missing(wanted: int, visible: Sequence[str]) -> str:
+def identity(entry: str, installed: Sequence[str] | None = None) -> str:
+    """Return the UUID that an entry for CUDA_VISIBLE_DEVICES means, or the entry where unknown.
+
+    Examples
+    --------
+    >>> from gpusched.workers.devices import identity
+    >>> identity("1", ["GPU-aa", "GPU-bb"]), identity("GPU-a", ["GPU-aa", "GPU-bb"])
+    ('GPU-bb', 'GPU-aa')
+    """
+    installed = installed_devices() if installed is None else installed
+    if entry.isdecimal() and int(entry) < len(installed):
+        return installed[int(entry)]
+    matching = [uuid for uuid in installed if uuid.startswith(entry)]
+    return matching[0] if len(matching) == 1 else entry
+
+
+def _entries(listed: Sequence[int | str], visible: Sequence[str]) -> list[str]:
+    installed = installed_devices()
+    by_identity = {identity(entry, installed): entry for entry in visible}
+    entries, missing = [], []
+    for name in listed:
+        if isinstance(name, int) and name < 0:
+            raise ValueError(f"a GPU's position cannot be negative: {name}")
+        if isinstance(name, int):
+            found = visible[name] if name < len(visible) else None
+        else:
+            found = by_identity.get(identity(name, installed))
+        if found is None:
+            missing.append(name)
+        else:
+            entries.append(found)
+    if missing:
+        raise NoDeviceError(_missing(missing, visible))
+    return entries
+
+
+def _check_shares(listed: Sequence[int | str], entries: Sequence[str]) -> None:
+    times = Counter(entries)
+    if len(set(times.values())) > 1:
+        fewest = min(times.values())
+        pairs = zip(listed, entries, strict=True)
+        names = [name for name, entry in pairs if times[entry] > fewest]
+        raise ValueError(
+            f"GPU {names[0]} is named {len(names)} times in {','.join(map(str, listed))} and "
+            f"others {fewest} times: name each once, or all equally often for several workers on "
+            f"each"
+        )
+
+
+def _missing(missing: Sequence[int | str], visible: Sequence[str]) -> str:
     listed = os.environ.get(ENVIRONMENT_VARIABLE)
     setting = f"{ENVIRONMENT_VARIABLE} is {'not set' if listed is None else repr(listed)}"
-    found = f"{len(visible)} of the {wanted} wanted were found" if visible else "none was found"
+    names = ", ".join(map(str, dict.fromkeys(missing)))
+    there = f"there are {len(visible)} ({', '.join(visible)})" if visible else "none was found"
     return (
-        f"no such GPU: {found} (asked the NVIDIA driver through NVML and {_DRIVER_FOLDER}; "
-        f"{setting})"
+        f"no such GPU: {names}; {there} (asked the NVIDIA driver through NVML and "
+        f"{_DRIVER_FOLDER}; {setting})"
     )
 
 
@@ -168,5 +215,10 @@ def _devices_of_kernel_driver() -> list[str]:
         return []
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+def _has_nvml() -> bool:
+    # Installed and not answering means that there is no driver, and so no GPU.
+    try:
+        import pynvml  # noqa: F401
+    except ImportError:
+        return False
+    return True

@@ -17,7 +17,6 @@ from gpusched.graph.pieces import HostResult, in_pieces
 from gpusched.workers.device.base import Device, OutOfDeviceMemoryError
 from gpusched.workers.memory.store import Store
 
-
 _PIECES = (16, 256)
 """Numbers of parts tried, one after the other, for what does not fit as a whole."""
 

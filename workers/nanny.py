@@ -43,4 +43,6 @@ class DeviceNanny(Nanny):
                 self.scheduler.log_event(topic=exits.EVENTS, msg=message), timeout=_PATIENCE
             )
         except (OSError, TimeoutError) as error:
-            logger.warning("the scheduler was not told that worker %s %s: %s", worker, reason, error)
+            logger.warning(
+                "the scheduler was not told that worker %s %s: %s", worker, reason, error
+            )

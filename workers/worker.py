@@ -13,7 +13,6 @@ from typing import Any
 import dask
 from dask.typing import Key
 from distributed import Worker
-from distributed.worker_memory import parse_memory_limit
 from distributed.worker_state_machine import (
     ExecuteFailureEvent,
     FreeKeysEvent,
@@ -21,8 +20,8 @@ from distributed.worker_state_machine import (
     StateMachineEvent,
 )
 
-from gpusched.workers import affinity, exits, metrics
-from gpusched.workers.device import open_device
+from gpusched.workers import affinity, exits, metrics, versions
+from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution
 from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
@@ -37,6 +36,8 @@ class DeviceWorker(Worker):
 
     Parameters
     ----------
+    gpu
+        Whether the worker owns a GPU.
     device_memory_limit
         Bytes that results may take on the GPU; 0 for no limit.
     pool, pool_size
@@ -59,6 +60,7 @@ class DeviceWorker(Worker):
     def __init__(
         self,
         *args: Any,
+        gpu: bool = False,
         device_memory_limit: int = 0,
         pool: str = "cupy",
         pool_size: int | None = None,
@@ -67,12 +69,14 @@ class DeviceWorker(Worker):
         **kwargs: Any,
     ) -> None:
         if kwargs.get("data") is not None:
-            raise ValueError("a gpusched worker keeps results in a store of its own: leave out data")
+            raise ValueError(
+                "a gpusched worker keeps results in a store of its own: leave out data"
+            )
         if cpus:
             refused = affinity.pin(tuple(cpus))
             if refused:
                 logger.warning("not bound to cores %s: %s", sorted(cpus), refused)
-        self.device = open_device(device_uuid, device_memory_limit, pool, pool_size)
+        self.device = self._open_device(gpu, device_uuid, device_memory_limit, pool, pool_size)
         self._leaving = False
         super().__init__(*args, **{**kwargs, "data": self._open_store})
         limit = self.memory_manager.memory_limit
@@ -90,6 +94,14 @@ class DeviceWorker(Worker):
     def recoveries(self) -> Any:
         """How often memory ran out, and what came of it."""
         return self.execution.recoveries
+
+    async def get_startup_information(self) -> dict[str, Any]:
+        """Tell the scheduler this process's versions, besides what distributed tells."""
+        told: dict[str, Any] = await super().get_startup_information()
+        return {**told, versions.HANDSHAKE_KEY: versions.own_versions()}
+
+    def _open_device(self, *arguments: Any) -> Device:
+        return open_device(*arguments)
 
     def _open_store(self, worker_local_directory: str) -> Store:
         files = SpillFiles(Path(worker_local_directory) / "storage")
@@ -119,7 +131,7 @@ class DeviceWorker(Worker):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)
         spec = task.run_spec
         if spec is not None and not spec.is_coro and not isinstance(spec, OnStream):
-            task.run_spec = OnStream(spec, key, self.execution)
+            task.run_spec = OnStream(spec, key, self.execution)  # type: ignore[assignment]
         event = await super().execute(key, stimulus_id=stimulus_id)
         if isinstance(event, ExecuteFailureEvent) and self._lacks_input(key):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)
@@ -167,5 +179,3 @@ class DeviceWorker(Worker):
             logger.error("the scheduler was not told: %s", error)
         finally:
             os._exit(exits.POISONED)
-
-

@@ -86,7 +86,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _gpus(text: str | None) -> str | int | list[int] | None:
+def _gpus(text: str | None) -> Any:
     from gpusched.workers.devices import parse_request
 
     if text is None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import dask.config
 from distributed import Nanny, Scheduler, Worker
 from distributed.core import Status
 from distributed.deploy.adaptive import Adaptive
@@ -21,6 +22,8 @@ from distributed.utils import silence_logging_cmgr
 from gpusched import config
 from gpusched.cluster.plan import GpuRequest, MemoryLimit, Plan, plan
 from gpusched.cluster.silent import SilentScheduler, SilentWorker
+from gpusched.cluster.specs import worker_options
+from gpusched.workers.nanny import DeviceNanny
 
 
 class Cluster(SpecCluster):
@@ -36,10 +39,19 @@ class Cluster(SpecCluster):
     threads_per_worker
         Threads of each worker. Default: 1 on a GPU; on CPUs, an equal share of the cores.
     gpus
-        ``"all"``, a number of GPUs, or their positions among the visible ones; 0 for CPU workers.
+        ``"all"``, a number of GPUs, or a list of positions among the visible ones and of UUIDs,
+        each as often as it shall have workers; 0 for CPU workers.
     memory_limit
         Host memory of each worker: bytes, a text such as ``"4 GiB"``, a fraction of the machine's,
         ``"auto"`` for an equal share, or 0 for no limit.
+    device_memory_limit
+        What task results may take of each GPU before they are spilled: bytes, a text such as
+        ``"10 GiB"``, a fraction of its memory, or 0 for no limit. Several workers on it share it.
+    pool, pool_size
+        Where GPU memory comes from: ``none``, ``cupy``, ``async`` or ``rmm``; and the pool's bytes.
+    pin
+        Whether workers are bound to cores: to those near their GPU, or CPU workers to a slice
+        each. Default: GPU workers are.
     processes
         Whether workers are processes of their own, restarted when they die. If not, everything
         runs in this process and no socket is opened.
@@ -86,6 +98,10 @@ class Cluster(SpecCluster):
         *,
         gpus: GpuRequest | None = None,
         memory_limit: MemoryLimit | None = None,
+        device_memory_limit: MemoryLimit | None = None,
+        pool: str | None = None,
+        pool_size: str | int | None = None,
+        pin: bool | None = None,
         processes: bool = True,
         fuse: bool | None = None,
         dashboard_address: str | None = None,
@@ -100,7 +116,7 @@ class Cluster(SpecCluster):
         if gpus and not processes:
             raise ValueError("pinning workers to GPUs takes processes: leave out processes=False")
         self.plan_of_workers: Plan = plan(
-            n_workers, threads_per_worker, gpus, memory_limit, processes
+            n_workers, threads_per_worker, gpus, memory_limit, processes, device_memory_limit, pin
         )
         self.processes = processes
         self.fuse: bool = config.get("fusion.enabled") if fuse is None else fuse
@@ -112,8 +128,8 @@ class Cluster(SpecCluster):
         }
         self._worker_options = {
             **address,
-            "nthreads": self.plan_of_workers.threads,
-            "memory_limit": self.plan_of_workers.memory_limit,
+            "pool": pool,
+            "pool_size": pool_size,
             "security": security,
             "silence_logs": silence_logs,
             "dashboard": False,
@@ -132,11 +148,12 @@ class Cluster(SpecCluster):
         )
 
     def _worker_spec(self, index: int) -> dict[str, Any]:
-        if not self.processes:
-            return {"cls": SilentWorker, "options": self._worker_options}
-        given = self._worker_options.get("env") or {}
-        env = {**self.plan_of_workers.environment(index), **given}
-        return {"cls": Nanny, "options": {**self._worker_options, "env": env}}
+        options = worker_options(self.plan_of_workers, index, **self._worker_options)
+        if self.processes:
+            return {"cls": DeviceNanny, "options": options}
+        # What a process starts with has no meaning where none is started.
+        del options["env"], options["cpus"]
+        return {"cls": SilentWorker, "options": options}
 
     def new_worker_spec(self) -> dict[int, dict[str, Any]]:
         """Return the lowest free worker name and what that worker is started with."""
@@ -231,5 +248,9 @@ def _scheduler_spec(
         "security": security,
         "dashboard": bool(shown),
         "dashboard_address": shown or "127.0.0.1:0",
+        "preload": [
+            *dask.config.get("distributed.scheduler.preload"),
+            "gpusched.cluster.scheduler",
+        ],
     }
     return {"cls": SilentScheduler if silent else Scheduler, "options": options}

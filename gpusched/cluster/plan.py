@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,10 +13,32 @@ from dask.utils import parse_bytes
 from distributed.deploy.utils import nprocesses_nthreads
 
 from gpusched import config
-from gpusched.workers.devices import ENVIRONMENT_VARIABLE, select_devices, visible_devices
+from gpusched.workers import affinity, nvml
+from gpusched.workers.devices import (
+    ENVIRONMENT_VARIABLE,
+    Request,
+    select_devices,
+    visible_devices,
+)
 
-GpuRequest = str | int | Sequence[int]
+GpuRequest = Request
 MemoryLimit = str | float | int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one worker runs."""
+
+    device: str = ""
+    """Its GPU, as an entry for CUDA_VISIBLE_DEVICES; empty for a CPU worker."""
+    uuid: str = ""
+    """The GPU's UUID; empty where NVML does not tell."""
+    share: int = 1
+    """Number of workers on that GPU."""
+    device_memory_limit: int = 0
+    """Bytes that results may take on the GPU; 0 for no limit."""
+    cpus: tuple[int, ...] = ()
+    """The cores that the worker is bound to; empty for no binding."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +51,21 @@ class Plan:
     """Threads of each worker."""
     memory_limit: int
     """Bytes of host memory of each worker; 0 for no limit."""
-    devices: tuple[str, ...]
-    """The GPU of each worker, as an entry for CUDA_VISIBLE_DEVICES; empty for CPU workers."""
+    slots: tuple[Slot, ...]
+    """Where workers run: one a GPU worker; CPU workers take them in turn."""
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The GPU of each worker, as an entry for CUDA_VISIBLE_DEVICES; empty for CPU workers."""
+        return tuple(slot.device for slot in self.slots if slot.device)
+
+    def slot(self, worker: int) -> Slot:
+        """Return where the given worker runs."""
+        return self.slots[worker % len(self.slots)]
 
     def environment(self, worker: int) -> dict[str, str]:
         """Return the environment variables that the given worker starts with."""
-        return {ENVIRONMENT_VARIABLE: self.devices[worker] if self.devices else ""}
+        return {ENVIRONMENT_VARIABLE: self.slot(worker).device}
 
 
 def plan(
@@ -42,6 +74,8 @@ def plan(
     gpus: GpuRequest | None = None,
     memory_limit: MemoryLimit | None = None,
     processes: bool = True,
+    device_memory_limit: MemoryLimit | None = None,
+    pin: bool | None = None,
 ) -> Plan:
     """Decide what workers to start; None asks the configuration, then the machine.
 
@@ -55,8 +89,8 @@ def plan(
     Examples
     --------
     >>> from gpusched.cluster.plan import plan
-    >>> plan(workers=2, threads=3, gpus=0, memory_limit="1 GiB")
-    Plan(workers=2, threads=3, memory_limit=1073741824, devices=())
+    >>> plan(workers=2, threads=3, gpus=0, memory_limit="1 GiB", pin=False).slots
+    (Slot(device='', uuid='', share=1, device_memory_limit=0, cpus=()),)
     """
     workers = _count("workers", config.get("cluster.workers") if workers is None else workers, 0)
     threads = _count("threads", config.get("cluster.threads") if threads is None else threads, 1)
@@ -70,7 +104,39 @@ def plan(
         threads = threads or max(1, dask.system.CPU_COUNT // max(1, workers))
     if memory_limit is None:
         memory_limit = config.get("cluster.memory-limit")
-    return Plan(workers, threads, _memory(memory_limit, max(1, workers)), tuple(devices))
+    if device_memory_limit is None:
+        device_memory_limit = config.get("worker.device-memory-limit")
+    pin = config.get("worker.pin") if pin is None else pin
+    if devices:
+        slots = _gpu_slots(devices, device_memory_limit, pin is not False)
+    else:
+        slots = _cpu_slots(workers, bool(pin) and processes)
+    return Plan(workers, threads, host_memory(memory_limit, max(1, workers)), slots)
+
+
+def _gpu_slots(devices: Sequence[str], limit: MemoryLimit, pin: bool) -> tuple[Slot, ...]:
+    shares, allowed = Counter(devices), affinity.allowed_cpus()
+    slots = []
+    for device in devices:
+        facts = nvml.facts(device)
+        total = facts.memory_total if facts else 0
+        slots.append(
+            Slot(
+                device,
+                facts.uuid if facts else "",
+                shares[device],
+                _bytes_of(limit, total) // shares[device],
+                affinity.choose(facts.cpus, allowed) if pin and facts and facts.cpus else (),
+            )
+        )
+    return tuple(slots)
+
+
+def _cpu_slots(workers: int, pin: bool) -> tuple[Slot, ...]:
+    if not pin:
+        return (Slot(),)
+    cores = affinity.slices(affinity.allowed_cpus(), max(1, workers))
+    return tuple(Slot(cpus=cpus) for cpus in cores)
 
 
 def _count(what: str, value: int | None, least: int) -> int | None:
@@ -93,7 +159,8 @@ def _devices(request: GpuRequest | None, workers: int | None) -> Sequence[str]:
     devices = select_devices(request, visible)
     if workers is not None and workers > len(devices):
         raise ValueError(
-            f"{workers} workers were asked for and {len(devices)} GPUs: each GPU has one worker"
+            f"{workers} workers were asked for and {len(devices)} GPUs: name each GPU as often as "
+            f"it shall have workers, as in 0,0,1,1"
         )
     return devices
 
@@ -108,10 +175,26 @@ def _share_cores(workers: int | None, threads: int | None) -> tuple[int, int]:
     return workers, threads or max(1, math.ceil(cores / max(1, workers)))
 
 
-def _memory(limit: MemoryLimit, workers: int) -> int:
+def host_memory(limit: MemoryLimit, workers: int) -> int:
+    """Return the bytes of host memory that each of so many workers may take; 0 for no limit.
+
+    Raises
+    ------
+    ValueError
+        If the limit cannot be read.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.plan import host_memory
+    >>> host_memory("1 GiB", 4)
+    1073741824
+    """
     total = distributed.system.MEMORY_LIMIT
-    if limit == "auto":
-        return total // workers
+    # One that exceeds the machine is distributed's to warn of, and to cut.
+    return total // workers if limit == "auto" else _bytes_of(limit, total)
+
+
+def _bytes_of(limit: MemoryLimit, total: int) -> int:
     try:
         number = float(limit)
     except ValueError:
@@ -119,7 +202,6 @@ def _memory(limit: MemoryLimit, workers: int) -> int:
     if not 0 <= number < math.inf:
         raise ValueError(f"a memory limit cannot be {limit}")
     share = isinstance(limit, float | str) and 0 < number <= 1
-    # One that exceeds the machine is distributed's to warn of, and to cut.
     return int(number * total if share else number)
 
 
@@ -132,5 +214,5 @@ def _bytes(text: str) -> float:
     except ValueError:
         raise ValueError(
             f"cannot read {text!r} as a memory limit: write bytes such as '4 GiB', a fraction of "
-            f"this machine's memory such as '0.25', 'auto', or 0 for no limit"
+            f"the memory there is such as '0.25', 'auto', or 0 for no limit"
         ) from None

@@ -13,8 +13,8 @@ from distributed import Scheduler
 from distributed.metrics import time
 
 from gpusched import config
-from gpusched.cluster import prometheus
 from gpusched.cluster.obituaries import Obituaries
+from gpusched.cluster.prometheus import register
 from gpusched.workers import versions
 
 logger = logging.getLogger("distributed.scheduler")
@@ -22,8 +22,7 @@ logger = logging.getLogger("distributed.scheduler")
 
 def dask_setup(scheduler: Scheduler) -> None:
     """Fit out a scheduler; called by distributed as it starts."""
-    versions.announce()
-    prometheus.register()
+    register()
     Obituaries(scheduler).install()
     _refuse_other_versions(scheduler)
 
@@ -32,7 +31,7 @@ def _refuse_other_versions(scheduler: Scheduler) -> None:
     adding = scheduler.handlers["register-worker"]
 
     async def add_worker(comm: Any, **kwargs: Any) -> Any:
-        refusal = _refusal(kwargs["address"], kwargs["versions"])
+        refusal = _refusal(kwargs["address"], kwargs["versions"], kwargs.get("extra") or {})
         if refusal is None:
             return await adding(comm, **kwargs)
         logger.error("%s", refusal)
@@ -41,11 +40,12 @@ def _refuse_other_versions(scheduler: Scheduler) -> None:
     scheduler.handlers["register-worker"] = add_worker
 
 
-def _refusal(address: str, told: dict[str, Any]) -> str | None:
+def _refusal(address: str, told: dict[str, Any], extra: dict[str, Any]) -> str | None:
     """Return why a worker cannot join, or None if it can."""
     if not config.get("worker.check-versions"):
         return None
-    differing = versions.differences(versions.own_versions(), versions.of_handshake(told))
+    theirs = versions.of_handshake(told, extra)
+    differing = versions.differences(versions.own_versions(), theirs)
     if not differing:
         return None
     return f"worker {address} has other versions than the scheduler: " + str(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from distributed import Scheduler, Worker
+from distributed import Scheduler
 from distributed.http.routing import RoutingApplication
 from tornado.httpserver import HTTPServer
+
+from gpusched.workers.worker import DeviceWorker
 
 
 class _NoHttp:
@@ -23,5 +25,5 @@ class SilentScheduler(_NoHttp, Scheduler):
     """A scheduler that opens no port but the address it is given."""
 
 
-class SilentWorker(_NoHttp, Worker):
+class SilentWorker(_NoHttp, DeviceWorker):
     """A worker that opens no port but the address it is given."""

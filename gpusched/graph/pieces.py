@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -109,7 +110,7 @@ def _bounds(length: int, count: int) -> list[tuple[int, int]]:
     # A part of one row could be taken for a broadcast axis.
     count = max(1, min(count, length // 2))
     edges = [length * k // count for k in range(count + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _put(results: dict[int, Any], k: int, value: Any, where: slice, shape: tuple[int, ...],

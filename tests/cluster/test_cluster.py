@@ -15,6 +15,7 @@ from distributed import Client, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster import plan as module
+from tests.workers.emulated import EmulatedWorker
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,11 @@ def test_adapting_starts_workers_when_there_is_work() -> None:
 def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
     # No GPU is touched: what is tested is what each process is told.
     monkeypatch.setattr(module, "visible_devices", lambda: ["3", "5"])
-    with Cluster(gpus="all", fuse=False) as cluster, Client(cluster) as client:
+    options = {"worker_class": EmulatedWorker}
+    with (
+        Cluster(gpus="all", fuse=False, worker_options=options) as cluster,
+        Client(cluster) as client,
+    ):
         told = client.run(visible)
         names = {address: w["name"] for address, w in client.scheduler_info()["workers"].items()}
         assert {names[address]: device for address, device in told.items()} == {0: "3", 1: "5"}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.cluster import plan as module
-from gpusched.cluster.plan import Plan, plan
+from gpusched.cluster.plan import Plan, Slot, plan
 from gpusched.workers.devices import NoDeviceError
 
 MEMORY = 64 * 2**30
@@ -125,7 +125,7 @@ def test_number_out_of_range(arguments: dict[str, Any]) -> None:
 def test_configuration_is_asked_where_an_argument_is_left_out() -> None:
     settings = {"workers": 5, "threads": 2, "memory-limit": "1 GiB", "gpus": 0}
     with dask.config.set({f"gpusched.cluster.{key}": value for key, value in settings.items()}):
-        assert plan() == Plan(5, 2, 2**30, ())
+        assert plan() == Plan(5, 2, 2**30, (Slot(),))
         assert plan(workers=1).workers == 1
 
 

@@ -47,7 +47,9 @@ def test_frames_can_be_written_to() -> None:
 
 
 @given(st.binary(max_size=50), lists_of_frames, st.data())
-def test_every_flipped_bit_is_found(header: bytes, frames: list[bytes], data: st.DataObject) -> None:
+def test_every_flipped_bit_is_found(
+    header: bytes, frames: list[bytes], data: st.DataObject
+) -> None:
     content = bytearray(written(header, frames))
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= 1 << data.draw(st.integers(0, 7))

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpusched.workers.device import PoisonedContextError
 from gpusched.workers.device.base import Frozen
+from gpusched.workers.worker import DeviceWorker
 
 
 class EmulatedArray:
@@ -97,3 +98,10 @@ class EmulatedDevice:
 
     def fault(self, error: BaseException) -> str | None:
         return str(error) if isinstance(error, PoisonedContextError) else None
+
+
+class EmulatedWorker(DeviceWorker):
+    """A worker that takes an emulated device for its GPU."""
+
+    def _open_device(self, gpu: bool, uuid: str, memory_limit: int, *pool: Any) -> EmulatedDevice:
+        return EmulatedDevice(2**30, memory_limit)

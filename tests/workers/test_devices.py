@@ -112,7 +112,7 @@ def test_request_that_cannot_be_read(text: str) -> None:
         parse_request(text)
 
 
-@pytest.mark.parametrize("request_", [0, [], [0, 0], [-1, 0], "0,0"])
+@pytest.mark.parametrize("request_", [0, [], [0, 0, 1], [-1, 0], "0,0,1", "0,1,1"])
 def test_request_that_makes_no_sense(request_: int | list[int] | str) -> None:
     with pytest.raises(ValueError):
         select_devices(request_, ["0", "1"])
@@ -123,6 +123,40 @@ def test_missing_device_is_told(monkeypatch: pytest.MonkeyPatch, request_: int |
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(NoDeviceError, match="CUDA_VISIBLE_DEVICES is ''"):
         select_devices(request_, [] if request_ == "all" else ["0"])
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        ("0,0,1,1", ["0", "0", "1", "1"]),
+        ("1,1,", ["1", "1"]),
+        ("GPU-bbbb", ["2"]),
+        ("GPU-aaaa2222-0,0", ["1", "0"]),
+        (["GPU-aaaa1111-0", 0], ["0", "0"]),
+    ],
+)
+def test_devices_by_uuid_and_several_workers_on_one(
+    machine: Machine, request_: str | list[int | str], expected: list[str]
+) -> None:
+    machine(UUIDS)
+    assert select_devices(request_, visible_devices()) == expected
+
+
+def test_same_device_under_two_names_is_seen(machine: Machine) -> None:
+    machine(UUIDS)
+    with pytest.raises(ValueError, match="GPU 0 is named 2 times in 0,GPU-aaaa1111,1"):
+        select_devices([0, "GPU-aaaa1111", 1], visible_devices())
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"), [([0, 3, 4], "3, 4"), ("GPU-cccc,0", "GPU-cccc"), (5, "3, 4")]
+)
+def test_missing_devices_are_named(
+    machine: Machine, request_: list[int] | str | int, named: str
+) -> None:
+    machine(UUIDS)
+    with pytest.raises(NoDeviceError, match=f"no such GPU: {named}; there are 3 \\(0, 1, 2\\)"):
+        select_devices(request_, visible_devices())
 
 
 @given(st.lists(st.integers(0, 99).map(str), unique=True, min_size=1), st.data())

@@ -6,20 +6,20 @@ from gpusched.workers.device.host import HostDevice
 __all__ = ["Device", "HostDevice", "OutOfDeviceMemoryError", "PoisonedContextError", "open_device"]
 
 
-def open_device(uuid: str = "", memory_limit: int = 0, pool: str = "cupy",
+def open_device(gpu: bool = False, uuid: str = "", memory_limit: int = 0, pool: str = "cupy",
                 pool_size: int | None = None) -> Device:  # fmt: skip
     """Return this process's device: the GPU it is pinned to, or the host's cores.
 
     Parameters
     ----------
+    gpu
+        Whether it is a GPU.
     uuid
-        Of the GPU; empty for none.
+        Which GPU it must be; empty for any.
     memory_limit
         Bytes that task results may take on the device; 0 for no limit.
-    pool
-        What GPU memory is taken from: ``none``, ``cupy``, ``async`` or ``rmm``.
-    pool_size
-        Bytes that the pool takes from the driver at once, or at most; None for its own choice.
+    pool, pool_size
+        Where GPU memory comes from, as in `gpusched.workers.pool.install`.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def open_device(uuid: str = "", memory_limit: int = 0, pool: str = "cupy",
     >>> open_device().kind
     'cpu'
     """
-    if not uuid:
+    if not gpu:
         return HostDevice(memory_limit)
     from gpusched.workers.device.cuda import CudaDevice
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
-from distributed.protocol import deserialize, serialize
+from distributed.protocol.serialize import deserialize, serialize
 
 from gpusched.workers import pinning
 from gpusched.workers.device.base import Frozen, PoisonedContextError
@@ -62,7 +62,7 @@ class CudaDevice:
     def __init__(self, uuid: str, memory_limit: int = 0, pool: str = "cupy",
                  pool_size: int | None = None) -> None:  # fmt: skip
         pinning.check(uuid)
-        self.uuid = uuid
+        self.uuid = uuid or f"GPU-{pinning.visible_uuids()[0]}"
         self.memory_limit = memory_limit
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.name: str = properties["name"].decode()

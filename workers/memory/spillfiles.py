@@ -114,9 +114,7 @@ class SpillFiles(MutableMapping[Key, object]):
                 del self._entries[key]
                 self.counters.lost += 1
             _remove(entry.path)
-            raise LostValueError(
-                f"{key!r}: {entry.path} {_reason(error)}"
-            ) from error
+            raise LostValueError(f"{key!r}: {entry.path} {_reason(error)}") from error
         with self._lock:
             self.counters.read_bytes += entry.disk_bytes
             self.counters.read_seconds += time.perf_counter() - started

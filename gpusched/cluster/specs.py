@@ -1,0 +1,78 @@
+"""What a worker of a plan is started with: the same from the command line and from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpusched import config
+from gpusched.cluster.plan import Plan
+from gpusched.workers.pool import read_request
+
+
+def worker_options(
+    plan: Plan,
+    index: int,
+    *,
+    pool: str | None = None,
+    pool_size: str | int | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Return the keyword arguments of `DeviceNanny` for one worker of a plan.
+
+    Parameters
+    ----------
+    plan
+        What the workers are given.
+    index
+        Which of the workers.
+    pool, pool_size
+        Where GPU memory comes from; None asks the configuration.
+    **options
+        Arguments of `distributed.Nanny` and `distributed.Worker`, which win over the plan's.
+
+    Raises
+    ------
+    ValueError
+        If the pool's kind or size cannot be read.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.plan import plan
+    >>> from gpusched.cluster.specs import worker_options
+    >>> worker_options(plan(2, 1, gpus=0), 0)["env"]
+    {'CUDA_VISIBLE_DEVICES': ''}
+    """
+    slot = plan.slot(index)
+    given_env = options.pop("env", None) or {}
+    found = {
+        "nthreads": plan.threads,
+        "memory_limit": plan.memory_limit,
+        "env": {**plan.environment(index), **given_env},
+        "cpus": slot.cpus,
+        **options,
+    }
+    if slot.device:
+        kind = pool or config.get("worker.pool")
+        size = config.get("worker.pool-size") if pool_size is None else pool_size
+        found |= {
+            "gpu": True,
+            "device_uuid": slot.uuid,
+            "device_memory_limit": slot.device_memory_limit,
+            "pool": kind,
+            "pool_size": read_request(kind, size),
+            "resources": gpu_resources(options.get("resources")),
+        }
+    return found
+
+
+def gpu_resources(given: Mapping[str, float] | None) -> dict[str, float]:
+    """Return a GPU worker's resources: one GPU, unless told otherwise, and those given.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.specs import gpu_resources
+    >>> gpu_resources({"MEMORY": 10.0})
+    {'GPU': 1.0, 'MEMORY': 10.0}
+    """
+    return {"GPU": 1.0, **(given or {})}

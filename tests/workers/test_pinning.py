@@ -1,0 +1,59 @@
+"""The check that a worker has its own GPU; the driver is played by a small class."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from gpusched.workers.pinning import WrongDeviceError, check
+
+FIRST, SECOND = (str(uuid.UUID(int=number)) for number in (1, 2))
+
+
+class Driver:
+    """`libcuda` with some GPUs."""
+
+    def __init__(self, *uuids: str, status: int = 0) -> None:
+        self.uuids = uuids
+        self.status = status
+
+    def cuInit(self, flags: int) -> int:
+        return self.status
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = len(self.uuids)
+        return 0
+
+    def cuDeviceGet(self, device: Any, number: int) -> int:
+        device._obj.value = number
+        return 0
+
+    def cuDeviceGetUuid_v2(self, raw: Any, device: Any) -> int:
+        raw._obj[:] = uuid.UUID(self.uuids[device.value]).bytes
+        return 0
+
+
+@pytest.mark.parametrize("kind", ["GPU", "MIG"])
+def test_right_device_is_accepted(kind: str) -> None:
+    check(f"{kind}-{FIRST}", Driver(FIRST))
+
+
+@pytest.mark.parametrize("seen", [(SECOND,), (FIRST, SECOND), ()])
+def test_wrong_device_is_refused(monkeypatch: pytest.MonkeyPatch, seen: tuple[str, ...]) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    with pytest.raises(WrongDeviceError) as caught:
+        check(f"GPU-{FIRST}", Driver(*seen))
+    for told in (f"GPU-{FIRST}", "CUDA_VISIBLE_DEVICES is '5'", *(seen or ["none"])):
+        assert told in str(caught.value)
+
+
+def test_driver_that_does_not_answer_is_told() -> None:
+    with pytest.raises(WrongDeviceError, match="cuInit says 999"):
+        check(f"GPU-{FIRST}", Driver(FIRST, status=999))
+
+
+@pytest.mark.parametrize("expected", ["", f"MIG-GPU-{FIRST}/1/0"])
+def test_nothing_to_compare_with(expected: str) -> None:
+    check(expected, Driver(SECOND))
