@@ -10,6 +10,8 @@ from gpusched import __version__
 
 COMMANDS = {
     "run": "gpusched.cli.run:run",
+    "scheduler": "gpusched.cli.scheduler:scheduler",
+    "worker": "gpusched.cli.worker:worker",
 }
 """Where each subcommand is defined."""
 

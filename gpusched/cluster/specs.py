@@ -16,6 +16,7 @@ def worker_options(
     *,
     pool: str | None = None,
     pool_size: str | int | None = None,
+    fuse: bool | None = False,
     **options: Any,
 ) -> dict[str, Any]:
     """Return the keyword arguments of `DeviceNanny` for one worker of a plan.
@@ -28,6 +29,9 @@ def worker_options(
         Which of the workers.
     pool, pool_size
         Where GPU memory comes from; None asks the configuration.
+    fuse
+        Whether to switch fusion on in the worker's process, for what tasks compute with dask
+        there; None asks the configuration. Without it the worker does as this process does.
     **options
         Arguments of `distributed.Nanny` and `distributed.Worker`, which win over the plan's.
 
@@ -52,6 +56,8 @@ def worker_options(
         "cpus": slot.cpus,
         **options,
     }
+    if config.get("fusion.enabled") if fuse is None else fuse:
+        found["config"] = {**fusing(), **(options.get("config") or {})}
     if slot.device:
         kind = pool or config.get("worker.pool")
         size = config.get("worker.pool-size") if pool_size is None else pool_size
@@ -64,6 +70,20 @@ def worker_options(
             "resources": gpu_resources(options.get("resources")),
         }
     return found
+
+
+def fusing() -> dict[str, Any]:
+    """Return the settings of dask that switch fusion on in a worker's process.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.specs import fusing
+    >>> list(fusing())
+    ['array_optimize']
+    """
+    from gpusched.graph import optimize
+
+    return {"array_optimize": optimize}
 
 
 def gpu_resources(given: Mapping[str, float] | None) -> dict[str, float]:

@@ -1,0 +1,224 @@
+"""Flags that several commands share: dask's own, adopted, and those that are gpusched's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OURS = (
+    click.option(
+        "--gpus",
+        metavar="N|all|0,2|UUID,...",
+        help="The GPUs that get a worker each: a number of them, all, or a list; one that is "
+        "named twice, as in 0,0,1,1, is shared by two workers. [default: all there are]",
+    ),
+    click.option("--cpu", is_flag=True, help="CPU workers, even where there are GPUs."),
+    click.option(
+        "--device-memory-limit",
+        metavar="SIZE",
+        help="What results may take of a GPU's memory before they are spilled: bytes, '10 GiB', "
+        "a fraction, or 0 for no limit. Workers that share a GPU share it.",
+    ),
+    click.option(
+        "--pool", metavar="none|cupy|async|rmm", help="Where each worker's GPU memory comes from."
+    ),
+    click.option("--pool-size", metavar="SIZE", help="The size of that pool, as in '8 GiB'."),
+    click.option(
+        "--pin/--no-pin",
+        default=None,
+        help="Whether workers are bound to cores: to those near their GPU, or CPU workers to a "
+        "slice each. [default: GPU workers are]",
+    ),
+    click.option(
+        "--fuse/--no-fuse",
+        default=None,
+        help="Whether dask.array is fused that tasks compute within a worker. Graphs from a "
+        "client are fused there. [default: --fuse]",
+    ),
+)
+
+
+def worker_flags(function: _Function) -> _Function:
+    """Add the flags that say what gpusched's workers are given; a decorator.
+
+    Examples
+    --------
+    >>> import click
+    >>> from gpusched.cli.options import worker_flags
+    >>> @click.command()
+    ... @worker_flags
+    ... def start(**flags):
+    ...     pass
+    >>> [parameter.name for parameter in start.params][:3]
+    ['gpus', 'cpu', 'device_memory_limit']
+    """
+    for option in reversed(_OURS):
+        function = option(function)
+    return function
+
+
+def adopted(
+    command: click.Command, leave_out: Sequence[str], defaults: Mapping[str, Any] | None = None
+) -> list[click.Parameter]:
+    """Return copies of another command's parameters.
+
+    Parameters
+    ----------
+    command
+        The other command.
+    leave_out
+        Names of parameters that are not taken over.
+    defaults
+        Default values that differ here, by name.
+
+    Examples
+    --------
+    >>> from distributed.cli.dask_worker import main
+    >>> from gpusched.cli.options import adopted
+    >>> len(main.params) - len(adopted(main, ["dashboard_prefix"]))
+    1
+    """
+    taken = [copy.copy(one) for one in command.params if one.name not in leave_out]
+    for parameter in taken:
+        if parameter.name in (defaults or {}):
+            parameter.default = (defaults or {})[parameter.name]
+    return taken
+
+
+def read_gpus(text: str | None, cpu: bool = False) -> Any:
+    """Return what ``--gpus`` and ``--cpu`` ask for, as `gpusched.cluster.plan.plan` takes it.
+
+    Raises
+    ------
+    ValueError
+        If the text cannot be read, or the flags contradict each other.
+
+    Examples
+    --------
+    >>> from gpusched.cli.options import read_gpus
+    >>> read_gpus("0,2"), read_gpus(None), read_gpus(None, cpu=True)
+    ([0, 2], None, 0)
+    """
+    from gpusched.workers.devices import parse_request
+
+    if cpu and text is not None:
+        raise ValueError("--cpu and --gpus exclude each other")
+    if text is None:
+        return 0 if cpu else None
+    request = parse_request(text)
+    if request == 0:
+        raise ValueError("--gpus 0 asks for no GPU: use --cpu")
+    return request
+
+
+def check_worker_flags(flags: Mapping[str, Any]) -> None:
+    """Check the flags of `worker_flags` as far as that takes no GPU.
+
+    Raises
+    ------
+    ValueError
+        If one cannot be read, or contradicts another.
+
+    Examples
+    --------
+    >>> from gpusched.cli.options import check_worker_flags
+    >>> check_worker_flags({"cpu": False, "pool": "cupy", "pool_size": None,
+    ...                     "device_memory_limit": "8 GiB"})
+    """
+    from gpusched import config
+    from gpusched.cluster.plan import host_memory
+    from gpusched.workers.pool import read_request
+
+    of_gpus = ("device_memory_limit", "pool", "pool_size")
+    given = [name for name in of_gpus if flags[name] is not None]
+    if flags["cpu"] and given:
+        flag = f"--{given[0].replace('_', '-')}"
+        raise ValueError(f"{flag} {flags[given[0]]} has no meaning for CPU workers: leave it out")
+    if flags["device_memory_limit"] is not None:
+        host_memory(flags["device_memory_limit"], 1)
+    read_request(flags["pool"] or config.get("worker.pool"), flags["pool_size"])
+
+
+def read_resources(text: str | None) -> dict[str, float] | None:
+    """Read ``--resources``, such as ``"GPU=2 MEM=10e9"``.
+
+    Raises
+    ------
+    ValueError
+        If the text cannot be read.
+
+    Examples
+    --------
+    >>> from gpusched.cli.options import read_resources
+    >>> read_resources("GPU=2 MEM=10e9")
+    {'GPU': 2.0, 'MEM': 10000000000.0}
+    """
+    if not text:
+        return None
+    found = {}
+    for pair in text.replace(",", " ").split():
+        name, _, number = pair.partition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise ValueError(
+                f"cannot read {pair!r} in --resources: write names and numbers, such as "
+                f"'GPU=2 MEM=10e9'"
+            ) from None
+    return found
+
+
+def read_seconds(flag: str, text: str | None) -> float | None:
+    """Read a length of time, such as ``"30"`` or ``"5 minutes"``, and return its seconds.
+
+    Raises
+    ------
+    ValueError
+        If the text cannot be read, or is below zero.
+
+    Examples
+    --------
+    >>> from gpusched.cli.options import read_seconds
+    >>> read_seconds("--lifetime", "5 minutes")
+    300
+    """
+    from dask.utils import parse_timedelta
+
+    if text is None:
+        return None
+    try:
+        seconds: float = parse_timedelta(text)
+    except (ValueError, KeyError):
+        seconds = -1
+    if seconds < 0:
+        raise ValueError(
+            f"cannot read {flag} {text!r}: write seconds, or a time such as '5 minutes'"
+        )
+    return seconds
+
+
+def check_network(interface: str | None, protocol: str | None) -> None:
+    """Check that the machine has the network interfaces, and distributed the protocols.
+
+    Raises
+    ------
+    ValueError
+        If it has not; the message names those there are.
+
+    Examples
+    --------
+    >>> from gpusched.cli.options import check_network
+    >>> check_network(None, "tcp")
+    """
+    from distributed.comm.registry import get_backend
+    from distributed.utils import get_ip_interface
+
+    for name in interface.split(",") if interface else ():
+        get_ip_interface(name)
+    for name in protocol.split(",") if protocol else ():
+        get_backend(name.removesuffix("://"))

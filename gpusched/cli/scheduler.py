@@ -1,0 +1,63 @@
+"""``gpusched scheduler``: dask's own scheduler, fitted out for gpusched's workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import dask.config
+from distributed.cli import dask_scheduler
+
+from gpusched import __version__
+from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.options import adopted, check_network, read_seconds
+
+PRELOAD = "gpusched.cluster.scheduler"
+
+_DEPRECATED = {"show": False, "use_xheaders": False}
+
+
+@click.command(
+    params=adopted(dask_scheduler.main, [*_DEPRECATED, "version"]),
+    context_settings=dask_scheduler.main.context_settings,
+)
+@click.version_option(__version__, prog_name="gpusched")
+def scheduler(preload: tuple[str, ...], **flags: Any) -> None:
+    """Start a scheduler that workers on any machine can join.
+
+    It is dask's own, and the flags are those of `dask scheduler`. Besides, it refuses workers of
+    other versions, says why workers died, and exports gpusched's metrics.
+    """
+    from distributed.core import collect_causes
+
+    try:
+        _check(flags)
+        run = dask_scheduler.main.callback
+        assert run is not None
+        run(preload=preloads(preload), **flags, **_DEPRECATED)
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    except (RuntimeError, OSError) as error:
+        # distributed's own says no more than that the scheduler failed to start.
+        raise Failed(f"no scheduler: {[error, *collect_causes(error)][-1]}") from None
+
+
+def preloads(given: tuple[str, ...]) -> list[str]:
+    """Return what a scheduler loads: gpusched's part, then what was asked for.
+
+    Examples
+    --------
+    >>> from gpusched.cli.scheduler import preloads
+    >>> preloads(("mine.py",))
+    ['gpusched.cluster.scheduler', 'mine.py']
+    """
+    asked = given or dask.config.get("distributed.scheduler.preload")
+    return [PRELOAD, *(name for name in asked if name != PRELOAD)]
+
+
+def _check(flags: dict[str, Any]) -> None:
+    check_network(flags["interface"], flags["protocol"])
+    read_seconds("--idle-timeout", flags["idle_timeout"])
+    for port in flags["port"].split(",") if flags["port"] else ():
+        if not port.isdecimal() or int(port) > 65535:
+            raise ValueError(f"--port {port} is no port: write a number up to 65535, or 0 for any")

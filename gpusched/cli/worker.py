@@ -1,0 +1,278 @@
+"""``gpusched worker``: one worker a GPU of this machine, or CPU workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import dask.config
+from distributed.cli import dask_worker
+
+from gpusched import __version__, config
+from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.options import (
+    adopted,
+    check_network,
+    check_worker_flags,
+    read_gpus,
+    read_resources,
+    read_seconds,
+    worker_flags,
+)
+
+if TYPE_CHECKING:
+    from gpusched.cluster.plan import Plan
+    from gpusched.cluster.serve import Node
+
+_CLASS = "gpusched.workers.worker.DeviceWorker"
+_PASSED_ON = (
+    "contact_address",
+    "dashboard",
+    "dashboard_address",
+    "host",
+    "interface",
+    "lifetime",
+    "lifetime_restart",
+    "lifetime_stagger",
+    "local_directory",
+    "pool",
+    "pool_size",
+    "preload",
+    "preload_argv",
+    "protocol",
+    "scheduler_sni",
+)
+"""Flags that are arguments of workers under the same name."""
+
+
+@click.command(
+    params=adopted(
+        dask_worker.main,
+        ["dashboard_prefix", "version"],
+        {"memory_limit": None, "worker_class": _CLASS},
+    ),
+    context_settings=dask_worker.main.context_settings,
+)
+@worker_flags
+@click.version_option(__version__, prog_name="gpusched")
+def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> None:
+    """Start workers that join the scheduler at SCHEDULER: one on each GPU of this machine.
+
+    Where there is no GPU, and with --cpu, one CPU worker gets all cores, or --nworkers share them.
+    Ends when the scheduler does, or on Ctrl-C or SIGTERM; no process stays behind.
+    """
+    from gpusched.cluster.contact import NoSchedulerError
+    from gpusched.cluster.serve import StartError, serve
+    from gpusched.workers.devices import NoDeviceError
+
+    try:
+        _check(flags)
+        address = _address(scheduler, scheduler_file, flags)
+        workers = _workers(flags)
+        with _pid_file(flags["pid_file"]):
+            serve(lambda: _make(address, scheduler_file, workers, flags))
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    except NoDeviceError as error:
+        raise Failed(f"{error}. For CPU workers, use --cpu") from None
+    except (NoSchedulerError, StartError) as error:
+        raise Failed(str(error)) from None
+
+
+def _check(flags: dict[str, Any]) -> None:
+    check_worker_flags(flags)
+    check_network(flags["interface"], flags["protocol"])
+    for name in ("death_timeout", "lifetime", "lifetime_stagger"):
+        read_seconds(f"--{name.replace('_', '-')}", flags[name])
+    if flags["contact_address"] and not flags["listen_address"]:
+        raise ValueError("--contact-address needs --listen-address")
+    if flags["listen_address"] and (flags["worker_port"] or flags["host"]):
+        raise ValueError("--listen-address excludes --worker-port and --host")
+
+
+def _address(scheduler: str | None, file: str | None, flags: dict[str, Any]) -> str | None:
+    if scheduler and file:
+        raise ValueError("SCHEDULER and --scheduler-file exclude each other")
+    if file:
+        return None
+    address = scheduler or dask.config.get("scheduler-address", None)
+    if not address:
+        raise ValueError(
+            "which scheduler? Name it as in `gpusched worker tcp://10.0.0.1:8786`, or use "
+            "--scheduler-file"
+        )
+    from gpusched.cluster.contact import check_address
+
+    encrypted = any(flags[name] for name in ("tls_ca_file", "tls_cert", "tls_key"))
+    return check_address(f"tls://{address}" if encrypted and "://" not in address else address)
+
+
+def _workers(flags: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the arguments of each worker, or of its nanny."""
+    made = make_plan(flags)
+    if made.workers < 1:
+        raise ValueError("at least one worker must be asked for: check --nworkers")
+    if made.workers > 1 and not flags["nanny"]:
+        raise ValueError(f"--no-nanny runs one worker, not {made.workers}: use --nworkers 1")
+    if made.workers > 1 and flags["listen_address"]:
+        raise ValueError(f"--listen-address is for one worker, not {made.workers}: use --host")
+    common = {name: flags[name] for name in _PASSED_ON} | _listening(flags) | {
+        "death_timeout": read_seconds("--death-timeout", flags["death_timeout"]) or None,
+        "resources": read_resources(flags["resources"]),
+    }  # fmt: skip
+    ports = dask_worker._apportion_ports(
+        common.pop("worker_port"), flags["nanny_port"], made.workers, flags["nanny"]
+    )
+    return [_options(made, index, flags, common | ports[index]) for index in range(made.workers)]
+
+
+def make_plan(flags: dict[str, Any]) -> Plan:
+    """Return what the flags of ``gpusched worker`` ask for on this machine.
+
+    Examples
+    --------
+    >>> from gpusched.cli.worker import make_plan
+    >>> make_plan({"n_workers": "2", "nthreads": 3, "gpus": None, "cpu": True, "pin": False,
+    ...            "memory_limit": "1 GiB", "device_memory_limit": None}).threads
+    3
+    """
+    from gpusched.cluster.plan import plan
+
+    wanted = {
+        "threads": flags["nthreads"] or None,
+        "gpus": read_gpus(flags["gpus"], flags["cpu"]),
+        **{name: flags[name] for name in ("memory_limit", "device_memory_limit", "pin")},
+    }
+    text = flags["n_workers"]
+    if text == "auto":
+        with dask.config.set({"gpusched.cluster.workers": None}):
+            return plan(**wanted)
+    made = plan(_number_of_workers(text), **wanted)
+    if made.devices or text is not None or config.get("cluster.workers") is not None:
+        return made
+    return plan(1, **wanted)
+
+
+def _number_of_workers(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(f"cannot read --nworkers {text!r}: write a number, or 'auto'") from None
+    cores: int = dask.system.CPU_COUNT
+    return number if number >= 0 else max(0, cores + 1 + number)
+
+
+def _listening(flags: dict[str, Any]) -> dict[str, Any]:
+    from distributed.comm.addressing import get_address_host_port
+
+    listen, contact = flags["listen_address"], flags["contact_address"]
+    if contact:
+        get_address_host_port(contact, strict=True)
+    if not listen:
+        return {"worker_port": flags["worker_port"]}
+    host, port = get_address_host_port(listen, strict=True)
+    return {
+        "worker_port": str(port),
+        "host": f"[{host}]" if ":" in host else host,
+        "contact_address": contact or listen,
+    }
+
+
+def _options(
+    made: Plan, index: int, flags: dict[str, Any], common: dict[str, Any]
+) -> dict[str, Any]:
+    from gpusched.cluster.specs import worker_options
+
+    options = worker_options(
+        made,
+        index,
+        fuse=flags["fuse"],
+        name=_name(flags["name"], index, made.workers),
+        security=_security(flags),
+        **common,
+    )
+    if flags["nanny"]:
+        options |= {
+            "worker_class": _worker_class(flags["worker_class"]),
+            "preload_nanny": flags["preload_nanny"],
+            "listen_address": flags["listen_address"],
+        }
+    return options
+
+
+def _name(prefix: str | None, index: int, workers: int) -> str | int | None:
+    if not prefix:
+        return prefix
+    if workers > 1:
+        return f"{prefix}-{index}"
+    return int(prefix) if prefix.isdecimal() else prefix
+
+
+def _security(flags: dict[str, Any]) -> dict[str, str]:
+    given = {
+        "tls_ca_file": flags["tls_ca_file"],
+        "tls_worker_cert": flags["tls_cert"],
+        "tls_worker_key": flags["tls_key"],
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _worker_class(name: str) -> Any:
+    from distributed.utils import import_term
+
+    from gpusched.workers.worker import DeviceWorker
+
+    try:
+        found = import_term(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"cannot import --worker-class {name}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, DeviceWorker)):
+        raise ValueError(f"--worker-class {name} is no subclass of {_CLASS}")
+    return found
+
+
+async def _make(
+    address: str | None, file: str | None, workers: list[dict[str, Any]], flags: dict[str, Any]
+) -> list[Node]:
+    from gpusched.cluster.contact import find_scheduler
+    from gpusched.workers.nanny import DeviceNanny
+
+    connection = _connection(_security(flags), flags["scheduler_sni"])
+    found = await find_scheduler(address, file, connection, workers[0]["death_timeout"])
+    if flags["nanny"]:
+        return [DeviceNanny(found, **options) for options in workers]
+    os.environ.update(workers[0].pop("env"))
+    dask.config.set(workers[0].pop("config", {}))
+    return [_worker_class(flags["worker_class"])(found, **options) for options in workers]
+
+
+def _connection(security: dict[str, str], server_name: str | None) -> dict[str, Any]:
+    from distributed.security import Security
+
+    try:
+        connection: dict[str, Any] = Security(**security).get_connection_args("worker")
+    except OSError as error:
+        raise ValueError(f"cannot use the certificates in {security}: {error}") from None
+    return connection | ({"server_hostname": server_name} if server_name else {})
+
+
+@contextlib.contextmanager
+def _pid_file(name: str) -> Iterator[None]:
+    if not name:
+        yield
+        return
+    file = Path(name)
+    try:
+        file.write_text(str(os.getpid()))
+    except OSError as error:
+        raise ValueError(f"cannot write --pid-file {name}: {error}") from None
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,144 @@
+"""Where the scheduler is, and whether it answers there: asked before any worker starts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import dask.config
+from dask.utils import parse_timedelta
+from distributed.comm.addressing import parse_address
+from distributed.comm.registry import get_backend
+from distributed.core import coerce_to_address, collect_causes, rpc
+
+_ATTEMPT = 5.0
+"""Seconds given to one attempt, after which a scheduler file is read again."""
+_PAUSE = 0.1
+"""Seconds between two looks at a scheduler file."""
+
+
+class NoSchedulerError(RuntimeError):
+    """No scheduler answers where one should be."""
+
+
+async def find_scheduler(
+    address: str | None,
+    file: str | None,
+    connection: dict[str, Any],
+    timeout: float | None = None,
+) -> str:
+    """Wait until a scheduler answers, and return its address.
+
+    Parameters
+    ----------
+    address
+        Where it should be; ignored if there is a file.
+    file
+        The file that the scheduler writes its address to. It may appear later, and one that an
+        earlier scheduler has left is read again until the address in it answers.
+    connection
+        What connecting takes, as of `distributed.Security.get_connection_args`.
+    timeout
+        Seconds to wait for the file and the answer. None waits for the file for ever, and for the
+        answer as long as ``distributed.comm.timeouts.connect`` says.
+
+    Raises
+    ------
+    ValueError
+        If the address, or the file, cannot be read.
+    NoSchedulerError
+        If no scheduler answers in time.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from gpusched.cluster.contact import find_scheduler
+    >>> asyncio.run(find_scheduler("somewhere", None, {}))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ValueError: cannot read somewhere as a scheduler's address: missing port number ...
+    """
+    connect = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
+    patience = timeout or connect
+    found, problem = None, ""
+    clock = asyncio.get_running_loop().time
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            while True:
+                address = address if file is None else await _read(Path(file))
+                if found is None and timeout is None:
+                    limit.reschedule(clock() + patience)
+                found = check_address(address)
+                try:
+                    async with asyncio.timeout(min(_ATTEMPT, patience / 2)):
+                        return await _ask(found, connection)
+                except OSError as error:
+                    problem = _reason(error) or problem
+                    await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        raise NoSchedulerError(_missing(found, file, patience, problem)) from None
+
+
+def check_address(address: Any) -> str:
+    """Return a scheduler's address in full.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.contact import check_address
+    >>> check_address("10.0.0.1:8786")
+    'tcp://10.0.0.1:8786'
+    """
+    try:
+        full: str = coerce_to_address(address)
+        scheme, _ = parse_address(full)
+        get_backend(scheme).get_address_host_port(full)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"cannot read {address} as a scheduler's address: {error}") from None
+    return full
+
+
+async def _read(file: Path) -> Any:
+    while True:
+        try:
+            told = json.loads(file.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            # Not there yet, or being written.
+            await asyncio.sleep(_PAUSE)
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"cannot read the scheduler file {file}: {error}") from None
+        if not isinstance(told, dict) or "address" not in told:
+            raise ValueError(f"{file} is no scheduler file: it holds no address")
+        return told["address"]
+
+
+async def _ask(address: str, connection: dict[str, Any]) -> str:
+    async with rpc(address, connection_args=connection, timeout=_ATTEMPT) as server:
+        kind = (await server.identity())["type"]
+    if "Scheduler" not in kind:
+        raise NoSchedulerError(f"at {address} there is a {kind.lower()}, not a scheduler")
+    return address
+
+
+def _reason(error: BaseException) -> str:
+    return str([error, *collect_causes(error)][-1])
+
+
+def _missing(found: str | None, file: str | None, patience: float, problem: str) -> str:
+    if found is None:
+        return (
+            f"there was no scheduler file {file} within {patience:g} s: check that "
+            f"`gpusched scheduler --scheduler-file` runs with the same file in a shared folder"
+        )
+    told = f" ({problem})" if problem else ""
+    return (
+        f"no scheduler answered at {found} within {patience:g} s{told}: check that "
+        f"`gpusched scheduler` runs there and that this machine reaches it"
+    )

@@ -1,0 +1,160 @@
+"""Runs nannies and their workers until they finish, or this process is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+from distributed import Nanny, Worker, nanny
+from distributed._signals import wait_for_signals
+from distributed.compatibility import asyncio_run
+from distributed.config import get_loop_factory
+from distributed.core import Status, collect_causes
+from distributed.process import AsyncProcess
+
+from gpusched.cluster.spawn import workers_without_interrupts
+
+logger = logging.getLogger("distributed.nanny")
+
+Node = Nanny | Worker
+
+CLOSING = 10.0
+"""Seconds that closing may take before processes are killed."""
+_CLEAN = 5.0
+"""Seconds of `Nanny.close`, which takes up to 1.8 of them."""
+
+
+class StartError(RuntimeError):
+    """A worker could not be started."""
+
+
+def serve(make: Callable[[], Awaitable[Sequence[Node]]]) -> None:
+    """Start workers and return when all of them have finished, or SIGINT or SIGTERM has come.
+
+    The signal closes them, within `CLOSING` seconds; a second one ends this process at once, and
+    the workers' processes with it.
+
+    Parameters
+    ----------
+    make
+        Awaited on the event loop; returns nannies, or workers of this process, not yet started.
+
+    Raises
+    ------
+    StartError
+        If a worker cannot be started; the others are closed then.
+
+    Notes
+    -----
+    For the main thread, because of the signals.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.serve import serve
+    >>> async def nobody():
+    ...     return []
+    >>> serve(nobody)
+    """
+    with _workers_without_interrupts():
+        asyncio_run(_serve(make), loop_factory=get_loop_factory())
+
+
+async def _serve(make: Callable[[], Awaitable[Sequence[Node]]]) -> None:
+    nodes: list[Node] = []
+    running = asyncio.create_task(_run(make, nodes))
+    told = asyncio.create_task(wait_for_signals())
+    await asyncio.wait([running, told], return_when=asyncio.FIRST_COMPLETED)
+    if told.done():
+        _leave_at_next_signal()
+        await _close(nodes, f"signal-{told.result()}")
+        running.cancel()
+        await asyncio.wait([running])
+        # What closing made fail is no news.
+        _ = running.cancelled() or running.exception()
+        return
+    told.cancel()
+    if running.exception() is not None:
+        await _close(nodes, "another-worker-failed")
+    running.result()
+
+
+async def _run(make: Callable[[], Awaitable[Sequence[Node]]], nodes: list[Node]) -> None:
+    nodes.extend(await make())
+    await asyncio.gather(*map(_start, nodes))
+    await asyncio.gather(*(node.finished() for node in nodes))
+
+
+async def _start(node: Node) -> None:
+    name = "" if node.name is None else f" {node.name}"
+    try:
+        await node
+    except Exception as error:
+        reason = [error, *collect_causes(error)][-1]
+        told = str(reason) or type(reason).__name__
+        raise StartError(f"worker{name} could not be started: {told}") from error
+
+
+async def _close(nodes: Sequence[Node], reason: str) -> None:
+    closing = [_close_one(node, reason) for node in nodes]
+    try:
+        async with asyncio.timeout(CLOSING):
+            ends = await asyncio.gather(*closing, return_exceptions=True)
+    except TimeoutError:
+        logger.warning("not closed within %g s: killing what is left", CLOSING)
+        await asyncio.gather(*map(_kill, nodes))
+        return
+    for node, end in zip(nodes, ends, strict=True):
+        if isinstance(end, Exception):
+            logger.warning("%s was not closed as it should: %r", node, end)
+
+
+async def _close_one(node: Node, reason: str) -> None:
+    if isinstance(node, Worker):
+        await node.close(timeout=_CLEAN, executor_wait=False, nanny=False, reason=reason)
+        return
+    if node.process is not None and node.process.status == Status.starting:
+        # A nanny would wait for its worker to be up, which may take for ever.
+        await _kill(node)
+    await node.close(timeout=_CLEAN, reason=reason)
+
+
+async def _kill(node: Node) -> None:
+    process = node.process.process if isinstance(node, Nanny) and node.process else None
+    if process is not None and process.is_alive():
+        await process.kill()
+
+
+def _leave_at_next_signal() -> None:
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)
+
+
+class _DeafProcess(AsyncProcess):
+    """A process that is born with a terminal's signals blocked.
+
+    Ctrl-C reaches every process of the terminal's group. Only this one must react: it closes the
+    workers, which could not do so cleanly while they are interrupted.
+    """
+
+    def _start_threads(self) -> Any:
+        # One of these threads starts the process, which inherits the thread's mask.
+        with workers_without_interrupts():
+            return super()._start_threads()
+
+
+@contextmanager
+def _workers_without_interrupts() -> Iterator[None]:
+    setattr(nanny, "AsyncProcess", _DeafProcess)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(nanny, "AsyncProcess", AsyncProcess)  # noqa: B010
