@@ -87,7 +87,19 @@ def adopted(
     for parameter in taken:
         if parameter.name in (defaults or {}):
             parameter.default = (defaults or {})[parameter.name]
+        if parameter.name == "preload_argv":
+            parameter.callback = _check_preloads
     return taken
+
+
+def _check_preloads(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    from distributed.preloading import validate_preload_argv
+
+    try:
+        return validate_preload_argv(context, parameter, value)
+    except (ImportError, OSError) as error:
+        names = ", ".join(context.params["preload"])
+        raise click.UsageError(f"cannot load --preload {names}: {error}") from None
 
 
 def read_gpus(text: str | None, cpu: bool = False) -> Any:
@@ -200,6 +212,32 @@ def read_seconds(flag: str, text: str | None) -> float | None:
             f"cannot read {flag} {text!r}: write seconds, or a time such as '5 minutes'"
         )
     return seconds
+
+
+def check_ports(flag: str, text: str | None) -> None:
+    """Check a port, or a range of them such as ``"3000:3026"``.
+
+    Raises
+    ------
+    ValueError
+        If the text cannot be read.
+
+    Examples
+    --------
+    >>> from gpusched.cli.options import check_ports
+    >>> check_ports("--worker-port", "3000:3026")
+    """
+    from distributed.utils import parse_ports
+
+    try:
+        valid = all(port is None or 0 <= port < 2**16 for port in parse_ports(text))
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError(
+            f"cannot read {flag} {text!r}: write a port up to 65535, 0 for any, or a range such "
+            f"as '3000:3026'"
+        )
 
 
 def check_network(interface: str | None, protocol: str | None) -> None:

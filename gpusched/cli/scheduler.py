@@ -10,7 +10,7 @@ from distributed.cli import dask_scheduler
 
 from gpusched import __version__
 from gpusched.cli.errors import Failed, Unusable
-from gpusched.cli.options import adopted, check_network, read_seconds
+from gpusched.cli.options import adopted, check_network, check_ports, read_seconds
 
 PRELOAD = "gpusched.cluster.scheduler"
 
@@ -59,5 +59,4 @@ def _check(flags: dict[str, Any]) -> None:
     check_network(flags["interface"], flags["protocol"])
     read_seconds("--idle-timeout", flags["idle_timeout"])
     for port in flags["port"].split(",") if flags["port"] else ():
-        if not port.isdecimal() or int(port) > 65535:
-            raise ValueError(f"--port {port} is no port: write a number up to 65535, or 0 for any")
+        check_ports("--port", port)

@@ -17,6 +17,7 @@ from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.options import (
     adopted,
     check_network,
+    check_ports,
     check_worker_flags,
     read_gpus,
     read_resources,
@@ -87,7 +88,11 @@ def _check(flags: dict[str, Any]) -> None:
     check_worker_flags(flags)
     check_network(flags["interface"], flags["protocol"])
     for name in ("death_timeout", "lifetime", "lifetime_stagger"):
-        read_seconds(f"--{name.replace('_', '-')}", flags[name])
+        read_seconds(_flag(name), flags[name])
+    for name in ("worker_port", "nanny_port"):
+        check_ports(_flag(name), flags[name])
+    for name in ("listen_address", "contact_address"):
+        _host_and_port(name, flags[name])
     if flags["contact_address"] and not flags["listen_address"]:
         raise ValueError("--contact-address needs --listen-address")
     if flags["listen_address"] and (flags["worker_port"] or flags["host"]):
@@ -169,19 +174,28 @@ def _number_of_workers(text: str | None) -> int | None:
 
 
 def _listening(flags: dict[str, Any]) -> dict[str, Any]:
-    from distributed.comm.addressing import get_address_host_port
-
-    listen, contact = flags["listen_address"], flags["contact_address"]
-    if contact:
-        get_address_host_port(contact, strict=True)
+    listen = flags["listen_address"]
     if not listen:
         return {"worker_port": flags["worker_port"]}
-    host, port = get_address_host_port(listen, strict=True)
+    host, port = _host_and_port("listen_address", listen)
     return {
         "worker_port": str(port),
         "host": f"[{host}]" if ":" in host else host,
-        "contact_address": contact or listen,
+        "contact_address": flags["contact_address"] or listen,
     }
+
+
+def _host_and_port(name: str, address: str | None) -> tuple[str, int]:
+    from distributed.comm.addressing import get_address_host_port
+
+    try:
+        return get_address_host_port(address, strict=True) if address else ("", 0)
+    except ValueError as error:
+        raise ValueError(f"cannot read {_flag(name)} {address}: {error}") from None
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _options(

@@ -71,9 +71,9 @@ async def find_scheduler(
                 if found is None and timeout is None:
                     limit.reschedule(clock() + patience)
                 found = check_address(address)
+                _check_encryption(found, connection)
                 try:
-                    async with asyncio.timeout(min(_ATTEMPT, patience / 2)):
-                        return await _ask(found, connection)
+                    return await _ask(found, connection, min(_ATTEMPT, patience / 2))
                 except OSError as error:
                     problem = _reason(error) or problem
                     await asyncio.sleep(_PAUSE)
@@ -119,8 +119,20 @@ async def _read(file: Path) -> Any:
         return told["address"]
 
 
-async def _ask(address: str, connection: dict[str, Any]) -> str:
-    async with rpc(address, connection_args=connection, timeout=_ATTEMPT) as server:
+def _check_encryption(address: str, connection: dict[str, Any]) -> None:
+    if address.startswith(("tls://", "wss://")) and connection.get("ssl_context") is None:
+        raise ValueError(
+            f"{address} takes certificates: give --tls-ca-file, --tls-cert and --tls-key, or set "
+            f"distributed.comm.tls in dask's configuration"
+        )
+
+
+async def _ask(address: str, connection: dict[str, Any], patience: float) -> str:
+    # Connecting gives up before the answer does, to tell why it could not.
+    async with (
+        asyncio.timeout(patience),
+        rpc(address, connection_args=connection, timeout=0.8 * patience) as server,
+    ):
         kind = (await server.identity())["type"]
     if "Scheduler" not in kind:
         raise NoSchedulerError(f"at {address} there is a {kind.lower()}, not a scheduler")

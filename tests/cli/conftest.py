@@ -24,10 +24,12 @@ def _hear_requests() -> None:
 
 
 class Runner:
-    """Starts ``gpusched run`` in a folder of its own."""
+    """Starts ``gpusched`` in a folder of its own."""
 
-    def __init__(self, folder: Path, cache: Path) -> None:
+    def __init__(self, folder: Path, cache: Path, *command: str) -> None:
         self.folder = folder
+        self.command = command
+        """What every call begins with."""
         self.mark = uuid.uuid4().hex
         self.scratch = folder / "scratch"
         self.may_leave_files = False
@@ -50,7 +52,7 @@ class Runner:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         options = {**pipes, "preexec_fn": _hear_requests, **options}
         return subprocess.Popen(
-            [sys.executable, "-m", "gpusched", "run", *arguments],
+            [sys.executable, "-m", "gpusched", *self.command, *arguments],
             cwd=self.folder,
             env=self.environment,
             start_new_session=True,
@@ -96,10 +98,7 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kernels")
 
 
-@pytest.fixture
-def gpusched_run(tmp_path: Path, kernel_cache: Path) -> Iterator[Runner]:
-    """Give a runner; afterwards no process of it may live, and no file may be left."""
-    runner = Runner(tmp_path, kernel_cache)
+def _checked(runner: Runner) -> Iterator[Runner]:
     yield runner
     _, alive = psutil.wait_procs(runner.processes(), timeout=10)
     told = [f"{process.pid} {process.cmdline()}" for process in alive]
@@ -107,3 +106,15 @@ def gpusched_run(tmp_path: Path, kernel_cache: Path) -> Iterator[Runner]:
         process.kill()
     assert not told
     assert runner.may_leave_files or not runner.leftovers()
+
+
+@pytest.fixture
+def gpusched_run(tmp_path: Path, kernel_cache: Path) -> Iterator[Runner]:
+    """Give a runner; afterwards no process of it may live, and no file may be left."""
+    yield from _checked(Runner(tmp_path, kernel_cache, "run"))
+
+
+@pytest.fixture
+def gpusched(tmp_path: Path, kernel_cache: Path) -> Iterator[Runner]:
+    """Give a runner of any subcommand, with the same checks afterwards."""
+    yield from _checked(Runner(tmp_path, kernel_cache))
