@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import lru_cache
 from typing import Any
 
-import distributed.scheduler
 from dask.typing import Key
 from dask.utils import format_bytes
 from distributed import Scheduler
@@ -22,6 +22,8 @@ _PATIENCE = 2.0
 _reasons: OrderedDict[str, str] = OrderedDict()
 """By worker's address. Of the whole process, because distributed raises `KilledWorker` in a place
 that knows no more than that."""
+_samples: OrderedDict[str, str] = OrderedDict()
+"""The last memory figures of workers that ended, in words, by address."""
 
 
 class Obituaries(SchedulerPlugin):
@@ -46,12 +48,14 @@ class Obituaries(SchedulerPlugin):
     def install(self) -> None:
         """Start to follow the scheduler's workers."""
         self._scheduler.add_plugin(self)
-        distributed.scheduler.KilledWorker = explained  # type: ignore[misc, assignment]
+        _explain_killed_workers()
         removing = self._scheduler.remove_worker
 
         async def remove_worker(address: str, **kwargs: Any) -> Any:
-            if not kwargs.get("expected"):
-                await self._hear_of(self._scheduler.workers.get(address))
+            worker = self._scheduler.workers.get(address)
+            if worker is not None and not kwargs.get("expected"):
+                _remember(_samples, address, _sample(worker))
+                await self._hear_of(worker)
             return await removing(address, **kwargs)
 
         self._scheduler.remove_worker = remove_worker  # type: ignore[method-assign]
@@ -61,18 +65,16 @@ class Obituaries(SchedulerPlugin):
         if topic != exits.EVENTS:
             return
         # A worker's own word comes before its nanny's, and tells more than an exit code.
-        _reasons.setdefault(msg["worker"], msg["reason"])
-        while len(_reasons) > _REMEMBERED:
-            _reasons.popitem(last=False)
+        _remember(_reasons, msg["worker"], msg["reason"])
         if msg["worker"] in self._waiting:
             self._waiting[msg["worker"]].set()
 
-    async def _hear_of(self, worker: WorkerState | None) -> None:
+    async def _hear_of(self, worker: WorkerState) -> None:
         """Wait for the reason of an end, if a task is about to be given up because of it.
 
         The closed connection is noticed before the nanny has told how the process ended.
         """
-        if worker is None or worker.address in _reasons or not worker.nanny:
+        if worker.address in _reasons or not worker.nanny:
             return
         allowed = self._scheduler.allowed_failures
         if all(task.suspicious < allowed for task in worker.processing):
@@ -82,26 +84,44 @@ class Obituaries(SchedulerPlugin):
             async with asyncio.timeout(_PATIENCE):
                 await told.wait()
         except TimeoutError:
-            _reasons[worker.address] = "nobody told how its process ended: its nanny is gone too"
+            _remember(_reasons, worker.address, "nobody told how its process ended")
         finally:
             self._waiting.pop(worker.address, None)
 
 
-def explained(task: Key, last_worker: WorkerState, allowed_failures: int) -> KilledWorker:
-    """Return distributed's error with a note on how the last worker ended.
+@lru_cache(maxsize=1)
+def _explain_killed_workers() -> None:
+    """Let distributed's error carry a note on how the last worker ended, from now on.
 
-    The error stays distributed's own, for clients that have no gpusched to read another with.
+    A note, rather than an error of our own: it is pickled with the error, and a client without
+    gpusched reads it too.
     """
-    error = KilledWorker(task, last_worker, allowed_failures)
-    reason = _reasons.get(last_worker.address, "how its process ended is not known")
-    error.add_note(f"gpusched: {last_worker.address}: {reason}{_sample(last_worker)}")
-    return error
+    initialize = KilledWorker.__init__
+
+    def explained(
+        error: KilledWorker, task: Key, last_worker: WorkerState, allowed_failures: int
+    ) -> None:
+        initialize(error, task, last_worker, allowed_failures)
+        address = last_worker.address
+        if address in _samples:
+            reason = _reasons.get(address, "nobody told how its process ended")
+            error.add_note(
+                f"gpusched: {address}: {reason}; memory at its last heartbeat: {_samples[address]}"
+            )
+
+    KilledWorker.__init__ = explained  # type: ignore[method-assign, assignment]
+
+
+def _remember(texts: OrderedDict[str, str], worker: str, text: str) -> None:
+    texts.setdefault(worker, text)
+    while len(texts) > _REMEMBERED:
+        texts.popitem(last=False)
 
 
 def _sample(worker: WorkerState) -> str:
     """Return the last memory figures that a worker sent, in words."""
     device = worker.metrics.get("gpusched", {}).get("device", {})
-    told = [f"; memory at its last heartbeat: host {format_bytes(worker.metrics['memory'])}"]
+    told = [f"host {format_bytes(worker.metrics.get('memory', 0))}"]
     if "memory_used" in device:
         limit = device.get("memory_limit")
         bounded = f" of {format_bytes(limit)}" if limit else ""

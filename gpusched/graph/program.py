@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
+import dask
 
 from gpusched.fusion.plan import Registers
 from gpusched.graph.segment import ProgramStep, Segment
@@ -81,6 +83,9 @@ def _restore(token: str, payload: bytes) -> Program:
         program = _restored.get(token)
         if program is None:
             steps, inputs = cloudpickle.loads(payload)
+            if not dask.config.get("gpusched.fusion.enabled", True):
+                # This process is told not to fuse, whoever has sent the program.
+                steps = tuple(replace(step, recorded=False) for step in steps)
             program = _restored[token] = Program(steps, inputs)
             program._payload, program._token = payload, token
         _recent.pop(token, None)

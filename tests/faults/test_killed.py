@@ -1,0 +1,210 @@
+"""Workers and nannies that are killed, stopped, or leave: the results are right all the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import psutil
+import pytest
+from distributed import KilledWorker, as_completed, wait
+
+from gpusched.workers import exits
+from gpusched.workers.device import PoisonedContextError
+
+from .conftest import Harmed
+
+Start = Callable[..., Harmed]
+
+
+def once(folder: str, action: Callable[[], Any], value: Any) -> Any:
+    """Do something the first time this runs in a folder, and return a value each time."""
+    mark = Path(folder) / "done"
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return value
+    action()
+    return value
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def poison() -> None:
+    raise PoisonedContextError("CUDA_ERROR_ILLEGAL_ADDRESS: told by the test")
+
+
+@pytest.mark.parametrize("harm", [die, poison])
+def test_task_of_a_worker_that_dies_is_run_again(
+    start: Start, tmp_path: Path, harm: Callable[[], None]
+) -> None:
+    harmed = start(1)
+    before = harmed.pids()
+    assert harmed.client.submit(once, str(tmp_path), harm, 7).result(timeout=60) == 7
+    assert harmed.pids() != before
+
+
+def test_exit_code_of_a_lost_device_is_the_known_one(start: Start, tmp_path: Path) -> None:
+    harmed = start(1)
+    harmed.client.submit(once, str(tmp_path), poison, 7).result(timeout=60)
+    told = [event for _, event in harmed.client.get_events(exits.EVENTS)]
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS: told by the test" in told[0]["reason"]
+    assert f"exit code {exits.POISONED}" in told[1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [(die, "was ended by SIGKILL"), (poison, "CUDA_ERROR_ILLEGAL_ADDRESS: told by the test")],
+)
+def test_task_that_is_given_up_says_why(
+    start: Start, harm: Callable[[], None], reason: str
+) -> None:
+    harmed = start(1, {"distributed.scheduler.allowed-failures": 0})
+    future = harmed.client.submit(harm)
+    with pytest.raises(KilledWorker) as caught:
+        future.result(timeout=60)
+    shown = "".join(traceback.format_exception_only(caught.value))
+    assert reason in shown
+    assert "memory at its last heartbeat: host" in shown
+
+
+def test_worker_killed_while_it_sends(start: Start) -> None:
+    harmed = start(2)
+    client = harmed.client
+    first, second = harmed.pids()
+    x = client.submit(np.ones, 20_000_000, workers=[first], allow_other_workers=True)
+    wait(x)
+    total = client.submit(lambda x: float(x.sum()), x, workers=[second], allow_other_workers=True)
+    harmed.kill(harmed.pids()[first])
+    assert total.result(timeout=60) == 20_000_000
+
+
+def test_worker_killed_while_it_spills(start: Start) -> None:
+    harmed = start(2, memory_limit="300 MiB")
+    x = da.random.default_rng(0).random(60_000_000, chunks=1_000_000)
+    kept = x.persist()
+    (spilling,) = harmed.wait_for(lambda: _spilling(harmed)[:1])
+    harmed.kill(harmed.pids()[spilling])
+    assert kept.sum().compute() == pytest.approx(x.sum().compute())
+
+
+def _spilling(harmed: Harmed) -> list[Any]:
+    """Return the names of the workers that have begun to spill."""
+    workers = harmed.client.scheduler_info(n_workers=-1)["workers"].values()
+    return [
+        worker["name"]
+        for worker in workers
+        if worker["metrics"].get("gpusched", {}).get("spill", {}).get("written_bytes", 0)
+    ]
+
+
+def test_nanny_that_is_killed_takes_its_worker_along(start: Start, tmp_path: Path) -> None:
+    harmed = start(1)
+    from subprocess import Popen
+    from sys import executable
+
+    code = (
+        "import asyncio, sys\n"
+        "from gpusched.workers.nanny import DeviceNanny\n"
+        "async def main():\n"
+        "    async with DeviceNanny(sys.argv[1], nthreads=1, name='other', dashboard=False) as n:\n"
+        "        await n.finished()\n"
+        "if __name__ == '__main__':\n"
+        "    asyncio.run(main())\n"
+    )
+    script = tmp_path / "nanny.py"
+    script.write_text(code)
+    nanny = Popen([executable, str(script), harmed.cluster.scheduler_address], cwd=tmp_path)
+    harmed.client.wait_for_workers(2, timeout=60)
+    worker = psutil.Process(harmed.pids()["other"])
+    futures = harmed.client.map(lambda x: x + 1, range(20))
+    nanny.kill()
+    nanny.wait()
+    assert harmed.client.gather(futures) == list(range(1, 21))
+    _, alive = psutil.wait_procs([worker], timeout=10)
+    assert not alive
+
+
+def test_worker_that_is_stopped_for_long_is_replaced(start: Start) -> None:
+    harmed = start(2)
+    pid = next(iter(harmed.pids().values()))
+    futures = harmed.client.map(lambda x: x * 2, range(200))
+    harmed.kill(pid, signal.SIGSTOP)
+    assert harmed.client.gather(futures) == [2 * k for k in range(200)]
+    harmed.wait_for(lambda: not psutil.pid_exists(pid))
+    harmed.client.wait_for_workers(2, timeout=60)
+
+
+def test_worker_that_is_stopped_for_a_while_goes_on(start: Start) -> None:
+    harmed = start(1, {"distributed.scheduler.worker-ttl": "60s"})
+    pid = harmed.pids()[0]
+    futures = harmed.client.map(lambda x: x * 2, range(200))
+    harmed.kill(pid, signal.SIGSTOP)
+    # The process does stop before it goes on.
+    harmed.wait_for(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    harmed.kill(pid, signal.SIGCONT)
+    assert harmed.client.gather(futures) == [2 * k for k in range(200)]
+    assert harmed.pids() == {0: pid}
+
+
+def test_restart_gives_new_processes(start: Start) -> None:
+    harmed = start(2, memory_limit="300 MiB")
+    before = set(harmed.pids().values())
+    x = da.ones(60_000_000, chunks=1_000_000).persist()
+    wait(x)
+    harmed.client.restart(timeout=60)
+    after = set(harmed.pids().values())
+    assert len(after) == 2
+    assert not before & after
+    assert da.ones(10).sum().compute() == 10
+
+
+def square(x: int) -> int:
+    return x * x
+
+
+@pytest.mark.slow
+def test_ten_thousand_tasks_while_a_worker_is_killed_every_second(start: Start) -> None:
+    harmed = start(3)
+    rng, done, kills = random.Random(0), threading.Event(), []
+
+    def kill_one_every_second() -> None:
+        while not done.wait(1):
+            pids = [nanny.pid for nanny in harmed.cluster.workers.values() if nanny.pid]
+            if pids:
+                kills.append(rng.choice(pids))
+                os.kill(kills[-1], signal.SIGKILL)
+
+    doubled = harmed.client.map(lambda k: 2 * k, range(5_000), pure=False)
+    waiting = as_completed(harmed.client.map(square, doubled), with_results=True)
+    del doubled
+    killer = threading.Thread(target=kill_one_every_second)
+    killer.start()
+    found = []
+    try:
+        # What has been collected is let go, so that nobody computes it again.
+        for batch in waiting.batches():
+            for future, result in batch:
+                found.append(result)
+                future.release()
+    finally:
+        done.set()
+        killer.join()
+    assert sorted(found) == [(2 * k) ** 2 for k in range(5_000)]
+    assert kills
+
+
+def test_device_is_the_workers_own(start: Start) -> None:
+    harmed = start(1)
+    kinds = harmed.client.run(lambda dask_worker: dask_worker.device.kind)
+    assert set(kinds.values()) == {"cpu"}
