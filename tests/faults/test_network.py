@@ -1,0 +1,142 @@
+"""Garbage on the ports, and a scheduler that goes away: clear errors, and nothing else harmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from distributed import Client
+from distributed.client import FutureCancelledError
+
+from .conftest import Harmed
+
+Start = Callable[..., Harmed]
+
+
+def send(address: str, content: bytes) -> None:
+    """Send bytes to a server, and wait until it hangs up or has had time to think."""
+    host, port = address.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        try:
+            connection.sendall(content)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
+        except OSError:
+            # Hung up on, which is what garbage deserves.
+            return
+
+
+GARBAGE = [
+    b"",
+    b"\0",
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    random.Random(0).randbytes(100_000),
+    struct.pack("<Q", 8) + b"\xff" * 8,
+    # A frame that claims four terabytes, and one that claims almost all there are.
+    struct.pack("<QQQ", 2**42, 1, 2**42),
+    struct.pack("<QQQ", 2**63, 1, 2**63 - 8),
+    struct.pack("<Q", 2**30),
+    b"\x80\x04\x95" + b"pickle" * 10,
+]
+
+
+def test_garbage_on_every_port_harms_nobody(start: Start) -> None:
+    harmed = start(1)
+    info = harmed.client.scheduler_info(n_workers=-1)["workers"]
+    addresses = [harmed.cluster.scheduler_address, *info, *(w["nanny"] for w in info.values())]
+    pids = harmed.pids()
+    before = psutil.Process().memory_info().rss
+    for address in addresses:
+        for content in GARBAGE:
+            send(address, content)
+    assert harmed.client.submit(sum, range(10)).result(timeout=30) == 45
+    assert harmed.pids() == pids
+    assert psutil.Process().memory_info().rss < before + 200e6
+
+
+class Served:
+    """A scheduler and a worker in processes of their own, from the command line."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def run(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "gpusched", *arguments]
+        log = open(self.folder / f"{len(self.processes)}.log", "wb")  # noqa: SIM115
+        with log:
+            process = subprocess.Popen(
+                command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
+        self.processes.append(process)
+        return process
+
+    def scheduler(self, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
+        file = self.folder / f"scheduler-{len(self.processes)}.json"
+        flags = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
+        process = self.run("scheduler", *flags, *arguments)
+        return process, wait_for(lambda: read_address(file))
+
+    def close(self) -> None:
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in self.processes:
+            process.wait(timeout=30)
+
+
+def read_address(file: Path) -> str | None:
+    try:
+        address: str = json.loads(file.read_text())["address"]
+    except (OSError, ValueError):
+        return None
+    return address
+
+
+def wait_for(condition: Callable[[], Any], timeout: float = 30) -> Any:
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        # What is waited for has no event to wait on.
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    served = Served(tmp_path)
+    yield served
+    served.close()
+
+
+def test_scheduler_that_restarts_is_a_clear_error_for_its_clients(served: Served) -> None:
+    scheduler, address = served.scheduler("--port", "0")
+    worker = served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
+    with Client(address, timeout=20, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=30)
+        endless = client.submit(time.sleep, 1000)
+        scheduler.kill()
+        scheduler.wait()
+        with pytest.raises(FutureCancelledError, match="scheduler-connection-lost"):
+            endless.result(timeout=30)
+        # The worker leaves, since a new scheduler knows nothing of what it holds.
+        worker.wait(timeout=60)
+    again, _ = served.scheduler("--port", address.rpartition(":")[2])
+    served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
+    with Client(address, timeout=20, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=30)
+        assert client.submit(lambda: 7).result(timeout=30) == 7
+    assert again.poll() is None
