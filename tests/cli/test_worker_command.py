@@ -1,0 +1,428 @@
+"""``gpusched worker``: what it starts, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.system
+import psutil
+import pytest
+from distributed import Client
+from distributed.cli import dask_worker
+from distributed.deploy.utils import nprocesses_nthreads
+
+from gpusched.cli.worker import make_plan, worker
+from gpusched.cluster import plan as planning
+
+from .conftest import Runner
+from .test_scheduler_command import read_address, started
+
+ROOT = Path(__file__).parents[2]
+CPU = ("--cpu", "--no-dashboard", "--host", "127.0.0.1")
+FLAGS: dict[str, Any] = worker.make_context("worker", ["tcp://a:1"]).params
+
+
+def joined(client: Client, workers: int) -> dict[str, Any]:
+    """Wait for workers and return what the scheduler knows of them."""
+    client.wait_for_workers(workers, timeout=60)
+    return dict(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        # What is waited for has no event to wait on.
+        threading.Event().wait(0.01)
+
+
+def test_flags_are_dasks() -> None:
+    ours = {parameter.name: parameter for parameter in worker.params}
+    for parameter in dask_worker.main.params:
+        if parameter.name not in ("dashboard_prefix", "version"):
+            assert ours[parameter.name].opts == parameter.opts
+            if parameter.name not in ("memory_limit", "worker_class"):
+                assert ours[parameter.name].default == parameter.default
+
+
+@pytest.mark.parametrize(
+    ("flags", "arguments"),
+    [
+        ({}, {}),
+        ({"gpus": "all"}, {"gpus": "all"}),
+        ({"gpus": "2"}, {"gpus": 2}),
+        ({"gpus": "2,0"}, {"gpus": [2, 0]}),
+        ({"gpus": "0,0,1,1"}, {"gpus": [0, 0, 1, 1]}),
+        ({"n_workers": "2"}, {"workers": 2}),
+        ({"n_workers": "auto"}, {}),
+        ({"nthreads": 3}, {"threads": 3}),
+        ({"memory_limit": "1 GiB"}, {"memory_limit": "1 GiB"}),
+        ({"cpu": True, "n_workers": "2"}, {"gpus": 0, "workers": 2}),
+        ({"cpu": True, "n_workers": "auto"}, {"gpus": 0}),
+        ({"cpu": True}, {"gpus": 0, "workers": 1}),
+    ],
+)
+def test_plan_is_that_of_python(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(planning, "visible_devices", lambda: ["1", "3", "5"])
+    assert make_plan(FLAGS | flags) == planning.plan(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "workers"),
+    [(None, 1), ("3", 3), ("-1", 16), ("-15", 2), ("auto", nprocesses_nthreads(16)[0])],
+)
+def test_number_of_cpu_workers_is_dasks(
+    monkeypatch: pytest.MonkeyPatch, text: str | None, workers: int
+) -> None:
+    monkeypatch.setattr(planning, "visible_devices", lambda: [])
+    monkeypatch.setattr(dask.system, "CPU_COUNT", 16)
+    assert make_plan(FLAGS | {"n_workers": text}).workers == workers
+
+
+def hook() -> str:
+    return getattr(dask.config.get("array_optimize", None), "__module__", "")
+
+
+@pytest.fixture
+def scheduler(gpusched: Runner) -> Iterator[str]:
+    """Give a scheduler's address; it ends afterwards."""
+    process, address = started(gpusched)
+    yield address
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=15)
+
+
+def test_cpu_workers_get_what_was_asked_for(gpusched: Runner, scheduler: str) -> None:
+    asked = ["--nworkers", "2", "--nthreads", "3", "--memory-limit", "300 MiB", "--name", "w"]
+    more = ["--resources", "A=2,B=3", "--pid-file", "pid"]
+    process = gpusched.start("worker", scheduler, *CPU, *asked, *more, stderr=subprocess.DEVNULL)
+    with Client(scheduler, set_as_default=False) as client:
+        told = joined(client, 2).values()
+        assert {w["name"] for w in told} == {"w-0", "w-1"}
+        assert {w["nthreads"] for w in told} == {3}
+        assert {w["memory_limit"] for w in told} == {300 * 2**20}
+        assert all(w["resources"] == {"A": 2.0, "B": 3.0} for w in told)
+        assert set(client.run(hook).values()) == {"gpusched.graph.hook"}
+        kinds = client.run(lambda dask_worker: type(dask_worker).__name__)
+        assert set(kinds.values()) == {"DeviceWorker"}
+        assert client.submit(lambda x: x + 1, 6).result(timeout=30) == 7
+    file = gpusched.folder / "pid"
+    assert file.read_text() == str(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=15) == 0
+    assert not file.exists()
+
+
+def test_worker_without_nanny(gpusched: Runner, scheduler: str) -> None:
+    process = gpusched.start("worker", scheduler, *CPU, "--no-nanny", "--no-fuse", "--name", "7")
+    with Client(scheduler, set_as_default=False) as client:
+        (told,) = joined(client, 1).values()
+        assert told["name"] == 7
+        assert told["nthreads"] == dask.system.CPU_COUNT
+        assert list(client.run(os.getpid).values()) == [process.pid]
+        assert list(client.run(hook).values()) == [""]
+        assert list(client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"]).values()) == [""]
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=15)
+    assert process.returncode == 0, err
+
+
+FAKE_NVML = """
+from types import SimpleNamespace
+class NVMLError(Exception): pass
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlDeviceGetCount(): return 3
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetUUID(handle): return f"GPU-{handle}a"
+def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle): raise NVMLError
+def nvmlDeviceGetIndex(handle): return handle
+def nvmlDeviceGetName(handle): return "fake"
+def nvmlDeviceGetMemoryInfo(handle): return SimpleNamespace(total=2**30, used=0)
+def nvmlDeviceGetPciInfo(handle): return SimpleNamespace(busId="")
+def nvmlDeviceGetCpuAffinity(handle, words): return [1] + [0] * (words - 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "devices", "limit"),
+    [
+        ([], {0: "0", 1: "1", 2: "2"}, 0.8),
+        (["--gpus", "2,0"], {0: "2", 1: "0"}, 0.8),
+        (["--gpus", "GPU-1a,", "--device-memory-limit", "0.5"], {0: "1"}, 0.5),
+        (["--gpus", "1,1"], {0: "1", 1: "1"}, 0.4),
+    ],
+    ids=lambda value: " ".join(value) or "all" if isinstance(value, list) else "",
+)
+def test_each_gpu_gets_a_worker(
+    gpusched: Runner, scheduler: str, flags: list[str], devices: dict[int, str], limit: float
+) -> None:
+    (gpusched.folder / "pynvml.py").write_text(FAKE_NVML)
+    gpusched.environment |= {
+        "PYTHONPATH": f"{gpusched.folder}:{ROOT}",
+        "DASK_DISTRIBUTED__DIAGNOSTICS__NVML": "False",
+    }
+    emulated = ["--worker-class", "tests.workers.emulated.EmulatedWorker", "--name", "g"]
+    process = gpusched.start(
+        "worker", scheduler, "--no-dashboard", *emulated, "--resources", "A=1", *flags
+    )
+    with Client(scheduler, set_as_default=False) as client:
+        told = joined(client, len(devices))
+        assert all(w["resources"] == {"A": 1.0, "GPU": 1.0} for w in told.values())
+        assert {w["nthreads"] for w in told.values()} == {1}
+        names = {
+            address: int(str(w["name"]).removeprefix("g").removeprefix("-") or 0)
+            for address, w in told.items()
+        }
+        seen = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
+        assert {names[address]: device for address, device in seen.items()} == devices
+        limits = client.run(lambda dask_worker: dask_worker.device.memory_limit)
+        assert set(limits.values()) == {int(limit * 2**30)}
+        cpus = client.run(lambda: sorted(os.sched_getaffinity(0)))
+        assert set(map(tuple, cpus.values())) == {(0,)}
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=15) == 0
+    assert sorted(os.sched_getaffinity(0)) != [0] or os.cpu_count() == 1
+
+
+def test_scheduler_file_may_appear_later_or_be_an_old_one(gpusched: Runner) -> None:
+    file = gpusched.folder / "s.json"
+    with socket.socket() as gone:
+        gone.bind(("127.0.0.1", 0))
+        old = f"tcp://127.0.0.1:{gone.getsockname()[1]}"
+        flags = [*CPU, "--scheduler-file", "s.json", "--death-timeout", "60"]
+        process = gpusched.start("worker", *flags, stderr=subprocess.DEVNULL)
+        file.write_text(json.dumps({"address": old}))
+        wait_until(lambda: psutil.Process(process.pid).cpu_times().user > 0)
+        started_here = gpusched.start(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+            "--scheduler-file", "s.json", stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_until(lambda: old not in file.read_text())
+        with Client(read_address(file, started_here), set_as_default=False) as client:
+            joined(client, 1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=15) == 0
+    started_here.send_signal(signal.SIGTERM)
+    assert started_here.wait(timeout=15) == 0
+
+
+@pytest.mark.parametrize("whole_group", [True, False], ids=["group", "one"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_request_to_stop_ends_everything(
+    gpusched: Runner, scheduler: str, number: signal.Signals, whole_group: bool
+) -> None:
+    process = gpusched.start("worker", scheduler, *CPU, "--nworkers", "2")
+    # Workers that are told themselves leave at once, and cannot clean up.
+    gpusched.may_leave_files = whole_group and number == signal.SIGTERM
+    with Client(scheduler, set_as_default=False) as client:
+        joined(client, 2)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers) >= 2
+        begun = time.monotonic()
+        (os.killpg if whole_group else os.kill)(process.pid, number)
+        _, err = process.communicate(timeout=20)
+        assert time.monotonic() - begun < 10
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert "KeyboardInterrupt" not in err
+    assert not psutil.wait_procs(workers, timeout=5)[1]
+
+
+def computing(client: Client, gpusched: Runner) -> None:
+    """Return when a task that never ends runs."""
+    mark = gpusched.folder / "runs"
+
+    def endless(mark: str) -> None:
+        Path(mark).touch()
+        threading.Event().wait()
+
+    client.submit(endless, str(mark)).add_done_callback(lambda _: None)
+    wait_until(mark.exists)
+
+
+def test_running_task_does_not_keep_anything_alive(gpusched: Runner, scheduler: str) -> None:
+    process = gpusched.start("worker", scheduler, *CPU)
+    with Client(scheduler, set_as_default=False) as client:
+        joined(client, 1)
+        computing(client, gpusched)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        assert time.monotonic() - begun < 11
+    assert process.returncode == 0, err
+
+
+def test_second_request_ends_it_at_once(gpusched: Runner, scheduler: str) -> None:
+    gpusched.may_leave_files = True
+    process = gpusched.start("worker", scheduler, *CPU, stderr=subprocess.PIPE)
+    with Client(scheduler, set_as_default=False) as client:
+        joined(client, 1)
+        computing(client, gpusched)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while "asking worker to close" not in process.stderr.readline():
+            pass
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+        assert process.returncode == 143
+        assert not psutil.wait_procs(workers, timeout=2)[1]
+        assert time.monotonic() - begun < 2
+
+
+def test_killed_command_leaves_no_worker(gpusched: Runner, scheduler: str) -> None:
+    gpusched.may_leave_files = True
+    process = gpusched.start("worker", scheduler, *CPU, "--nworkers", "2")
+    with Client(scheduler, set_as_default=False) as client:
+        joined(client, 2)
+        computing(client, gpusched)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers) >= 2
+        process.kill()
+        process.communicate(timeout=20)
+        assert not psutil.wait_procs(workers, timeout=10)[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_worker_ends_with_its_scheduler(gpusched: Runner, number: signal.Signals) -> None:
+    gpusched.may_leave_files = number == signal.SIGKILL
+    head, address = started(gpusched)
+    process = gpusched.start("worker", address, *CPU)
+    with Client(address, set_as_default=False) as client:
+        joined(client, 1)
+    head.send_signal(number)
+    head.wait(timeout=15)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_request_to_stop_while_it_looks_for_the_scheduler(gpusched: Runner) -> None:
+    process = gpusched.start("worker", *CPU, "--scheduler-file", "never.json")
+    wait_until(lambda: "never.json" in " ".join(psutil.Process(process.pid).cmdline()))
+    wait_until(lambda: caught(process.pid, signal.SIGTERM))
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+
+
+def caught(pid: int, number: signal.Signals) -> bool:
+    """Tell whether a process has set a handler for a signal."""
+    (line,) = (
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("SigCgt:")
+    )
+    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("listening", [True, False], ids=["mute", "nobody"])
+def test_scheduler_that_does_not_answer(gpusched: Runner, listening: bool) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listening:
+            silent.listen()
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        done = gpusched("worker", address, "--death-timeout", "1", timeout=20)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: no scheduler answered at {address} within 1 s")
+
+
+def test_scheduler_file_that_never_appears(gpusched: Runner) -> None:
+    done = gpusched("worker", "--scheduler-file", "no.json", "--death-timeout", "1")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: there was no scheduler file no.json within 1 s")
+
+
+def test_worker_of_another_version_is_refused(gpusched: Runner, scheduler: str) -> None:
+    (gpusched.folder / "skew.py").write_text(
+        "from gpusched.workers import versions\nversions.own_versions = lambda: {'lz4': '0.1'}\n"
+    )
+    done = gpusched("worker", scheduler, *CPU, "--nworkers", "2", "--preload", "skew.py")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("Error: worker")
+    assert "lz4 is" in last
+    assert "0.1 there" in last
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        ([], 2, "which scheduler?"),
+        (["odd://x"], 2, "cannot read odd://x as a scheduler's address"),
+        (["a:1", "--scheduler-file", "s.json"], 2, "exclude each other"),
+        (["a:1", "--gpus", "0,x"], 2, "cannot read '0,x' as GPUs"),
+        (["a:1", "--gpus", "0"], 2, "--gpus 0 asks for no GPU: use --cpu"),
+        (["a:1", "--gpus", "1", "--cpu"], 2, "--cpu and --gpus exclude each other"),
+        (["a:1", "--gpus", "98,99"], 1, "no such GPU: 98, 99"),
+        (["a:1", "--cpu", "--pool", "rmm"], 2, "--pool rmm has no meaning for CPU workers"),
+        (["a:1", "--pool", "odd"], 2, "--pool odd is none of"),
+        (["a:1", "--pool-size", "much"], 2, "--pool-size 'much' cannot be read"),
+        (["a:1", "--device-memory-limit", "odd"], 2, "cannot read 'odd' as a memory limit"),
+        (["a:1", "--memory-limit", "odd"], 2, "cannot read 'odd' as a memory limit"),
+        (["a:1", "--cpu", "--nworkers", "0"], 2, "at least one worker"),
+        (["a:1", "--nworkers", "many"], 2, "cannot read --nworkers 'many'"),
+        (["a:1", "--nthreads", "-1"], 2, "threads must be at least 1, not -1"),
+        (["a:1", "--cpu", "--nworkers", "2", "--no-nanny"], 2, "--no-nanny runs one worker"),
+        (["a:1", "--worker-port", "x"], 2, "cannot read --worker-port 'x'"),
+        (["a:1", "--cpu", "--nworkers", "2", "--nanny-port", "1"], 2, "Not enough ports"),
+        (["a:1", "--interface", "eth99"], 2, "'eth99' is not a valid network interface"),
+        (["a:1", "--protocol", "odd"], 2, "unknown address scheme 'odd'"),
+        (["a:1", "--resources", "GPU"], 2, "cannot read 'GPU' in --resources"),
+        (["a:1", "--death-timeout", "soon"], 2, "cannot read --death-timeout 'soon'"),
+        (["a:1", "--lifetime", "-1"], 2, "cannot read --lifetime '-1'"),
+        (["a:1", "--listen-address", "x"], 2, "cannot read --listen-address x"),
+        (["a:1", "--contact-address", "tcp://b:1"], 2, "needs --listen-address"),
+        (["a:1", "--worker-class", "os.path"], 2, "--worker-class os.path is no subclass"),
+        (["a:1", "--worker-class", "no.such"], 2, "cannot import --worker-class no.such"),
+        (["a:1", "--preload", "no_such"], 2, "cannot load --preload no_such"),
+        (["tls://a:1"], 2, "tls://a:1 takes certificates"),
+        (["a:1", "--pid-file", "no/such"], 2, "cannot write --pid-file no/such"),
+        (["a:1", "--frob"], 2, "No such option '--frob'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_flag_is_named(gpusched: Runner, flags: list[str], code: int, message: str) -> None:
+    done = gpusched("worker", *flags)
+    assert message in done.stderr
+    assert done.returncode == code
+    assert done.stderr.count("Error: ") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_encrypted_connections(gpusched: Runner) -> None:
+    pytest.importorskip("cryptography")
+    from distributed.security import Security
+
+    made = Security.temporary()
+    contents = {"ca": made.tls_ca_file, "cert": made.tls_worker_cert, "key": made.tls_worker_key}
+    for name, content in contents.items():
+        (gpusched.folder / name).write_text(str(content))
+    flags = ["--tls-ca-file", "ca", "--tls-cert", "cert", "--tls-key", "key"]
+    head, address = started(gpusched, "--protocol", "tls", *flags)
+    assert address.startswith("tls://")
+    # The flags say that the connection is encrypted, so the address need not.
+    process = gpusched.start("worker", address.removeprefix("tls://"), *CPU, *flags)
+    with Client(address, security=made, set_as_default=False) as client:
+        assert next(iter(joined(client, 1))).startswith("tls://")
+    for one in (process, head):
+        one.send_signal(signal.SIGTERM)
+        one.communicate(timeout=15)
+        assert one.returncode == 0
