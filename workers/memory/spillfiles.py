@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import logging
 import os
-import shutil
+import secrets
 import threading
 import time
 from collections.abc import Iterator, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dask.typing import Key
-from distributed.protocol import pickle
-from distributed.protocol.compression import decompress, get_compression_settings, maybe_compress
-from distributed.protocol.serialize import merge_and_deserialize, serialize_and_split
+from distributed.protocol.compression import get_compression_settings
 
 from gpusched.serialization import frames
+from gpusched.workers.memory import packing
 from gpusched.workers.memory.sizes import host_nbytes
+
+logger = logging.getLogger("distributed.worker.memory")
 
 
 class LostValueError(KeyError):
     """A value's file is damaged, gone or cannot be read, so that it must be computed again."""
+
+    def __str__(self) -> str:
+        """Return the message as it is; a KeyError would quote it."""
+        return str(self.args[0])
 
 
 @dataclass(frozen=True)
@@ -42,9 +48,13 @@ class SpillCounters:
     """What was written and read since the start."""
 
     written_bytes: int = 0
+    """Sizes of the files."""
     read_bytes: int = 0
+    """Sizes of the files."""
     write_seconds: float = 0.0
+    """With serialization and compression."""
     read_seconds: float = 0.0
+    """With checks, decompression and deserialization."""
     lost: int = 0
     """Values whose file was damaged or gone."""
 
@@ -52,23 +62,46 @@ class SpillCounters:
 class SpillFiles(MutableMapping[Key, object]):
     """Values in the files of one folder.
 
+    They are serialized by distributed and compressed as ``distributed.worker.memory.
+    spill-compression`` says when this is made. Arrays that were writable come back writable.
+
     Parameters
     ----------
     directory
-        The folder; made with the first file.
+        The folder; made with the first file. Other files in it are left alone.
+
+    Raises
+    ------
+    ValueError
+        If the compression is not one that distributed knows.
 
     Notes
     -----
-    Thread-safe for different keys: the table of files is behind a lock, reading and writing are
-    not. A file gets its final name when it is complete, so that a process that is killed leaves
-    no half of one.
+    Thread-safe for different keys: the table of files is behind a lock; serializing, reading and
+    writing are not. Of two threads that set the same key, the later to end wins; one that reads
+    meanwhile gets either value. A file gets its final name when it is complete, so that a process
+    that is killed leaves no half of one under it. Names never repeat, in other processes either.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gpusched.workers.memory.spillfiles import SpillFiles
+    >>> files = SpillFiles(tempfile.mkdtemp())
+    >>> files["x"] = [1, 2]
+    >>> files["x"], len(files)
+    ([1, 2], 1)
+    >>> files.close()
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         self.counters = SpillCounters()
+        self._compression = get_compression_settings("distributed.worker.memory.spill-compression")
         self._entries: dict[Key, Entry] = {}
+        self._disk_bytes = self._memory_bytes = 0
+        self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count()
+        self._closed = False
         self._lock = threading.Lock()
 
     def __setitem__(self, key: Key, value: object) -> None:
@@ -80,19 +113,22 @@ class SpillFiles(MutableMapping[Key, object]):
             If it cannot be serialized.
         OSError
             If it cannot be written, for want of space for one. In both cases nothing changes.
+        ValueError
+            If this is closed.
         """
+        self._require_open(key)
         started = time.perf_counter()
-        header, parts = _pack(key, value)
-        path = self.directory / f"{next(self._numbers)}.spill"
-        written = self._write(path, header, parts)
-        entry = Entry(path, written, host_nbytes(value))
+        entry = self._write(key, value)
         with self._lock:
-            replaced = self._entries.pop(key, None)
-            self._entries[key] = entry
-            self.counters.written_bytes += written
+            self.counters.written_bytes += entry.disk_bytes
             self.counters.write_seconds += time.perf_counter() - started
-        if replaced is not None:
-            _remove(replaced.path)
+            # Closing while the file was written has taken this value with all others.
+            closed = self._closed
+            outdated = entry if closed else self._put(key, entry)
+        if outdated is not None:
+            _remove(outdated.path)
+        if closed:
+            self._remove_directory()
 
     def __getitem__(self, key: Key) -> object:
         """Read a value.
@@ -101,35 +137,40 @@ class SpillFiles(MutableMapping[Key, object]):
         ------
         LostValueError
             If its file is not what was written. The key is gone then.
+        MemoryError
+            If there is no room for it. The file stays.
         """
-        entry = self._entries[key]
+        with self._lock:
+            entry = self._entries[key]
         started = time.perf_counter()
         try:
             value = _read(entry.path)
+        except MemoryError:
+            raise
         except Exception as error:
-            # Whatever a damaged file does to the libraries that read it, the value is lost.
+            if self._lose(key, entry):
+                reason = f"{key!r}: {entry.path} {_reason(error)}"
+                raise LostValueError(reason) from error
+        else:
             with self._lock:
-                if self._entries.get(key) is not entry:
-                    raise KeyError(key) from error
-                del self._entries[key]
-                self.counters.lost += 1
-            _remove(entry.path)
-            raise LostValueError(f"{key!r}: {entry.path} {_reason(error)}") from error
-        with self._lock:
-            self.counters.read_bytes += entry.disk_bytes
-            self.counters.read_seconds += time.perf_counter() - started
-        return value
+                self.counters.read_bytes += entry.disk_bytes
+                self.counters.read_seconds += time.perf_counter() - started
+            return value
+        # Set again or deleted by another thread while its file was read.
+        return self[key]
 
     def __delitem__(self, key: Key) -> None:
         with self._lock:
-            entry = self._entries.pop(key)
+            entry = self._pop(key)
         _remove(entry.path)
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(list(self._entries))
+        """Iterate over the keys that there are now, whatever other threads do meanwhile."""
+        with self._lock:
+            return iter(list(self._entries))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -137,60 +178,108 @@ class SpillFiles(MutableMapping[Key, object]):
     @property
     def disk_bytes(self) -> int:
         """Bytes of all files."""
-        return sum(entry.disk_bytes for entry in list(self._entries.values()))
+        return self._disk_bytes
 
     @property
     def memory_bytes(self) -> int:
         """Bytes that the values would take in memory."""
-        return sum(entry.memory_bytes for entry in list(self._entries.values()))
+        return self._memory_bytes
 
     def close(self) -> None:
-        """Remove the files and the folder; idempotent."""
+        """Remove the files, and the folder unless others use it; idempotent."""
         with self._lock:
-            self._entries.clear()
-        shutil.rmtree(self.directory, ignore_errors=True)
+            self._closed = True
+            entries = [self._pop(key) for key in list(self._entries)]
+        for entry in entries:
+            _remove(entry.path)
+        self._remove_directory()
 
-    def _write(self, path: Path, header: bytes, parts: list[Any]) -> int:
-        self.directory.mkdir(parents=True, exist_ok=True)
+    def _require_open(self, key: Key) -> None:
+        if self._closed:
+            raise ValueError(f"cannot store {key!r}: the files in {self.directory} are closed")
+
+    # The lock must be held for the following two.
+    def _pop(self, key: Key) -> Entry:
+        entry = self._entries.pop(key)
+        self._disk_bytes -= entry.disk_bytes
+        self._memory_bytes -= entry.memory_bytes
+        return entry
+
+    def _put(self, key: Key, entry: Entry) -> Entry | None:
+        outdated = self._pop(key) if key in self._entries else None
+        self._entries[key] = entry
+        self._disk_bytes += entry.disk_bytes
+        self._memory_bytes += entry.memory_bytes
+        return outdated
+
+    def _lose(self, key: Key, entry: Entry) -> bool:
+        """Remove an entry whose file is bad; return False if it is another's turn already."""
+        with self._lock:
+            if self._entries.get(key) is not entry:
+                return False
+            self._pop(key)
+            self.counters.lost += 1
+        _remove(entry.path)
+        return True
+
+    def _write(self, key: Key, value: object) -> Entry:
+        header, parts = _pack(key, value, self._compression)
+        path = self.directory / f"{self._prefix}-{next(self._numbers)}.spill"
         partial = path.with_suffix(".partial")
+        self.directory.mkdir(parents=True, exist_ok=True)
         try:
-            with open(partial, "wb", buffering=0) as file:
-                written = frames.write(file, header, parts)
+            with open(partial, "xb", buffering=0) as file:
+                written = frames.write(file, _named(path, header), parts)
             partial.rename(path)
-        except OSError:
+        except BaseException:
+            # An interrupt must not leave half a file either.
             _remove(partial)
             raise
-        return written
+        return Entry(path, written, host_nbytes(value))
+
+    def _remove_directory(self) -> None:
+        try:
+            self.directory.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                logger.warning("cannot remove the folder %s: %s", self.directory, error)
 
 
-def _pack(key: Key, value: object) -> tuple[bytes, list[Any]]:
+def _named(path: Path, header: bytes) -> bytes:
+    return path.name.encode() + header
+
+
+def _pack(key: Key, value: object, compression: str | None) -> tuple[bytes, list[Any]]:
     try:
-        header, parts = serialize_and_split(value, ("dask", "pickle"), on_error="raise")
-    except Exception as error:
-        raise TypeError(f"cannot serialize {key!r}, a {type(value).__name__}: {error}") from error
-    setting = get_compression_settings("distributed.worker.memory.spill-compression")
-    packed = [maybe_compress(part, compression=setting) for part in parts]
-    names = [name for name, _ in packed]
-    return pickle.dumps((header, names)), [part for _, part in packed]
+        return packing.pack(value, compression)
+    except TypeError as error:
+        raise TypeError(f"cannot serialize {key!r}, a {error}") from error
 
 
-def _read(path: Path) -> object:
+def _read(path: Path) -> Any:
     with open(path, "rb", buffering=0) as file:
-        packed, parts = frames.read(file, os.fstat(file.fileno()).st_size)
-    header, names = pickle.loads(packed)
-    raw = decompress({"compression": names}, parts)
-    return merge_and_deserialize(header, raw)
+        header, parts = frames.read(file, os.fstat(file.fileno()).st_size)
+    name, packed = header[: len(path.name)], header[len(path.name) :]
+    if name != path.name.encode():
+        # Whole, but another value's.
+        raise frames.CorruptFrameError(f"name: expected {path.name!r}, found {name!r}")
+    return packing.unpack(packed, parts)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "is gone"
     if isinstance(error, frames.CorruptFrameError):
-        return str(error)
-    return f"cannot be read: {type(error).__name__}: {error}"
+        return f"is damaged: {error}"
+    if isinstance(error, OSError):
+        return f"cannot be read: {error}"
+    return f"is whole, but no value can be made from it: {type(error).__name__}: {error}"
 
 
 def _remove(path: Path) -> None:
-    # It may be gone already, which is what is wanted.
-    with suppress(OSError):
-        path.unlink()
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("cannot remove %s: %s", path, error)
