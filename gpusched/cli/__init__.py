@@ -12,6 +12,7 @@ COMMANDS = {
     "run": "gpusched.cli.run:run",
     "scheduler": "gpusched.cli.scheduler:scheduler",
     "worker": "gpusched.cli.worker:worker",
+    "certificates": "gpusched.cli.certificates:certificates",
 }
 """Where each subcommand is defined."""
 
