@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -20,14 +23,19 @@ from distributed.process import AsyncProcess
 
 from gpusched.cluster.spawn import workers_without_interrupts
 
+_PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h."""
+
 logger = logging.getLogger("distributed.nanny")
 
 Node = Nanny | Worker
 
 CLOSING = 10.0
 """Seconds that closing may take before processes are killed."""
-_CLEAN = 5.0
-"""Seconds of `Nanny.close`, which takes up to 1.8 of them."""
+_CLEAN = 4.0
+"""Seconds of `Nanny.close`, which takes up to 1.8 times as long."""
+_STARTING = 2.0
+"""Seconds that a worker has to be up before it is closed, rather than killed."""
 
 
 class StartError(RuntimeError):
@@ -61,7 +69,7 @@ def serve(make: Callable[[], Awaitable[Sequence[Node]]]) -> None:
     ...     return []
     >>> serve(nobody)
     """
-    with _workers_without_interrupts():
+    with _owned_workers():
         asyncio_run(_serve(make), loop_factory=get_loop_factory())
 
 
@@ -120,8 +128,16 @@ async def _close_one(node: Node, reason: str) -> None:
         return
     if node.process is not None and node.process.status == Status.starting:
         # A nanny would wait for its worker to be up, which may take for ever.
-        await _kill(node)
+        try:
+            async with asyncio.timeout(_STARTING):
+                await node.process.running.wait()
+        except TimeoutError:
+            await _kill(node)
+    scratch = node.worker_dir
     await node.close(timeout=_CLEAN, reason=reason)
+    if scratch:
+        # A worker that had to be killed has left it; its folder is removed by the nanny.
+        Path(f"{scratch}.dirlock").unlink(missing_ok=True)
 
 
 async def _kill(node: Node) -> None:
@@ -138,8 +154,8 @@ def _leave_at_next_signal() -> None:
         signal.signal(number, leave)
 
 
-class _DeafProcess(AsyncProcess):
-    """A process that is born with a terminal's signals blocked.
+class _OwnedProcess(AsyncProcess):
+    """A worker's process: deaf to the terminal, and ended by the kernel when this one ends.
 
     Ctrl-C reaches every process of the terminal's group. Only this one must react: it closes the
     workers, which could not do so cleanly while they are interrupted.
@@ -150,10 +166,18 @@ class _DeafProcess(AsyncProcess):
         with workers_without_interrupts():
             return super()._start_threads()
 
+    @classmethod
+    def _immediate_exit_when_closed(cls, parent_alive_pipe: Any) -> None:
+        super()._immediate_exit_when_closed(parent_alive_pipe)
+        if sys.platform == "linux":
+            # distributed's way takes the interpreter's lock, which compiled code may not give
+            # back. The thread that starts a process lives as long as the process.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+
 
 @contextmanager
-def _workers_without_interrupts() -> Iterator[None]:
-    setattr(nanny, "AsyncProcess", _DeafProcess)  # noqa: B010
+def _owned_workers() -> Iterator[None]:
+    setattr(nanny, "AsyncProcess", _OwnedProcess)  # noqa: B010
     try:
         yield
     finally:

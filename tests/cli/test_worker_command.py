@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -242,12 +243,13 @@ def test_request_to_stop_ends_everything(
 
 
 def computing(client: Client, gpusched: Runner) -> None:
-    """Return when a task that never ends runs."""
+    """Return when a task that never ends runs, which keeps the interpreter's lock to itself."""
     mark = gpusched.folder / "runs"
 
     def endless(mark: str) -> None:
+        sleep = ctypes.PyDLL(None).sleep
         Path(mark).touch()
-        threading.Event().wait()
+        sleep(1000)
 
     client.submit(endless, str(mark)).add_done_callback(lambda _: None)
     wait_until(mark.exists)
