@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -21,16 +22,43 @@ def allowed_cpus() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def choose(wanted: Iterable[int], allowed: Sequence[int]) -> tuple[int, ...]:
-    """Return those of the wanted cores that are allowed, or all allowed ones if none is.
+def choose(wanted: Iterable[int], allowed: Sequence[int]) -> tuple[tuple[int, ...], str | None]:
+    """Return those of the wanted cores that are allowed; or all allowed ones, and why, if none is.
 
     Examples
     --------
     >>> from gpusched.workers.affinity import choose
-    >>> choose([0, 1, 2], [1, 2, 3]), choose([8, 9], [0, 1])
-    ((1, 2), (0, 1))
+    >>> choose([0, 1, 2], [1, 2, 3])
+    ((1, 2), None)
+    >>> choose([8, 9], [0, 1])
+    ((0, 1), 'none of the cores 8-9 is allowed to this process, which may use 0-1')
     """
-    return tuple(sorted(set(wanted) & set(allowed))) or tuple(sorted(allowed))
+    wanted = set(wanted)
+    shared = tuple(sorted(wanted & set(allowed)))
+    if shared:
+        return shared, None
+    return tuple(sorted(allowed)), (
+        f"none of the cores {ranges(wanted)} is allowed to this process, which may use "
+        f"{ranges(allowed)}"
+    )
+
+
+def ranges(cpus: Iterable[int]) -> str:
+    """Return cores as text, neighbours as a range, as Linux writes them.
+
+    Examples
+    --------
+    >>> from gpusched.workers.affinity import ranges
+    >>> ranges([0, 1, 2, 3, 8])
+    '0-3,8'
+    """
+    runs: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if runs and cpu == runs[-1][-1] + 1:
+            runs[-1].append(cpu)
+        else:
+            runs.append([cpu])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def slices(cpus: Sequence[int], count: int) -> list[tuple[int, ...]]:
@@ -63,19 +91,22 @@ def pin(cpus: Iterable[int]) -> str | None:
     """
     if not hasattr(os, "sched_setaffinity"):
         return "this operating system binds no process to cores"
+    wanted = set(cpus)
+    bound: set[int] = set()
     try:
-        for thread in _threads():
-            os.sched_setaffinity(thread, set(cpus))
-    except ProcessLookupError:
-        # A thread that has just ended needs no binding.
-        return pin(cpus)
-    except (OSError, ValueError) as error:
-        return f"{error} (allowed are {list(allowed_cpus())})"
+        # A thread inherits the cores of the one that starts it, which may not be bound yet.
+        while new := _threads() - bound:
+            for thread in new:
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread, wanted)
+            bound |= new
+    except (OSError, ValueError, OverflowError) as error:
+        return f"{error} (allowed are {ranges(allowed_cpus())})"
     return None
 
 
-def _threads() -> list[int]:
+def _threads() -> set[int]:
     try:
-        return [int(name) for name in os.listdir("/proc/self/task")]
+        return {int(name) for name in os.listdir("/proc/self/task")}
     except OSError:
-        return [0]
+        return {0}

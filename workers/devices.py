@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpusched.workers import nvml
+from gpusched.workers.nvml import Card
 
 ENVIRONMENT_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -34,18 +35,15 @@ def installed_devices() -> list[str]:
     >>> isinstance(installed_devices(), list)
     True
     """
-    with nvml.session() as library:
-        if library is None:
-            return [] if _has_nvml() else _devices_of_kernel_driver()
-        handles = map(library.nvmlDeviceGetHandleByIndex, range(library.nvmlDeviceGetCount()))
-        return [nvml.text(library.nvmlDeviceGetUUID(handle)) for handle in handles]
+    return [card.uuid for card in _cards()]
 
 
 def visible_devices() -> list[str]:
     """Return the GPUs this process may use, each as an entry for CUDA_VISIBLE_DEVICES.
 
     As in CUDA's own reading of that variable, an entry that names no GPU hides itself and
-    everything after it, and an empty value hides every GPU.
+    everything after it, and an empty value hides every GPU. Of a GPU in MIG mode its parts are
+    returned, since only they can compute. No GPU is returned twice, whatever names it has.
 
     Examples
     --------
@@ -53,16 +51,19 @@ def visible_devices() -> list[str]:
     >>> len(visible_devices()) >= 0
     True
     """
-    installed = installed_devices()
+    cards = _cards()
     listed = os.environ.get(ENVIRONMENT_VARIABLE)
-    if listed is None or not installed:
-        return [str(index) for index in range(len(installed))]
-    visible: list[str] = []
-    for entry in (part.strip() for part in listed.split(",")):
-        if not _names_device(entry, installed) or entry in visible:
+    if listed is None or not cards:
+        entries = [str(index) for index in range(len(cards))]
+    else:
+        entries = [part.strip() for part in listed.split(",")]
+    visible: dict[str, str] = {}
+    for entry in entries:
+        if not _names_device(entry, cards) or identity(entry, cards) in visible:
             break
-        visible.append(entry)
-    return visible
+        for usable in _usable(entry, cards):
+            visible.setdefault(identity(usable, cards), usable)
+    return list(visible.values())
 
 
 def parse_request(text: str) -> Request:
@@ -128,51 +129,78 @@ def select_devices(request: Request, visible: Sequence[str]) -> list[str]:
     elif isinstance(request, int):
         listed = list(range(request))
     else:
-        listed = list(request)
+        listed = _read_list(request)
     if not listed:
         raise ValueError("at least one GPU must be asked for; for none, ask for CPU workers")
+    if all(isinstance(name, int) for name in listed):
+        # What contradicts itself does so on any machine.
+        _check_shares(listed, listed)
     entries = _entries(listed, visible)
     _check_shares(listed, entries)
     return entries
 
 
-def identity(entry: str, installed: Sequence[str] | None = None) -> str:
+def identity(entry: str, cards: Sequence[Card] | None = None) -> str:
     """Return the UUID that an entry for CUDA_VISIBLE_DEVICES means, or the entry where unknown.
 
     Examples
     --------
     >>> from gpusched.workers.devices import identity
-    >>> identity("1", ["GPU-aa", "GPU-bb"]), identity("GPU-a", ["GPU-aa", "GPU-bb"])
-    ('GPU-bb', 'GPU-aa')
+    >>> from gpusched.workers.nvml import Card
+    >>> cards = [Card("GPU-aa"), Card("GPU-bb", True, ("MIG-cc",))]
+    >>> identity("1", cards), identity("GPU-a", cards), identity("MIG-c", cards)
+    ('GPU-bb', 'GPU-aa', 'MIG-cc')
     """
-    installed = installed_devices() if installed is None else installed
-    if entry.isdecimal() and int(entry) < len(installed):
-        return installed[int(entry)]
-    matching = [uuid for uuid in installed if uuid.startswith(entry)]
+    cards = _cards() if cards is None else cards
+    if entry.isdecimal():
+        return cards[int(entry)].uuid if int(entry) < len(cards) else entry
+    uuids = [uuid for card in cards for uuid in (card.uuid, *card.parts)]
+    matching = [uuid for uuid in uuids if uuid.startswith(entry)]
     return matching[0] if len(matching) == 1 else entry
 
 
+def _read_list(request: object) -> list[int | str]:
+    names = request if isinstance(request, list | tuple) else [request]
+    return [_read_name(name, request) for name in names]
+
+
+def _read_name(name: object, request: object) -> int | str:
+    """Read one name of a list: a position, also as text, or a UUID or its beginning."""
+    if isinstance(name, str) and name.isdecimal():
+        name = int(name)
+    if isinstance(name, str) and name.startswith(_PREFIXES):
+        return name
+    if isinstance(name, int) and not isinstance(name, bool):
+        if name < 0:
+            raise ValueError(f"a GPU's position cannot be negative: {name}")
+        return name
+    raise ValueError(
+        f"cannot read {name!r} in {request!r} as a GPU: write positions or UUIDs, such as "
+        f"[0, 2] or ['GPU-1b2c3d4e-...']"
+    )
+
+
 def _entries(listed: Sequence[int | str], visible: Sequence[str]) -> list[str]:
-    installed = installed_devices()
-    by_identity = {identity(entry, installed): entry for entry in visible}
+    cards = _cards()
+    by_identity = {identity(entry, cards): entry for entry in visible}
     entries, missing = [], []
     for name in listed:
-        if isinstance(name, int) and name < 0:
-            raise ValueError(f"a GPU's position cannot be negative: {name}")
         if isinstance(name, int):
-            found = visible[name] if name < len(visible) else None
+            found = list(visible[name : name + 1])
         else:
-            found = by_identity.get(identity(name, installed))
-        if found is None:
+            uuids = [uuid for uuid in by_identity if uuid.startswith(name)]
+            if len(uuids) > 1:
+                raise ValueError(f"{name} may be any of {', '.join(uuids)}: write more of the UUID")
+            found = [by_identity[uuid] for uuid in uuids]
+        entries += found
+        if not found:
             missing.append(name)
-        else:
-            entries.append(found)
     if missing:
         raise NoDeviceError(_missing(missing, visible))
     return entries
 
 
-def _check_shares(listed: Sequence[int | str], entries: Sequence[str]) -> None:
+def _check_shares(listed: Sequence[int | str], entries: Sequence[int | str]) -> None:
     times = Counter(entries)
     if len(set(times.values())) > 1:
         fewest = min(times.values())
@@ -189,28 +217,51 @@ def _missing(missing: Sequence[int | str], visible: Sequence[str]) -> str:
     listed = os.environ.get(ENVIRONMENT_VARIABLE)
     setting = f"{ENVIRONMENT_VARIABLE} is {'not set' if listed is None else repr(listed)}"
     names = ", ".join(map(str, dict.fromkeys(missing)))
-    there = f"there are {len(visible)} ({', '.join(visible)})" if visible else "none was found"
+    there = f"there are {len(visible)} ({_listed(visible)})" if visible else "none was found"
     return (
         f"no such GPU: {names}; {there} (asked the NVIDIA driver through NVML and "
         f"{_DRIVER_FOLDER}; {setting})"
     )
 
 
-def _names_device(entry: str, installed: Sequence[str]) -> bool:
+def _listed(visible: Sequence[str]) -> str:
+    """Return the visible GPUs as text, with their positions where those are not their names."""
+    if all(entry == str(position) for position, entry in enumerate(visible)):
+        return ", ".join(visible)
+    return ", ".join(f"position {position} is {entry}" for position, entry in enumerate(visible))
+
+
+def _names_device(entry: str, cards: Sequence[Card]) -> bool:
     if entry.isdecimal():
-        return int(entry) < len(installed)
+        return int(entry) < len(cards)
     if entry.startswith("MIG-"):
+        # Taken at its word: its older names (MIG-GPU-.../1/0) are known to CUDA alone.
         return True
     if re.fullmatch(r"GPU-[0-9a-fA-F-]+", entry) is None:
         return False
-    uuids = [uuid for uuid in installed if not uuid.isdecimal()]
+    uuids = [card.uuid for card in cards if not card.uuid.isdecimal()]
     # Without NVML no UUID is known, and a well-formed one is taken at its word.
     return not uuids or sum(uuid.startswith(entry) for uuid in uuids) == 1
 
 
-def _devices_of_kernel_driver() -> list[str]:
+def _usable(entry: str, cards: Sequence[Card]) -> Sequence[str]:
+    """Return the entries that can compute where the given one is named."""
+    found = identity(entry, cards)
+    divided = [card.parts for card in cards if card.divided and card.uuid == found]
+    if divided:
+        return divided[0]
+    # CUDA reads the beginning of a card's UUID, not that of a part's.
+    return [found if entry.startswith("MIG-") else entry]
+
+
+def _cards() -> list[Card]:
+    cards = nvml.cards()
+    if cards is not None:
+        return cards
+    if _has_nvml():
+        return []
     try:
-        return [str(index) for index in range(len(list(_DRIVER_FOLDER.iterdir())))]
+        return [Card(str(index)) for index in range(len(list(_DRIVER_FOLDER.iterdir())))]
     except OSError:
         return []
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from gpusched.workers.devices import ENVIRONMENT_VARIABLE
 
+_NO_DEVICE = 100
+"""CUDA_ERROR_NO_DEVICE, also where CUDA_VISIBLE_DEVICES names none that is there."""
+
 
 class WrongDeviceError(RuntimeError):
     """A worker sees another GPU than its own, or more than one."""
@@ -38,28 +41,51 @@ def check(expected: str, driver: Any = None) -> None:
         # The older names of parts (MIG-GPU-.../1/0) are no UUIDs, so there is nothing to compare.
         return
     kind = expected.partition("-")[0]
-    found = [f"{kind}-{name}" for name in visible_uuids(driver)]
+    try:
+        found = [f"{kind}-{name}" for name in visible_uuids(driver)]
+    except WrongDeviceError as error:
+        raise WrongDeviceError(f"{_told(expected)}: {error}") from error
     if found == [expected]:
         return
-    setting = os.environ.get(ENVIRONMENT_VARIABLE)
     raise WrongDeviceError(
-        f"this worker is meant for the GPU {expected} and sees "
-        f"{' and '.join(found) if found else 'none'}; {ENVIRONMENT_VARIABLE} is {setting!r}. "
-        f"Something has set that variable, or asked CUDA for its devices, before the worker "
-        f"started: look at preloads, sitecustomize and the batch system"
+        f"{_told(expected)} and sees {' and '.join(found)}. Something has set "
+        f"that variable, or asked CUDA for its devices, before the worker started: look at "
+        f"preloads, sitecustomize and the batch system"
     )
 
 
+def _told(expected: str) -> str:
+    setting = os.environ.get(ENVIRONMENT_VARIABLE)
+    told = "is not set" if setting is None else f"is {setting!r}"
+    return f"this worker is meant for the GPU {expected} ({ENVIRONMENT_VARIABLE} {told})"
+
+
 def visible_uuids(driver: Any = None) -> list[str]:
-    """Return the UUIDs of the GPUs that this process sees, without what stands before them."""
+    """Return the UUIDs of the GPUs that this process sees, without what stands before them.
+
+    Raises
+    ------
+    WrongDeviceError
+        If there is no driver, it fails, or it shows no GPU.
+    """
     try:
         driver = driver or ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise WrongDeviceError(f"no NVIDIA driver in this process: {error}") from error
+        raise WrongDeviceError(
+            f"there is no NVIDIA driver for this process: {error}. In a container, start it with "
+            f"GPUs (`--gpus all`)"
+        ) from error
     count = ctypes.c_int(0)
     status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status == _NO_DEVICE or (not status and not count.value):
+        raise WrongDeviceError(
+            "the process sees none: has a batch system hidden it, or set that variable to one that "
+            "is not there? Compare with `nvidia-smi -L`"
+        )
     if status:
-        raise WrongDeviceError(f"the NVIDIA driver does not answer (cuInit says {status})")
+        raise WrongDeviceError(
+            f"the NVIDIA driver does not answer (cuInit says {status}): try `nvidia-smi` here"
+        )
     return [_uuid(driver, number) for number in range(count.value)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +17,13 @@ from gpusched import config
 from gpusched.workers import affinity, nvml
 from gpusched.workers.devices import (
     ENVIRONMENT_VARIABLE,
+    NoDeviceError,
     Request,
     select_devices,
     visible_devices,
 )
+
+logger = logging.getLogger("distributed.nanny")
 
 GpuRequest = Request
 MemoryLimit = str | float | int
@@ -65,7 +69,10 @@ class Plan:
 
     def environment(self, worker: int) -> dict[str, str]:
         """Return the environment variables that the given worker starts with."""
-        return {ENVIRONMENT_VARIABLE: self.slot(worker).device}
+        device = self.slot(worker).device
+        # An index is one in NVML's order, while CUDA on its own puts the fastest GPU first.
+        order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if device.isdecimal() else {}
+        return {ENVIRONMENT_VARIABLE: device, **order}
 
 
 def plan(
@@ -106,7 +113,9 @@ def plan(
         memory_limit = config.get("cluster.memory-limit")
     if device_memory_limit is None:
         device_memory_limit = config.get("worker.device-memory-limit")
-    pin = config.get("worker.pin") if pin is None else pin
+    # A limit that cannot be read is an error also where no GPU is there to be limited.
+    device_memory(device_memory_limit, 0)
+    pin = _pin(config.get("worker.pin") if pin is None else pin)
     if devices:
         slots = _gpu_slots(devices, device_memory_limit, pin is not False)
     else:
@@ -115,21 +124,34 @@ def plan(
 
 
 def _gpu_slots(devices: Sequence[str], limit: MemoryLimit, pin: bool) -> tuple[Slot, ...]:
-    shares, allowed = Counter(devices), affinity.allowed_cpus()
-    slots = []
-    for device in devices:
-        facts = nvml.facts(device)
-        total = facts.memory_total if facts else 0
-        slots.append(
-            Slot(
-                device,
-                facts.uuid if facts else "",
-                shares[device],
-                _bytes_of(limit, total) // shares[device],
-                affinity.choose(facts.cpus, allowed) if pin and facts and facts.cpus else (),
-            )
+    shares = Counter(devices)
+    made = {}
+    for device, share in shares.items():
+        facts = _facts(device)
+        made[device] = Slot(
+            device,
+            facts.uuid if facts else "",
+            share,
+            device_memory(limit, facts.memory_total if facts else 0, share),
+            _cores(device, facts.cpus) if pin and facts else (),
         )
-    return tuple(slots)
+    return tuple(made[device] for device in devices)
+
+
+def _facts(device: str) -> nvml.GpuFacts | None:
+    try:
+        return nvml.facts(device)
+    except nvml.UnknownDeviceError as error:
+        raise NoDeviceError(f"no such GPU: {device}; {error}") from error
+
+
+def _cores(device: str, near: Sequence[int]) -> tuple[int, ...]:
+    if not near:
+        return ()
+    cores, reason = affinity.choose(near, affinity.allowed_cpus())
+    if reason:
+        logger.warning("the worker of GPU %s is not bound to the cores near it: %s", device, reason)
+    return cores
 
 
 def _cpu_slots(workers: int, pin: bool) -> tuple[Slot, ...]:
@@ -137,6 +159,14 @@ def _cpu_slots(workers: int, pin: bool) -> tuple[Slot, ...]:
         return (Slot(),)
     cores = affinity.slices(affinity.allowed_cpus(), max(1, workers))
     return tuple(Slot(cpus=cpus) for cpus in cores)
+
+
+def _pin(value: object) -> bool | None:
+    if value is None:
+        return None
+    if value in (True, False):
+        return bool(value)
+    raise ValueError(f"cannot read worker.pin {value!r}: write true, false or null")
 
 
 def _count(what: str, value: int | None, least: int) -> int | None:
@@ -191,28 +221,55 @@ def host_memory(limit: MemoryLimit, workers: int) -> int:
     """
     total = distributed.system.MEMORY_LIMIT
     # One that exceeds the machine is distributed's to warn of, and to cut.
-    return total // workers if limit == "auto" else _bytes_of(limit, total)
+    return total // workers if limit == "auto" else _bytes_of(limit, total, "memory limit")
 
 
-def _bytes_of(limit: MemoryLimit, total: int) -> int:
+def device_memory(limit: MemoryLimit, total: int, share: int = 1) -> int:
+    """Return the bytes of a GPU that each of its workers may fill with results; 0 for no limit.
+
+    Parameters
+    ----------
+    limit
+        Bytes, a text such as ``"10 GiB"``, a fraction of the GPU's memory, or 0 for no limit.
+    total
+        The GPU's memory in bytes; 0 where unknown, and then a fraction is no limit.
+    share
+        Number of workers on that GPU.
+
+    Raises
+    ------
+    ValueError
+        If the limit cannot be read.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.plan import device_memory
+    >>> device_memory("1 GiB", 80 * 2**30, 2), device_memory(0.5, 1000)
+    (536870912, 500)
+    """
+    return _bytes_of(limit, total, "device memory limit") // share
+
+
+def _bytes_of(limit: MemoryLimit, total: int, what: str) -> int:
     try:
         number = float(limit)
-    except ValueError:
-        number = _bytes(str(limit))
+    except (TypeError, ValueError):
+        number = _bytes(str(limit), what)
     if not 0 <= number < math.inf:
-        raise ValueError(f"a memory limit cannot be {limit}")
+        raise ValueError(f"a {what} cannot be {limit}")
     share = isinstance(limit, float | str) and 0 < number <= 1
     return int(number * total if share else number)
 
 
-def _bytes(text: str) -> float:
+def _bytes(text: str, what: str) -> float:
     try:
         # dask reads a unit alone, or nothing, as one of it.
         if not any(character.isdecimal() for character in text):
             raise ValueError
         return float(parse_bytes(text))
     except ValueError:
+        auto = "'auto', " if what == "memory limit" else ""
         raise ValueError(
-            f"cannot read {text!r} as a memory limit: write bytes such as '4 GiB', a fraction of "
-            f"the memory there is such as '0.25', 'auto', or 0 for no limit"
+            f"cannot read {text!r} as a {what}: write bytes such as '4 GiB', a fraction of "
+            f"the memory there is such as '0.25', {auto}or 0 for no limit"
         ) from None

@@ -29,7 +29,7 @@ no_gpu = pytest.mark.skipif(bool(visible_devices()), reason="this machine has a 
         (["--memory-limit", "-1", "script.py"], 2, "a memory limit cannot be -1"),
         (["--memory-limit", "nan", "script.py"], 2, "a memory limit cannot be nan"),
         (["--gpus", "0,0,x", "script.py"], 2, "cannot read '0,0,x' as GPUs"),
-        (["--gpus", "0,0,1", "script.py"], 1, "no such GPU: 0, 1; none was found"),
+        (["--gpus", "0,0,1", "script.py"], 2, "GPU 0 is named 2 times in 0,0,1"),
         (["--gpus", "-1", "script.py"], 2, "cannot read '-1' as GPUs"),
         (["--gpus", "0", "script.py"], 2, "--gpus 0 asks for no GPU: use --cpu"),
         (["--gpus", "1", "--cpu", "script.py"], 2, "--cpu and --gpus exclude each other"),

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.cluster import plan as module
-from gpusched.cluster.plan import Plan, Slot, plan
+from gpusched.cluster.plan import Plan, Slot, device_memory, plan
 from gpusched.workers.devices import NoDeviceError
+from gpusched.workers.nvml import GpuFacts, UnknownDeviceError
 
 MEMORY = 64 * 2**30
 
@@ -76,6 +77,104 @@ def test_each_gpu_has_one_worker(arguments: dict[str, Any], devices: tuple[str, 
         assert tuple(seen) == devices
     else:
         assert made.environment(0) == {"CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.mark.parametrize(
+    ("device", "order"),
+    [("2", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), ("GPU-aa", {}), ("", {})],
+)
+def test_index_means_the_same_to_cuda_as_to_nvml(device: str, order: dict[str, str]) -> None:
+    made = Plan(1, 1, 0, (Slot(device),))
+    assert made.environment(0) == {"CUDA_VISIBLE_DEVICES": device, **order}
+
+
+def facts(entry: str) -> GpuFacts:
+    """Tell of GPUs of 1000 bytes; the third is near cores that are not there."""
+    number = int(entry)
+    cpus = (0, 1, 2) if number < 3 else (98, 99)
+    return GpuFacts(number, f"GPU-{number}", "H200", 1000, cpus, 0, "")
+
+
+@pytest.fixture
+def known(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let NVML tell of those GPUs, and the kernel allow cores 1 to 8."""
+    monkeypatch.setattr(module.nvml, "facts", facts)
+    monkeypatch.setattr(module.affinity, "allowed_cpus", lambda: tuple(range(1, 9)))
+
+
+@pytest.mark.usefixtures("known")
+def test_gpu_worker_gets_its_gpus_cores_and_memory(caplog: pytest.LogCaptureFixture) -> None:
+    assert plan(gpus=1, device_memory_limit=0.5).slots == (Slot("0", "GPU-0", 1, 500, (1, 2)),)
+    assert not caplog.text
+    assert plan(gpus="2,").slots == (Slot("3", "GPU-3", 1, 800, tuple(range(1, 9))),)
+    assert "none of the cores 98-99 is allowed" in caplog.text
+
+
+@pytest.mark.usefixtures("known")
+def test_several_workers_on_a_gpu_divide_its_limit() -> None:
+    made = plan(gpus="0,0,1,1", device_memory_limit=0.9)
+    assert made.devices == ("0", "0", "2", "2")
+    assert [(s.uuid, s.share, s.device_memory_limit) for s in made.slots] == [
+        ("GPU-0", 2, 450), ("GPU-0", 2, 450), ("GPU-2", 2, 450), ("GPU-2", 2, 450)
+    ]  # fmt: skip
+    assert made.memory_limit == MEMORY // 4
+
+
+@pytest.mark.parametrize(
+    ("setting", "gpu", "cpu"),
+    [(None, True, False), (True, True, True), (False, False, False), (1, True, True),
+     (0, False, False)],
+)  # fmt: skip
+@pytest.mark.usefixtures("known")
+def test_pinning_is_a_setting(setting: bool | None, gpu: bool, cpu: bool) -> None:
+    with dask.config.set({"gpusched.worker.pin": setting}):
+        assert bool(plan().slot(0).cpus) == gpu
+        assert bool(plan(gpus=0).slot(0).cpus) == cpu
+        assert plan(pin=True).slot(0).cpus
+        assert not plan(pin=False).slot(0).cpus
+
+
+@pytest.mark.usefixtures("known")
+def test_cpu_workers_get_slices_of_the_allowed_cores() -> None:
+    slots = plan(workers=2, gpus=0, pin=True).slots
+    assert [slot.cpus for slot in slots] == [(1, 2, 3, 4), (5, 6, 7, 8)]
+    assert plan(workers=2, processes=False, pin=True).slots == (Slot(),)
+
+
+def test_pin_that_cannot_be_read() -> None:
+    with (
+        dask.config.set({"gpusched.worker.pin": "no"}),
+        pytest.raises(ValueError, match="pin 'no'"),
+    ):
+        plan()
+
+
+@pytest.mark.parametrize("gpus_", [0, "all"])
+@pytest.mark.parametrize("limit", ["lots", "auto", -1, "nan"])
+@pytest.mark.usefixtures("known")
+def test_device_memory_limit_that_cannot_be_read(limit: Any, gpus_: Any) -> None:
+    with pytest.raises(ValueError, match="device memory limit"):
+        plan(gpus=gpus_, device_memory_limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("limit", "total", "share", "each"),
+    [(0.8, 1000, 1, 800), (0.8, 0, 1, 0), ("2 kB", 0, 2, 1000), (0, 1000, 1, 0),
+     ("10 GiB", 0, 1, 10 * 2**30), ("0.5", 1000, 4, 125)],
+)  # fmt: skip
+def test_device_memory_limit(limit: Any, total: int, share: int, each: int) -> None:
+    assert device_memory(limit, total, share) == each
+
+
+def test_device_that_nvml_does_not_know_is_named(
+    gpus: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(entry: str) -> None:
+        raise UnknownDeviceError(f"NVML knows no GPU {entry}")
+
+    monkeypatch.setattr(module.nvml, "facts", fail)
+    with pytest.raises(NoDeviceError, match="no such GPU: 2"):
+        plan(gpus=[1])
 
 
 @pytest.mark.usefixtures("gpus")

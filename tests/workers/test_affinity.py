@@ -27,8 +27,19 @@ def test_slices_cover_the_cores_evenly(cpus: list[int], count: int) -> None:
 
 
 def test_cores_that_are_not_allowed_are_left_out() -> None:
-    assert affinity.choose([1, 2, 9], [0, 1, 2]) == (1, 2)
-    assert affinity.choose([9], [0, 1]) == (0, 1)
+    assert affinity.choose([1, 2, 9], [0, 1, 2]) == ((1, 2), None)
+    cores, reason = affinity.choose([8, 9], [0, 1])
+    assert cores == (0, 1)
+    assert "none of the cores 8-9 is allowed" in (reason or "")
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_ranges_name_every_core(cpus: set[int]) -> None:
+    found: set[int] = set()
+    for part in affinity.ranges(cpus).split(",") if cpus else []:
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    assert found == cpus
 
 
 def in_process(code: str) -> str:
@@ -62,7 +73,32 @@ def test_every_thread_is_bound() -> None:
 def test_refusal_is_told_and_no_error() -> None:
     told = in_process("print(affinity.pin([100000]))")
     assert "Invalid argument" in told
-    assert f"allowed are {list(affinity.allowed_cpus())}" in told
+    assert f"allowed are {affinity.ranges(affinity.allowed_cpus())}" in told
+
+
+def test_thread_that_starts_meanwhile_is_bound_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[int] = []
+    listings = iter([{1, 2}, {1, 3}, {1, 3}])
+
+    def bind(thread: int, cores: set[int]) -> None:
+        if thread == 2:
+            raise ProcessLookupError
+        assert cores == {5}
+        bound.append(thread)
+
+    monkeypatch.setattr(affinity, "_threads", lambda: next(listings))
+    monkeypatch.setattr(os, "sched_setaffinity", bind)
+    assert affinity.pin(iter([5])) is None
+    assert bound == [1, 3]
+
+
+@pytest.mark.parametrize("error", [OSError(22, "Invalid argument"), PermissionError(1, "refused")])
+def test_refusal_of_a_batch_system_is_told(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    assert str(error) in (affinity.pin([0]) or "")
 
 
 def test_system_that_cannot_bind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.workers import devices
+from gpusched.workers import devices, nvml
 from gpusched.workers.devices import (
     NoDeviceError,
     parse_request,
     select_devices,
     visible_devices,
 )
+from gpusched.workers.nvml import Card
 
 UUIDS = ["GPU-aaaa1111-0", "GPU-aaaa2222-0", "GPU-bbbb3333-0"]
 
@@ -56,6 +58,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         ("0,3,1", ["0"]),
         ("0,-1,1", ["0"]),
         ("1,1", ["1"]),
+        ("0,GPU-aaaa1111-0,2", ["0"]),
+        ("GPU-aaaa1111,1,0", ["GPU-aaaa1111", "1"]),
         ("GPU-aaaa2222-0,0", ["GPU-aaaa2222-0", "0"]),
         ("GPU-bbbb", ["GPU-bbbb"]),
         ("GPU-aaaa", []),
@@ -96,6 +100,45 @@ def test_without_nvml_the_kernel_driver_is_asked(
     assert visible_devices() == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-aaaa1111-0,1,7")
     assert visible_devices() == ["GPU-aaaa1111-0", "1"]
+
+
+@pytest.fixture
+def divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend to be a machine of two GPUs, of which the second is in MIG mode and in two parts."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    cards = [Card("GPU-aaaa"), Card("GPU-bbbb", True, ("MIG-1111", "MIG-2222"))]
+    monkeypatch.setattr(nvml, "cards", lambda: cards)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (None, ["0", "MIG-1111", "MIG-2222"]),
+        ("1", ["MIG-1111", "MIG-2222"]),
+        ("GPU-bbbb,0", ["MIG-1111", "MIG-2222", "0"]),
+        ("MIG-2222,1", ["MIG-2222", "MIG-1111"]),
+        ("MIG-2,0", ["MIG-2222", "0"]),
+    ],
+)
+@pytest.mark.usefixtures("divided")
+def test_parts_stand_for_a_gpu_that_is_divided(
+    monkeypatch: pytest.MonkeyPatch, setting: str | None, expected: list[str]
+) -> None:
+    if setting is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
+    assert visible_devices() == expected
+
+
+@pytest.mark.usefixtures("divided")
+def test_parts_are_asked_for_like_gpus() -> None:
+    visible = visible_devices()
+    assert select_devices("MIG-2222,GPU-a", visible) == ["MIG-2222", "0"]
+    assert select_devices("MIG-1,MIG-1", visible) == ["MIG-1111", "MIG-1111"]
+    assert select_devices([2, 1], visible) == ["MIG-2222", "MIG-1111"]
+    with pytest.raises(NoDeviceError, match=r"GPU-bbbb; there are 3 \(position 0 is 0, position 1"):
+        select_devices("GPU-bbbb,", visible)
+    with pytest.raises(ValueError, match="MIG- may be any of MIG-1111, MIG-2222"):
+        select_devices(["MIG-"], visible)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +200,27 @@ def test_missing_devices_are_named(
     machine(UUIDS)
     with pytest.raises(NoDeviceError, match=f"no such GPU: {named}; there are 3 \\(0, 1, 2\\)"):
         select_devices(request_, visible_devices())
+
+
+def test_positions_are_told_where_they_are_not_the_names() -> None:
+    with pytest.raises(NoDeviceError, match=r"no such GPU: 2; .*position 0 is 2, position 1 is 3"):
+        select_devices([2], ["2", "3"])
+
+
+def test_text_in_a_list_is_read_as_on_the_command_line() -> None:
+    assert select_devices(["1", "0"], ["3", "5"]) == select_devices("1,0", ["3", "5"])
+
+
+@pytest.mark.parametrize("request_", [[1.5], ["first"], [None], [True], 1.5])
+def test_name_that_cannot_be_read(request_: Any) -> None:
+    with pytest.raises(ValueError, match="cannot read"):
+        select_devices(request_, ["0", "1"])
+
+
+@pytest.mark.parametrize("visible", [[], ["0"], ["0", "1"]])
+def test_contradiction_is_one_on_any_machine(visible: list[str]) -> None:
+    with pytest.raises(ValueError, match="GPU 0 is named 2 times in 0,0,1 and others 1 times"):
+        select_devices("0,0,1", visible)
 
 
 @given(st.lists(st.integers(0, 99).map(str), unique=True, min_size=1), st.data())

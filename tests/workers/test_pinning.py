@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpusched.workers import pinning
 from gpusched.workers.pinning import WrongDeviceError, check
 
 FIRST, SECOND = (str(uuid.UUID(int=number)) for number in (1, 2))
@@ -40,6 +41,21 @@ def test_right_device_is_accepted(kind: str) -> None:
     check(f"{kind}-{FIRST}", Driver(FIRST))
 
 
+class OldDriver(Driver):
+    """`libcuda` before 11.4, which lacks the second version of the question."""
+
+    cuDeviceGetUuid_v2 = None  # type: ignore[assignment]
+
+    def cuDeviceGetUuid(self, raw: Any, device: Any) -> int:
+        return Driver.cuDeviceGetUuid_v2(self, raw, device)
+
+
+def test_old_driver_is_asked_as_it_can_be() -> None:
+    check(f"GPU-{FIRST}", OldDriver(FIRST))
+    with pytest.raises(WrongDeviceError, match=f"sees GPU-{SECOND}"):
+        check(f"GPU-{FIRST}", OldDriver(SECOND))
+
+
 @pytest.mark.parametrize("seen", [(SECOND,), (FIRST, SECOND), ()])
 def test_wrong_device_is_refused(monkeypatch: pytest.MonkeyPatch, seen: tuple[str, ...]) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
@@ -49,9 +65,31 @@ def test_wrong_device_is_refused(monkeypatch: pytest.MonkeyPatch, seen: tuple[st
         assert told in str(caught.value)
 
 
-def test_driver_that_does_not_answer_is_told() -> None:
-    with pytest.raises(WrongDeviceError, match="cuInit says 999"):
-        check(f"GPU-{FIRST}", Driver(FIRST, status=999))
+@pytest.mark.parametrize(
+    ("driver", "told"),
+    [
+        (Driver(FIRST, status=999), "cuInit says 999"),
+        # What a CUDA_VISIBLE_DEVICES that names no GPU leads to.
+        (Driver(FIRST, status=100), "sees none"),
+    ],
+)
+def test_driver_that_shows_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, driver: Driver, told: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    with pytest.raises(WrongDeviceError) as caught:
+        check(f"GPU-{FIRST}", driver)
+    for part in (told, f"GPU-{FIRST}", "CUDA_VISIBLE_DEVICES is '7'", "nvidia-smi"):
+        assert part in str(caught.value)
+
+
+def test_missing_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(pinning.ctypes, "CDLL", fail)
+    with pytest.raises(WrongDeviceError, match=r"no NVIDIA driver .* libcuda\.so\.1"):
+        check(f"GPU-{FIRST}")
 
 
 @pytest.mark.parametrize("expected", ["", f"MIG-GPU-{FIRST}/1/0"])
