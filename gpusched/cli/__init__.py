@@ -10,6 +10,7 @@ from gpusched import __version__
 
 COMMANDS = {
     "run": "gpusched.cli.run:run",
+    "cluster": "gpusched.cli.cluster:cluster",
     "scheduler": "gpusched.cli.scheduler:scheduler",
     "worker": "gpusched.cli.worker:worker",
     "certificates": "gpusched.cli.certificates:certificates",

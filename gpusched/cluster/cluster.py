@@ -65,6 +65,8 @@ class Cluster(SpecCluster):
         The name that the cluster shows.
     host
         The address that the servers listen on.
+    port
+        The scheduler's port; 0 for any that is free.
     security
         Certificates for encrypted connections.
     worker_options
@@ -108,6 +110,7 @@ class Cluster(SpecCluster):
         asynchronous: bool = False,
         name: str | None = None,
         host: str = "127.0.0.1",
+        port: int = 0,
         security: Security | None = None,
         silence_logs: int | bool = logging.WARNING,
         loop: Any = None,
@@ -137,7 +140,7 @@ class Cluster(SpecCluster):
         }
         workers = [self._worker_spec(index) for index in range(self.plan_of_workers.workers)]
         super().__init__(
-            scheduler=_scheduler_spec(address, security, dashboard_address, processes),
+            scheduler=_scheduler_spec(address, port, security, dashboard_address, processes),
             workers=dict(enumerate(workers)),
             worker=self._worker_spec(0),
             asynchronous=asynchronous,
@@ -238,13 +241,17 @@ def _protocol(processes: bool, security: Security) -> str:
 
 
 def _scheduler_spec(
-    address: dict[str, Any], security: Security, dashboard_address: str | None, processes: bool
+    address: dict[str, Any],
+    port: int,
+    security: Security,
+    dashboard_address: str | None,
+    processes: bool,
 ) -> dict[str, Any]:
     shown = dashboard_address or config.get("cluster.dashboard-address")
     silent = not processes and not shown
     options = {
         **address,
-        "port": 0,
+        "port": port,
         "security": security,
         "dashboard": bool(shown),
         "dashboard_address": shown or "127.0.0.1:0",

@@ -1,0 +1,217 @@
+"""``gpusched cluster``: named clusters on this machine that go on in the background."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from dask.utils import format_bytes, format_time
+
+from gpusched.cli.errors import Failed, Unusable
+
+NOT_RUNNING = 3
+"""Exit code of ``status`` for a cluster that does not run, as systemctl's."""
+
+
+_HEADINGS: tuple[str, ...] = (
+    "NAME",
+    "STATE",
+    "WORKERS",
+    "THREADS",
+    "MEMORY",
+    "UP",
+    "ADDRESS",
+)
+
+
+@click.group("cluster")
+def cluster() -> None:
+    """Start, look at, scale and stop clusters that outlive this command.
+
+    Each has a name, so that there may be several; without one, it is "default".
+    """
+
+
+name_argument = click.argument("name", default="default", required=False)
+
+
+@cluster.command()
+@name_argument
+@click.option("--gpus", metavar="N|all|0,2", help="A number of GPUs, all, or a list of them.")
+@click.option("--cpu", is_flag=True, help="CPU workers, even where there are GPUs.")
+@click.option("--workers", type=click.IntRange(0), help="Number of workers.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
+@click.option("--memory-limit", metavar="SIZE", help="Host memory of each worker.")
+@click.option("--device-memory-limit", metavar="SIZE", help="What results may take of a GPU.")
+@click.option("--pool", help="Where GPU memory comes from: none, cupy, async or rmm.")
+@click.option("--pool-size", metavar="SIZE", help="The pool's bytes.")
+@click.option("--pin/--no-pin", default=None, help="Bind workers to cores.")
+@click.option("--fuse/--no-fuse", default=None, help="Whether chunk tasks run fused.")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="The scheduler's port.")
+@click.option("--dashboard-address", metavar="ADDRESS", help="Where to show the dashboard.")
+def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
+    """Start a cluster called NAME and return when it is up."""
+    from gpusched.cluster.named import commands
+
+    renamed = {"workers": "n_workers", "threads": "threads_per_worker"}
+    arguments = {renamed.get(k, k): v for k, v in flags.items() if v is not None}
+    with _told():
+        request = _request(gpus, cpu)
+        if request is not None:
+            arguments["gpus"] = request
+        told = commands.start(name, arguments)
+    click.echo(f"cluster {name!r} is up")
+    click.echo(f"  scheduler  {told['address']}")
+    if told["dashboard"]:
+        click.echo(f"  dashboard  {told['dashboard']}")
+    click.echo(f"  in Python  Client({told['address']!r})")
+    click.echo(f"  a script   gpusched run --scheduler {told['address']} SCRIPT")
+
+
+@cluster.command()
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def status(context: click.Context, name: str | None, as_json: bool) -> None:
+    """Show how cluster NAME is, or all clusters.
+
+    Exits with 3 where NAME does not run.
+    """
+    from gpusched.cluster.named import commands, state
+
+    with _told(missing=NOT_RUNNING):
+        found = [commands.status(each) for each in ([name] if name else state.names())]
+    if as_json:
+        told = [_plain(each) for each in found]
+        click.echo(json.dumps(told[0] if name else told, indent=2))
+    else:
+        click.echo(_details(found[0]) if name else _table(found))
+    if name and found[0].state != "running":
+        context.exit(NOT_RUNNING)
+
+
+@cluster.command()
+@click.argument("name")
+@click.argument("workers", type=click.IntRange(0))
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for them.")
+def scale(name: str, workers: int, timeout: float) -> None:
+    """Change the number of workers of cluster NAME to WORKERS, and wait for them."""
+    from gpusched.cluster.named import commands
+
+    with _told():
+        present = commands.scale(name, workers, timeout)
+    if present != workers:
+        raise Failed(f"cluster {name!r} has {present} workers after {timeout:g} s, not {workers}")
+    click.echo(f"cluster {name!r} has {present} workers")
+
+
+@cluster.command()
+@name_argument
+@click.option("--follow", "-f", is_flag=True, help="Go on until the cluster ends, or Ctrl-C.")
+def logs(name: str, follow: bool) -> None:
+    """Print the log of cluster NAME, its workers' messages included."""
+    from gpusched.cluster.named import commands, state
+
+    with _told():
+        path = commands.log_of(name)
+        if not path.exists():
+            raise Failed(f"cluster {name!r} has written nothing yet")
+    with path.open(errors="replace") as file:
+        while True:
+            click.echo(file.read(), nl=False)
+            if not follow or not state.is_alive(path.parent):
+                break
+            time.sleep(0.2)
+
+
+@cluster.command()
+@name_argument
+@click.option("--all", "everything", is_flag=True, help="Stop every cluster of this user.")
+@click.option("--timeout", default=30.0, show_default=True, help="Seconds before it is killed.")
+def stop(name: str, everything: bool, timeout: float) -> None:
+    """Stop cluster NAME; kill it if it does not stop in time."""
+    from gpusched.cluster.named import commands, state
+
+    with _told():
+        for each in state.names() if everything else [name]:
+            click.echo(f"cluster {each!r} {commands.stop(each, timeout)}")
+
+
+@contextmanager
+def _told(missing: int = 1) -> Iterator[None]:
+    """Turn what may go wrong into a message and an exit code."""
+    from gpusched.cluster.named import commands, control, state
+
+    try:
+        yield
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    except state.UnknownClusterError as error:
+        click.echo(f"Error: {error.args[0]}", err=True)
+        raise click.exceptions.Exit(missing) from None
+    except (commands.StartError, control.ControlError, state.UnsafeFolderError) as error:
+        raise Failed(str(error)) from None
+
+
+def _request(gpus: str | None, cpu: bool) -> Any:
+    from gpusched.workers.devices import parse_request
+
+    if cpu and gpus:
+        raise click.UsageError("--cpu and --gpus exclude each other.")
+    return 0 if cpu else None if gpus is None else parse_request(gpus)
+
+
+def _plain(status: Any) -> dict[str, Any]:
+    record = status.record
+    return {
+        "name": status.name,
+        "state": status.state,
+        "address": record.address if record else None,
+        "dashboard": record.dashboard or None if record else None,
+        "pid": record.pid if record else None,
+        "started": record.started if record else None,
+        "requested_workers": status.requested,
+        "workers": status.workers,
+    }
+
+
+def _table(found: list[Any]) -> str:
+    if not found:
+        return "no clusters; start one with: gpusched cluster start"
+    rows = [_HEADINGS, *(_row(each) for each in found)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _row(status: Any) -> tuple[str, ...]:
+    workers, record = status.workers, status.record
+    return (
+        status.name,
+        status.state,
+        f"{len(workers)}/{status.requested}" if status.state == "running" else "-",
+        str(sum(worker["threads"] for worker in workers)),
+        format_bytes(sum(worker["memory"] for worker in workers)),
+        format_time(time.time() - record.started) if record and workers else "-",
+        record.address if record else "-",
+    )
+
+
+def _details(status: Any) -> str:
+    lines = [_table([status])]
+    if status.record and status.record.dashboard:
+        lines.append(f"dashboard {status.record.dashboard}")
+    for worker in status.workers:
+        used, limit = format_bytes(worker["memory"]), format_bytes(worker["memory_limit"])
+        lines.append(
+            f"  worker {worker['name']}  {worker['status']}  {worker['threads']} threads  "
+            f"{used} of {limit}  {worker['address']}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""The process that a named cluster lives in: ``python -m gpusched.cluster.named.manager``.
+
+It is started with the cluster's folder and arguments, tells on its output, in one line, that the
+cluster is up or why it is not, and serves requests until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from distributed.core import collect_causes
+
+from gpusched import config
+from gpusched.cluster import Cluster
+from gpusched.cluster.named import control, state
+
+logger = logging.getLogger("gpusched")
+
+
+class Manager:
+    """A cluster, and what may be asked of it.
+
+    Parameters
+    ----------
+    folder
+        The cluster's, locked by this process.
+    arguments
+        Those of `gpusched.Cluster`.
+
+    Notes
+    -----
+    Used on the event loop only.
+    """
+
+    def __init__(self, folder: Path, arguments: dict[str, Any]) -> None:
+        self._folder = folder
+        # Nobody watches, so what distributed says is kept in the log.
+        told = {"silence_logs": False, "name": folder.name, "asynchronous": True}
+        self._cluster = Cluster(**{**told, **arguments})
+        address = arguments.get("dashboard_address")
+        self._shown = bool(address or config.get("cluster.dashboard-address"))
+        self._started = time.time()
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start, serve until told to stop, and close."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        async with self._cluster as cluster:
+            server = await control.listen(self._folder, self.answer)
+            record = state.Record(
+                self._folder.name,
+                os.getpid(),
+                cluster.scheduler_address,
+                cluster.dashboard_link if self._shown else "",
+                self._started,
+            )
+            state.write(self._folder, record)
+            _tell({"address": record.address, "dashboard": record.dashboard})
+            await self._stop.wait()
+            server.close()
+
+    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what a request asks, and return what to tell."""
+        match request["op"]:
+            case "status":
+                return self._status()
+            case "scale":
+                self._cluster.scale(int(request["workers"]))
+                return {"requested": len(self._cluster.worker_spec)}
+            case "stop":
+                self._stop.set()
+                return {"pid": os.getpid()}
+            case other:
+                raise ValueError(f"no such request: {other}")
+
+    def _status(self) -> dict[str, Any]:
+        workers = [
+            {
+                "name": str(worker.name),
+                "address": worker.address,
+                "threads": worker.nthreads,
+                "memory": worker.metrics.get("memory", 0),
+                "memory_limit": worker.memory_limit or 0,
+                "status": worker.status.name,
+            }
+            for worker in self._workers()
+        ]
+        return {"workers": workers, "requested": len(self._cluster.worker_spec)}
+
+    def _workers(self) -> list[Any]:
+        scheduler = self._cluster.scheduler
+        return [] if scheduler is None else list(scheduler.workers.values())
+
+
+def _tell(message: dict[str, Any]) -> None:
+    """Write one line for whoever has started this process, who then stops listening."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+
+def main(folder: Path, arguments: dict[str, Any]) -> int:
+    """Run the cluster; return the exit code."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    lock = state.acquire(folder)
+    if lock is None:
+        _tell(
+            {"error": f"there is a cluster {folder.name!r} already: use another name, or stop it"}
+        )
+        return 1
+    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(log, sys.stderr.fileno())
+    (folder / "state.json").unlink(missing_ok=True)
+    try:
+        asyncio.run(_run(folder, arguments))
+    except Exception as error:
+        # Whatever it is, whoever waits for the cluster is told, and the log has the traceback.
+        logger.exception("the cluster failed")
+        cause = [error, *collect_causes(error)][-1]
+        _tell({"error": str(cause) or type(cause).__name__})
+        return 1
+    state.forget(folder)
+    return 0
+
+
+async def _run(folder: Path, arguments: dict[str, Any]) -> None:
+    await Manager(folder, arguments).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), json.loads(sys.argv[2])))

@@ -1,0 +1,131 @@
+"""What is known of a named cluster: a folder that its manager holds locked while it lives."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One running cluster, as its manager wrote it down."""
+
+    name: str
+    pid: int
+    """The manager's process."""
+    address: str
+    """The scheduler's."""
+    dashboard: str
+    """Address of its page; empty for none."""
+    started: float
+    """Seconds since 1970."""
+
+
+class UnknownClusterError(LookupError):
+    """There is no cluster of that name."""
+
+
+class UnsafeFolderError(PermissionError):
+    """Others may write to the folder of clusters."""
+
+
+def root() -> Path:
+    """Return the folder that holds this user's clusters, and make it if need be.
+
+    Raises
+    ------
+    UnsafeFolderError
+        If it belongs to somebody else, or others may write to it.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    base = Path(runtime) if runtime else Path(tempfile.gettempdir()) / f"gpusched-{os.getuid()}"
+    folder = (base / "gpusched" if runtime else base) / "clusters"
+    for path in (folder.parent, folder):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat()
+        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise UnsafeFolderError(
+                f"{path} is not {getpass.getuser()}'s alone, so what lies there cannot be trusted: "
+                f"remove it, or set XDG_RUNTIME_DIR to a folder of your own"
+            )
+    return folder
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of a cluster, whether or not there is one of that name.
+
+    Raises
+    ------
+    ValueError
+        If the name could not be a folder's.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"{name!r} cannot be a cluster's name: use at most 64 letters, digits, - and _, and "
+            f"begin with a letter or a digit"
+        )
+    return root() / name
+
+
+def names() -> list[str]:
+    """Return the names of all clusters there are traces of."""
+    return sorted(path.name for path in root().iterdir() if _NAME.fullmatch(path.name))
+
+
+def acquire(folder: Path) -> IO[str] | None:
+    """Lock a cluster's folder for this process; return the lock, or None if it is held.
+
+    The system lets go of it when the process ends, however it ends, so that the lock tells
+    whether a cluster lives, and no other process can be taken for it.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = open(folder / "lock", "w")  # noqa: SIM115
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def is_alive(folder: Path) -> bool:
+    """Return whether a cluster's manager lives."""
+    if not (folder / "lock").exists():
+        return False
+    lock = acquire(folder)
+    if lock is None:
+        return True
+    lock.close()
+    return False
+
+
+def write(folder: Path, record: Record) -> None:
+    """Write a record, so that a reader finds the whole of it or none."""
+    partial = folder / "state.partial"
+    partial.write_text(json.dumps(asdict(record)))
+    partial.replace(folder / "state.json")
+
+
+def read(folder: Path) -> Record | None:
+    """Return the record of a cluster, or None where none was written."""
+    try:
+        told: dict[str, Any] = json.loads((folder / "state.json").read_text())
+    except FileNotFoundError:
+        return None
+    return Record(**told)
+
+
+def forget(folder: Path) -> None:
+    """Remove a cluster's folder."""
+    shutil.rmtree(folder, ignore_errors=True)
