@@ -155,6 +155,28 @@ def test_card_that_cannot_be_opened_is_left_out(
     assert bool(told) == bool(caplog.text)
 
 
+def test_card_that_has_fallen_off_the_bus_is_left_out(
+    library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tell = library.nvmlDeviceGetUUID
+
+    def lost(handle: Any) -> bytes:
+        if handle == 0:
+            raise NVMLError("GPU is lost", 15)
+        return tell(handle)
+
+    monkeypatch.setattr(library, "nvmlDeviceGetUUID", lost)
+    assert nvml.cards() == [Card(UUIDS[1], True, (PART,))]
+    assert "GPU 0 is left out, since NVML says: GPU is lost" in caplog.text
+
+
+def test_card_that_could_be_divided_and_is_not(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "nvmlDeviceGetMigMode", lambda handle: [0, 1])
+    assert nvml.cards() == [Card(UUIDS[0]), Card(UUIDS[1])]
+
+
 def test_card_that_tells_only_its_uuid(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise NVMLError("Not Supported")
