@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from distributed import Nanny, Worker, nanny
 from distributed._signals import wait_for_signals
+from distributed.comm.core import CommClosedError
 from distributed.compatibility import asyncio_run
 from distributed.config import get_loop_factory
 from distributed.core import Status, collect_causes
@@ -103,9 +104,22 @@ async def _start(node: Node) -> None:
     try:
         await node
     except Exception as error:
-        reason = [error, *collect_causes(error)][-1]
-        told = str(reason) or type(reason).__name__
-        raise StartError(f"worker{name} could not be started: {told}") from error
+        raise StartError(f"worker{name} could not be started: {_reason(error, node)}") from error
+
+
+def _reason(error: BaseException, node: Node) -> str:
+    if node.death_timeout and any(isinstance(one, TimeoutError) for one in _history(error)):
+        return f"it was not up within its death timeout of {node.death_timeout:g} s"
+    if any(isinstance(one, CommClosedError) for one in _history(error)):
+        return "the scheduler has closed the connection; its log says why"
+    reason = [error, *collect_causes(error)][-1]
+    return str(reason) or type(reason).__name__
+
+
+def _history(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 async def _close(nodes: Sequence[Node], reason: str) -> None:

@@ -34,9 +34,14 @@ FLAGS: dict[str, Any] = worker.make_context("worker", ["tcp://a:1"]).params
 
 
 def joined(client: Client, workers: int) -> dict[str, Any]:
-    """Wait for workers and return what the scheduler knows of them."""
+    """Wait for workers, and their nannies if any; return what the scheduler knows of them."""
     client.wait_for_workers(workers, timeout=60)
+    wait_until(lambda: set(client.run(status, nanny=True).values()) <= {"running"})
     return dict(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def status(dask_worker: Any) -> str:
+    return dask_worker.status.name
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
@@ -352,16 +357,32 @@ def test_scheduler_file_that_never_appears(gpusched: Runner) -> None:
     assert line.startswith("Error: there was no scheduler file no.json within 1 s")
 
 
+def test_worker_that_takes_too_long_to_start(gpusched: Runner, scheduler: str) -> None:
+    gpusched.may_leave_files = True
+    (gpusched.folder / "slow.py").write_text(
+        "import threading\ndef dask_setup(worker):\n    threading.Event().wait()\n"
+    )
+    flags = ["--nworkers", "2", "--preload", "slow.py", "--death-timeout", "4"]
+    done = gpusched("worker", scheduler, *CPU, *flags)
+    assert done.returncode == 1
+    (told,) = (line for line in done.stderr.splitlines() if line.startswith("Error: worker"))
+    assert told.endswith("it was not up within its death timeout of 4 s")
+
+
+def test_lifetime_ends_the_command(gpusched: Runner, scheduler: str) -> None:
+    done = gpusched("worker", scheduler, *CPU, "--lifetime", "1")
+    assert done.returncode == 0, done.stderr
+
+
 def test_worker_of_another_version_is_refused(gpusched: Runner, scheduler: str) -> None:
     (gpusched.folder / "skew.py").write_text(
         "from gpusched.workers import versions\nversions.own_versions = lambda: {'lz4': '0.1'}\n"
     )
     done = gpusched("worker", scheduler, *CPU, "--nworkers", "2", "--preload", "skew.py")
     assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("Error: worker")
-    assert "lz4 is" in last
-    assert "0.1 there" in last
+    (told,) = (line for line in done.stderr.splitlines() if line.startswith("Error: worker"))
+    assert "lz4 is" in told
+    assert "0.1 there" in told
 
 
 @pytest.mark.parametrize(
