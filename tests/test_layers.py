@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 MAY_USE = {
     "config": set(),
+    "origins": {"config"},
     "serialization": {"config"},
     "fusion": {"config"},
     "kernels": {"config", "fusion"},
@@ -21,7 +22,16 @@ MAY_USE = {
     "workers": {"config", "fusion", "graph", "serialization"},
     "cluster": {"config", "fusion", "graph", "serialization", "workers"},
     "dashboard": {"config", "fusion", "graph", "serialization", "workers"},
-    "cli": {"config", "fusion", "graph", "inspection", "serialization", "workers", "cluster"},
+    "cli": {
+        "config",
+        "origins",
+        "fusion",
+        "graph",
+        "inspection",
+        "serialization",
+        "workers",
+        "cluster",
+    },
 }
 """What each part of the package may import, besides itself."""
 

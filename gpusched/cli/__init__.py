@@ -11,6 +11,8 @@ from gpusched import __version__
 COMMANDS = {
     "run": "gpusched.cli.run:run",
     "cluster": "gpusched.cli.cluster:cluster",
+    "info": "gpusched.cli.info:info",
+    "doctor": "gpusched.cli.doctor:doctor",
     "scheduler": "gpusched.cli.scheduler:scheduler",
     "worker": "gpusched.cli.worker:worker",
     "certificates": "gpusched.cli.certificates:certificates",

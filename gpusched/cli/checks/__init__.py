@@ -1,0 +1,43 @@
+"""What ``gpusched doctor`` looks at: one function a question, each with an answer and a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gpusched.cli.checks import fusion, gpu, host, skew
+from gpusched.cli.checks.finding import Finding
+
+Check = Callable[[], Finding]
+
+HERE: dict[str, Check] = {
+    "NVIDIA driver": gpu.driver,
+    "CUDA packages": gpu.packages,
+    "NVML": gpu.nvml,
+    "pinning": gpu.pinning,
+    "ports": host.ports,
+    "loopback": host.loopback,
+    "memory limit": host.memory_limit,
+    "open files": host.open_files,
+    "shared memory": host.shared_memory,
+    "spill folder": host.spill_folder,
+    "kernel cache": fusion.kernel_cache,
+    "fused program": fusion.program,
+}
+"""The checks of this machine, in the order in which one may explain the next."""
+
+
+def run(scheduler: str | None = None) -> Iterator[Finding]:
+    """Yield a finding for each check; with a scheduler's address, for its versions too."""
+    checks = dict(HERE)
+    if scheduler is not None:
+        checks["versions"] = lambda: skew.versions(scheduler)
+    for name, check in checks.items():
+        try:
+            found = check()
+        except Exception as error:
+            # A check that fails itself is a finding; the others are worth having all the same.
+            found = Finding.failure(
+                f"the check itself failed: {type(error).__name__}: {error}",
+                "report this to gpusched, with the output of gpusched info",
+            )
+        yield found.named(name)

@@ -1,0 +1,54 @@
+"""Whether kernels can be compiled, kept, and give the right result."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+
+from gpusched.cli.checks.finding import Finding
+
+_PROGRAM = """
+import dask.array as da, numpy as np, gpusched
+x = da.arange(100_000, chunks=20_000, dtype="float64")
+with gpusched.enable():
+    found = ((x * 2 + 1) / (x + 3)).sum().compute(scheduler="sync")
+y = np.arange(100_000.0)
+assert abs(found - ((y * 2 + 1) / (y + 3)).sum()) < 1e-6 * abs(found), found
+print(gpusched.statistics().fused_tasks)
+"""
+
+
+def kernel_cache() -> Finding:
+    """Write a file where kernels are kept."""
+    from gpusched.fusion.cache import directory
+
+    folder = directory()
+    if folder is None:
+        return Finding.warning(
+            "kernels are kept in memory only, and compiled anew in each process",
+            "set gpusched.fusion.cache-directory to a folder",
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return Finding.ok(str(folder))
+    except OSError as error:
+        return Finding.warning(
+            f"{folder} cannot be written ({error}), so kernels are compiled anew in each process",
+            "set gpusched.fusion.cache-directory to a folder that can be",
+        )
+
+
+def program() -> Finding:
+    """Compute a small array, fused, in a process of its own, and compare with NumPy."""
+    command = [sys.executable, "-c", _PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it left no word"])[-1]
+        return Finding.failure(f"a small fused program fails: {last}", "run gpusched info, report")
+    if done.stdout.strip() == "0":
+        return Finding.failure(
+            "a small program was not fused", "check gpusched info for what the settings say"
+        )
+    return Finding.ok(f"{done.stdout.strip()} chunk tasks fused, with NumPy's result")

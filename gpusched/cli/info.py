@@ -1,0 +1,212 @@
+"""``gpusched info``: what this machine has, what is installed, and which settings are in force."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+from dask.utils import format_bytes
+
+from gpusched.cli.errors import Failed
+
+
+@click.command("info")
+@click.option("--scheduler", metavar="ADDRESS", help="Show the workers of a running cluster too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def info(scheduler: str | None, as_json: bool) -> None:
+    """Show devices, memory, links, versions and effective settings of this machine."""
+    found = collect()
+    if scheduler is not None:
+        found["workers"] = _workers(scheduler)
+    click.echo(json.dumps(found, indent=2, default=str) if as_json else text(found))
+
+
+def collect() -> dict[str, Any]:
+    """Return what there is to tell of this machine, as JSON can hold it."""
+    from gpusched.origins import effective_settings
+    from gpusched.workers.links import links
+
+    return {
+        "devices": _devices(),
+        "links": [asdict(link) for link in links()],
+        "memory": _memory(),
+        "versions": _versions(),
+        "kernel_cache": _kernel_cache(),
+        "settings": [asdict(setting) for setting in effective_settings()],
+    }
+
+
+def _devices() -> list[dict[str, Any]]:
+    from gpusched.workers import affinity, nvml
+    from gpusched.workers.devices import visible_devices
+
+    gpus = []
+    for entry in visible_devices():
+        facts = nvml.facts(entry)
+        if facts is None:
+            gpus.append({"kind": "cuda", "entry": entry})
+            continue
+        sample = nvml.sample(facts.uuid)
+        gpus.append({"kind": "cuda", "entry": entry, **(asdict(sample) if sample else {}),
+                     **asdict(facts)})  # fmt: skip
+    return gpus or [{"kind": "cpu", "cores": list(affinity.allowed_cpus())}]
+
+
+def _memory() -> dict[str, int]:
+    import psutil
+    from distributed.system import MEMORY_LIMIT
+
+    found = psutil.virtual_memory()
+    return {"total": found.total, "available": found.available, "limit": MEMORY_LIMIT}
+
+
+def _versions() -> dict[str, str | None]:
+    import importlib.metadata
+
+    from gpusched.workers.versions import own_versions
+
+    others: dict[str, str | None] = {}
+    for name in ("numpy", "numba", "llvmlite", "numba-cuda", "cuda-core", "nvidia-ml-py"):
+        try:
+            others[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            others[name] = None
+    others["cupy"] = next(
+        (
+            f"{found.version} ({found.metadata['Name']})"
+            for found in importlib.metadata.distributions()
+            if (found.metadata["Name"] or "").startswith("cupy")
+        ),
+        None,
+    )
+    return {**own_versions(), **others}
+
+
+def _kernel_cache() -> dict[str, Any]:
+    from gpusched.fusion.cache import directory
+
+    folder = directory()
+    if folder is None:
+        return {"folder": None, "files": 0, "bytes": 0}
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return {"folder": str(folder), "files": len(sizes), "bytes": sum(sizes)}
+
+
+def _workers(address: str) -> list[dict[str, Any]]:
+    from distributed import Client
+
+    from gpusched import config
+
+    try:
+        client = Client(address, timeout=config.get("run.connect-timeout"), set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise Failed(f"no scheduler answers at {address}: {error}") from None
+    with client:
+        found = client.scheduler_info(n_workers=-1)["workers"]
+    return [
+        {
+            "address": where,
+            "name": str(worker["name"]),
+            "status": worker["status"],
+            "threads": worker["nthreads"],
+            "memory_limit": worker["memory_limit"],
+            "resources": worker["resources"],
+            "memory": worker["metrics"]["memory"],
+            **worker["metrics"].get("gpusched", {}),
+        }
+        for where, worker in found.items()
+    ]
+
+
+def text(found: dict[str, Any]) -> str:
+    """Return for people what `collect` found."""
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, soft_wrap=True)
+    with console.capture() as capture:
+        _print_devices(console, found)
+        _print_table(console, "Versions", ["package", "version"],
+                     [(k, v or "not installed") for k, v in found["versions"].items()])  # fmt: skip
+        _print_table(console, "Settings", ["setting", "value", "from"],
+                     [(s["name"], s["value"], s["origin"]) for s in found["settings"]])  # fmt: skip
+        if "workers" in found:
+            _print_workers(console, found["workers"])
+    return capture.get().rstrip()
+
+
+def _print_devices(console: Any, found: dict[str, Any]) -> None:
+    memory, cache = found["memory"], found["kernel_cache"]
+    rows = [_device_row(device) for device in found["devices"]]
+    _print_table(console, "Devices", ["device", "what", "memory", "now"], rows)
+    links = [
+        (f"{link['first']} - {link['second']}", f"{link['nvlinks']} NVLinks", link["path"])
+        for link in found["links"]
+    ]
+    if links:
+        _print_table(console, "Links", ["GPUs", "NVLink", "PCIe"], links)
+    lines = [
+        ("host memory", f"{format_bytes(memory['total'])}, available "
+                        f"{format_bytes(memory['available'])}, limit "
+                        f"{format_bytes(memory['limit'])}"),
+        ("kernel cache", f"{cache['folder'] or 'in memory only'}, {cache['files']} files, "
+                         f"{format_bytes(cache['bytes'])}"),
+    ]  # fmt: skip
+    _print_table(console, "Host", ["what", "how much"], lines)
+
+
+def _device_row(device: dict[str, Any]) -> tuple[str, str, str, str]:
+    if device["kind"] == "cpu":
+        cores = device["cores"]
+        return "CPU", f"{len(cores)} cores ({_ranges(cores)}), no GPU visible", "the host's", "-"
+    if "uuid" not in device:
+        return device["entry"], "GPU; NVML does not answer", "unknown", "-"
+    now = [
+        f"{device[key]:.0f} {unit}"
+        for key, unit in (("utilization", "%"), ("temperature", "C"), ("power", "W"))
+        if device.get(key) is not None
+    ]
+    used = device.get("memory_used")
+    taken = "" if used is None else f", {format_bytes(used)} used"
+    return (
+        f"GPU {device['entry']}",
+        f"{device['name']} {device['uuid']}, cores {_ranges(device['cpus']) or 'unknown'}",
+        format_bytes(device["memory_total"]) + taken,
+        ", ".join(now) or "-",
+    )
+
+
+def _ranges(cores: list[int]) -> str:
+    from gpusched.workers.affinity import ranges
+
+    return ranges(cores)
+
+
+def _print_workers(console: Any, workers: list[dict[str, Any]]) -> None:
+    rows = []
+    for worker in workers:
+        device, spill = worker.get("device", {}), worker.get("spill", {})
+        kernels = worker.get("kernels", {})
+        rows.append((
+            worker["name"], worker["address"], worker["status"],
+            f"{format_bytes(worker['memory'])} of {format_bytes(worker['memory_limit'] or 0)}",
+            f"{device.get('kind', '-')} {device.get('uuid', '')}".strip(),
+            format_bytes(spill.get("disk_bytes", 0)),
+            str(kernels.get("launches", 0)),
+        ))  # fmt: skip
+    headings = ["worker", "address", "status", "memory", "device", "on disk", "kernel launches"]
+    _print_table(console, "Workers", headings, rows)
+
+
+def _print_table(console: Any, title: str, headings: list[str], rows: list[Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console.print(table)
+    console.print()
