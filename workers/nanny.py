@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from distributed import Nanny
+from distributed.core import Status
 from distributed.utils import wait_for
 
 from gpusched.workers import exits
@@ -32,7 +33,8 @@ class DeviceNanny(Nanny):
 
     async def _on_worker_exit(self, exitcode: int) -> None:
         # Before distributed's own part, which lets the scheduler forget the worker.
-        if exitcode and self.worker_address is not None:
+        closing = self.status in (Status.closing, Status.closing_gracefully, Status.closed)
+        if exitcode and self.worker_address is not None and not closing:
             await self._tell(self.worker_address, exits.describe(exitcode))
         await super()._on_worker_exit(exitcode)
 

@@ -27,6 +27,7 @@ from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
 from gpusched.workers.onstream import OnStream
+from gpusched.workers.orphans import end_with_parent
 
 logger = logging.getLogger("distributed.worker")
 
@@ -72,6 +73,8 @@ class DeviceWorker(Worker):
             raise ValueError(
                 "a gpusched worker keeps results in a store of its own: leave out data"
             )
+        if kwargs.get("nanny"):
+            end_with_parent()
         if cpus:
             refused = affinity.pin(tuple(cpus))
             if refused:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +21,6 @@ from distributed.core import Status, collect_causes
 from distributed.process import AsyncProcess
 
 from gpusched.cluster.spawn import workers_without_interrupts
-
-_PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h."""
 
 logger = logging.getLogger("distributed.nanny")
 
@@ -70,7 +65,7 @@ def serve(make: Callable[[], Awaitable[Sequence[Node]]]) -> None:
     ...     return []
     >>> serve(nobody)
     """
-    with _owned_workers():
+    with _deaf_workers():
         asyncio_run(_serve(make), loop_factory=get_loop_factory())
 
 
@@ -168,8 +163,8 @@ def _leave_at_next_signal() -> None:
         signal.signal(number, leave)
 
 
-class _OwnedProcess(AsyncProcess):
-    """A worker's process: deaf to the terminal, and ended by the kernel when this one ends.
+class _DeafProcess(AsyncProcess):
+    """A worker's process, deaf to the terminal.
 
     Ctrl-C reaches every process of the terminal's group. Only this one must react: it closes the
     workers, which could not do so cleanly while they are interrupted.
@@ -180,18 +175,10 @@ class _OwnedProcess(AsyncProcess):
         with workers_without_interrupts():
             return super()._start_threads()
 
-    @classmethod
-    def _immediate_exit_when_closed(cls, parent_alive_pipe: Any) -> None:
-        super()._immediate_exit_when_closed(parent_alive_pipe)
-        if sys.platform == "linux":
-            # distributed's way takes the interpreter's lock, which compiled code may not give
-            # back. The thread that starts a process lives as long as the process.
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-
 
 @contextmanager
-def _owned_workers() -> Iterator[None]:
-    setattr(nanny, "AsyncProcess", _OwnedProcess)  # noqa: B010
+def _deaf_workers() -> Iterator[None]:
+    setattr(nanny, "AsyncProcess", _DeafProcess)  # noqa: B010
     try:
         yield
     finally:

@@ -123,3 +123,24 @@ def noise(seed: int) -> np.ndarray:
 
 def statuses(harmed: Harmed) -> list[str]:
     return [w["status"] for w in harmed.client.scheduler_info(n_workers=-1)["workers"].values()]
+
+
+class Unpicklable:
+    """Can be written, and never read."""
+
+    def __init__(self) -> None:
+        self.weight = np.ones(CHUNK)
+
+    def __setstate__(self, state: object) -> None:
+        raise RuntimeError("told by the value")
+
+
+def test_value_that_cannot_be_read_is_an_error_and_no_endless_loop(start: Start) -> None:
+    harmed = start(1, memory_limit="400 MiB")
+    made = harmed.client.submit(Unpicklable)
+    wait(made)
+    others = [harmed.client.submit(noise, k) for k in range(40)]
+    wait(others)
+    used = harmed.client.submit(lambda value: value.weight[0], made)
+    with pytest.raises(RuntimeError, match="told by the value"):
+        used.result(timeout=60)

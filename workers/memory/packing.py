@@ -13,9 +13,10 @@ from distributed.utils import ensure_memoryview
 Buffer = bytes | bytearray | memoryview
 Piece = tuple[str | None, Buffer]
 
-# Frames are compressed in pieces of so many bytes, so that memory for one more is enough. Smaller
-# pieces must be joined when they are read, which takes three times as long for chunks of 8 MB.
-_PIECE = 64 << 20
+# Frames are compressed in pieces of so many bytes, so that little more memory is taken than the
+# frame's own. Pieces must be joined when they are read, which takes three times as long for chunks
+# of 8 MB, so these are left whole.
+_PIECE = 16 << 20
 
 
 def pack(value: object, compression: str | None) -> tuple[bytes, list[Buffer]]:

@@ -32,6 +32,10 @@ class LostValueError(KeyError):
         return str(self.args[0])
 
 
+class UnreadableValueError(RuntimeError):
+    """A value was written, and its own code cannot make it from what it had written."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One file."""
@@ -137,6 +141,9 @@ class SpillFiles(MutableMapping[Key, object]):
         ------
         LostValueError
             If its file is not what was written. The key is gone then.
+        UnreadableValueError
+            If its file is whole, and no value can be made from it. The file stays, since computing
+            the value again would end the same way.
         MemoryError
             If there is no room for it. The file stays.
         """
@@ -144,14 +151,13 @@ class SpillFiles(MutableMapping[Key, object]):
             entry = self._entries[key]
         started = time.perf_counter()
         try:
-            value = _read(entry.path)
-        except MemoryError:
-            raise
-        except Exception as error:
+            stored = _read(entry.path)
+        except (OSError, frames.CorruptFrameError) as error:
             if self._lose(key, entry):
                 reason = f"{key!r}: {entry.path} {_reason(error)}"
                 raise LostValueError(reason) from error
         else:
+            value = _rebuild(key, entry.path, *stored)
             with self._lock:
                 self.counters.read_bytes += entry.disk_bytes
                 self.counters.read_seconds += time.perf_counter() - started
@@ -258,14 +264,26 @@ def _pack(key: Key, value: object, compression: str | None) -> tuple[bytes, list
         raise TypeError(f"cannot serialize {key!r}, a {error}") from error
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> tuple[bytes, list[Any]]:
     with open(path, "rb", buffering=0) as file:
         header, parts = frames.read(file, os.fstat(file.fileno()).st_size)
     name, packed = header[: len(path.name)], header[len(path.name) :]
     if name != path.name.encode():
         # Whole, but another value's.
         raise frames.CorruptFrameError(f"name: expected {path.name!r}, found {name!r}")
-    return packing.unpack(packed, parts)
+    return packed, parts
+
+
+def _rebuild(key: Key, path: Path, packed: bytes, parts: list[Any]) -> Any:
+    try:
+        return packing.unpack(packed, parts)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise UnreadableValueError(
+            f"{key!r}: {path} is whole, but no value can be made from it: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def _reason(error: Exception) -> str:
@@ -273,9 +291,7 @@ def _reason(error: Exception) -> str:
         return "is gone"
     if isinstance(error, frames.CorruptFrameError):
         return f"is damaged: {error}"
-    if isinstance(error, OSError):
-        return f"cannot be read: {error}"
-    return f"is whole, but no value can be made from it: {type(error).__name__}: {error}"
+    return f"cannot be read: {error}"
 
 
 def _remove(path: Path) -> None:

@@ -15,7 +15,7 @@ from dask.utils import format_bytes
 
 from gpusched.workers.device.base import Device, Frozen
 from gpusched.workers.memory.sizes import host_nbytes
-from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
+from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles, UnreadableValueError
 
 logger = logging.getLogger("distributed.worker.memory")
 
@@ -225,6 +225,9 @@ class Store(MutableMapping[Key, object]):
             except KeyError:
                 # Deleted in the meantime by whoever owns it.
                 continue
+            except (MemoryError, UnreadableValueError) as error:
+                # Raised again, in its place, when the value is read.
+                logger.error("cannot bring %s back: %s", key, error or type(error).__name__)
         # The values just used are the last to go, so they stay if they fit at all.
         self._make_room()
         return lost
@@ -266,7 +269,7 @@ class Store(MutableMapping[Key, object]):
                 # The value stays where it is, and so does the wish to move it.
                 self._say_full(error)
                 break
-            except TypeError as error:
+            except (TypeError, MemoryError) as error:
                 self._unspillable.add(key)
                 logger.error("%s stays in memory: %s", key, error)
         return moved

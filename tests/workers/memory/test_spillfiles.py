@@ -19,7 +19,12 @@ import numpy as np
 import pytest
 
 from gpusched.serialization import frames
-from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
+from gpusched.workers.memory import spillfiles
+from gpusched.workers.memory.spillfiles import (
+    LostValueError,
+    SpillFiles,
+    UnreadableValueError,
+)
 
 from .contract import check_different_keys_threadsafe, check_mapping, check_same_key_threadsafe
 
@@ -258,11 +263,14 @@ def test_value_that_cannot_be_serialized_changes_nothing(files: SpillFiles) -> N
     assert (files.disk_bytes, files.memory_bytes, names(files)) == before
 
 
-def test_value_that_cannot_be_made_again_is_lost(files: SpillFiles) -> None:
+def test_value_that_cannot_be_made_again_is_an_error_of_its_own(files: SpillFiles) -> None:
+    # Were it lost, it would be computed again, and again.
     HOOKS.update(write=lambda: None, read=lambda: {}["missing"])
     files["key"] = Hooked()
-    with pytest.raises(LostValueError, match="is whole, but no value can be made from it: KeyErr"):
-        files["key"]
+    for _ in range(2):
+        with pytest.raises(UnreadableValueError, match="no value can be made from it: KeyErr"):
+            files["key"]
+    assert files.counters.lost == 0
 
 
 def test_want_of_memory_does_not_lose_a_value(files: SpillFiles) -> None:
@@ -281,22 +289,27 @@ def test_want_of_memory_does_not_lose_a_value(files: SpillFiles) -> None:
     assert (files["key"], files.counters.lost) == ("found", 0)
 
 
-def test_value_that_is_deleted_or_replaced_while_it_is_read(files: SpillFiles) -> None:
-    def delete() -> None:
+def test_value_that_is_deleted_or_replaced_while_it_is_read(
+    files: SpillFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = spillfiles._read
+
+    def delete(path: Path) -> Any:
         del files["key"]
         raise OSError("as if the file were gone")
 
-    def replace() -> None:
+    def replace(path: Path) -> Any:
+        monkeypatch.setattr(spillfiles, "_read", read)
         files["key"] = "new"
         raise OSError("as if the file were gone")
 
-    HOOKS.update(write=lambda: None, read=delete)
-    files["key"] = Hooked()
+    monkeypatch.setattr(spillfiles, "_read", delete)
+    files["key"] = "old"
     with pytest.raises(KeyError) as caught:
         files["key"]
     assert not isinstance(caught.value, LostValueError)
-    HOOKS["read"] = replace
-    files["key"] = Hooked()
+    monkeypatch.setattr(spillfiles, "_read", replace)
+    files["key"] = "old"
     assert files["key"] == "new"
     assert files.counters.lost == 0
 
