@@ -20,7 +20,7 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config
-from gpusched.cluster.plan import GpuRequest, MemoryLimit, Plan, plan
+from gpusched.cluster.plan import GpuRequest, MemoryLimit, plan_mixed
 from gpusched.cluster.silent import SilentScheduler, SilentWorker
 from gpusched.cluster.specs import worker_options
 from gpusched.workers.nanny import DeviceNanny
@@ -52,6 +52,10 @@ class Cluster(SpecCluster):
     pin
         Whether workers are bound to cores: to those near their GPU, or CPU workers to a slice
         each. Default: GPU workers are.
+    cpu_workers
+        Number of CPU workers besides those on GPUs, named ``cpu-0`` and so on. They have the
+        resource ``CPU``, as GPU workers have ``GPU``, so that ``dask.annotate(resources={"CPU":
+        1})`` places tasks on them.
     processes
         Whether workers are processes of their own, restarted when they die. If not, everything
         runs in this process and no socket is opened.
@@ -104,6 +108,7 @@ class Cluster(SpecCluster):
         pool: str | None = None,
         pool_size: str | int | None = None,
         pin: bool | None = None,
+        cpu_workers: int = 0,
         processes: bool = True,
         fuse: bool | None = None,
         dashboard_address: str | None = None,
@@ -116,10 +121,17 @@ class Cluster(SpecCluster):
         loop: Any = None,
         worker_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if gpus and not processes:
+        if (gpus or cpu_workers) and not processes:
             raise ValueError("pinning workers to GPUs takes processes: leave out processes=False")
-        self.plan_of_workers: Plan = plan(
-            n_workers, threads_per_worker, gpus, memory_limit, processes, device_memory_limit, pin
+        self.plan_of_workers, self._plan_of_cpus = plan_mixed(
+            cpu_workers,
+            workers=n_workers,
+            threads=threads_per_worker,
+            gpus=gpus,
+            memory_limit=memory_limit,
+            processes=processes,
+            device_memory_limit=device_memory_limit,
+            pin=pin,
         )
         self.processes = processes
         self.fuse: bool = config.get("fusion.enabled") if fuse is None else fuse
@@ -138,10 +150,13 @@ class Cluster(SpecCluster):
             "dashboard": False,
             **(worker_options or {}),
         }
-        workers = [self._worker_spec(index) for index in range(self.plan_of_workers.workers)]
+        # Scaling down takes the last ones first, which must be those on GPUs.
+        workers = {f"cpu-{index}": self._cpu_spec(index) for index in range(cpu_workers)} | {
+            index: self._worker_spec(index) for index in range(self.plan_of_workers.workers)
+        }
         super().__init__(
             scheduler=_scheduler_spec(address, port, security, dashboard_address, processes),
-            workers=dict(enumerate(workers)),
+            workers=workers,
             worker=self._worker_spec(0),
             asynchronous=asynchronous,
             loop=loop,
@@ -158,6 +173,12 @@ class Cluster(SpecCluster):
         del options["env"], options["cpus"]
         return {"cls": SilentWorker, "options": options}
 
+    def _cpu_spec(self, index: int) -> dict[str, Any]:
+        assert self._plan_of_cpus is not None
+        options = worker_options(self._plan_of_cpus, index, **self._worker_options)
+        resources = {"CPU": float(self._plan_of_cpus.threads), **(options.get("resources") or {})}
+        return {"cls": DeviceNanny, "options": {**options, "resources": resources}}
+
     def new_worker_spec(self) -> dict[int, dict[str, Any]]:
         """Return the lowest free worker name and what that worker is started with."""
         name = next(number for number in itertools.count() if number not in self.worker_spec)
@@ -167,12 +188,17 @@ class Cluster(SpecCluster):
     def scale(self, n: int = 0, memory: Any = None, cores: Any = None) -> Any:
         """Change the number of workers to ``n``, or to what gives ``memory`` or ``cores``.
 
+        CPU workers besides those on GPUs stay, and are not counted.
+
         Raises
         ------
         ValueError
             If there are fewer GPUs than workers.
         """
         self._check_devices(n)
+        # Closing scales to nothing, and means all of them.
+        beside = self._plan_of_cpus if self.status != Status.closing else None
+        n += beside.workers if beside else 0
         return super().scale(n, memory=memory, cores=cores)
 
     def adapt(
@@ -183,7 +209,15 @@ class Cluster(SpecCluster):
         *args: Any,
         **kwargs: Any,
     ) -> Adaptive:
-        """Change the number of workers with the load; never more than one a GPU."""
+        """Change the number of workers with the load; never more than one a GPU.
+
+        Raises
+        ------
+        ValueError
+            If there are CPU workers besides those on GPUs, between which it could not choose.
+        """
+        if self._plan_of_cpus is not None:
+            raise ValueError("a cluster with cpu_workers cannot adapt: scale it, or leave them out")
         if self.plan_of_workers.devices:
             maximum = min(maximum, len(self.plan_of_workers.devices))
         return super().adapt(Adaptive, minimum, maximum, *args, **kwargs)

@@ -6,7 +6,8 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import dask.system
 import distributed.system
@@ -121,6 +122,35 @@ def plan(
     else:
         slots = _cpu_slots(workers, bool(pin) and processes)
     return Plan(workers, threads, host_memory(memory_limit, max(1, workers)), slots)
+
+
+def plan_mixed(cpu_workers: int, **arguments: Any) -> tuple[Plan, Plan | None]:
+    """Decide on workers as `plan` does, and on so many CPU workers besides those on GPUs.
+
+    Raises
+    ------
+    ValueError
+        If there are CPU workers only, so that there is nothing to be besides; or as `plan`.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.plan import plan_mixed
+    >>> plan_mixed(0, workers=1, threads=1, gpus=0)[1] is None
+    True
+    """
+    found = plan(**arguments)
+    if not _count("CPU workers", cpu_workers, 0):
+        return found, None
+    if not found.devices:
+        raise ValueError(
+            f"cpu_workers={cpu_workers} is for clusters with GPUs; here all workers are CPU "
+            f"workers, of which n_workers gives the number"
+        )
+    limit = arguments.get("memory_limit")
+    limit = config.get("cluster.memory-limit") if limit is None else limit
+    memory = host_memory(limit, found.workers + cpu_workers)
+    beside = plan(cpu_workers, None, 0, memory, pin=False)
+    return replace(found, memory_limit=memory), beside
 
 
 def _gpu_slots(devices: Sequence[str], limit: MemoryLimit, pin: bool) -> tuple[Slot, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
 
 import dask
 import dask.array as da
+import numpy as np
 import psutil
 import pytest
 from distributed import Client, wait
@@ -117,6 +119,63 @@ def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cluster.adapt(minimum=2, maximum=9).maximum == 2
 
 
+def test_gpu_and_cpu_workers_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "visible_devices", lambda: ["3", "5"])
+    options = {"worker_class": EmulatedWorker}
+    with (
+        Cluster(gpus="all", cpu_workers=1, worker_options=options) as cluster,
+        Client(cluster) as client,
+    ):
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        assert {w["name"]: list(w["resources"]) for w in workers.values()} == {
+            0: ["GPU"],
+            1: ["GPU"],
+            "cpu-0": ["CPU"],
+        }
+        x = da.arange(8, chunks=1)
+        with dask.annotate(resources={"GPU": 1}):
+            on_gpu = x.map_blocks(where, dtype=object, name="on-gpu")
+        with dask.annotate(resources={"CPU": 1}):
+            on_cpu = x.map_blocks(where, dtype=object, name="on-cpu")
+        settings = {"optimization.fuse.active": False}
+        with dask.config.set(settings):
+            assert set(on_gpu.compute(optimize_graph=False)) <= {"3", "5"}
+            assert set(on_cpu.compute(optimize_graph=False)) == {""}
+        cluster.scale(1)
+        assert sorted(map(str, cluster.worker_spec)) == ["0", "cpu-0"]
+        deadline = time.monotonic() + 30
+        while len(cluster.workers) > 2:
+            assert time.monotonic() < deadline
+        with pytest.raises(ValueError, match="cannot adapt"):
+            cluster.adapt()
+
+
+def where(block: np.ndarray) -> np.ndarray:
+    return np.array([os.environ["CUDA_VISIBLE_DEVICES"]] * len(block), dtype=object)
+
+
+def test_cpu_workers_beside_cpu_workers_make_no_sense() -> None:
+    with pytest.raises(ValueError, match="cpu_workers=2 is for clusters with GPUs"):
+        Cluster(gpus=0, cpu_workers=2)
+
+
+def test_factory_of_jupyterlabs_extension() -> None:
+    # What dask-labextension 7 does: awaits the class it is told, and asks for these.
+    async def use() -> None:
+        cluster = await Cluster(1, 1, gpus=0, processes=False, asynchronous=True, name="lab")
+        assert "Scheduler" in cluster.scheduler_info["type"]
+        assert cluster.scheduler_address
+        assert isinstance(cluster.dashboard_link, str)
+        cluster.scale(2)
+        await cluster
+        adaptive = cluster.adapt(minimum=2, maximum=3)
+        assert (adaptive.minimum, adaptive.maximum) == (2, 3)
+        assert "lab" in cluster._repr_html_() or "Cluster" in cluster._repr_html_()
+        await cluster.close()
+
+    asyncio.run(use())
+
+
 def test_worker_that_dies_comes_back(client: Client, cluster: Cluster) -> None:
     pid = next(iter(client.run(os.getpid).values()))
     psutil.Process(pid).kill()
@@ -158,8 +217,6 @@ def test_asynchronous_use() -> None:
             Client(cluster, asynchronous=True) as client,
         ):
             return await client.submit(lambda: 7)
-
-    import asyncio
 
     assert asyncio.run(use()) == 7
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.workers.device import PoisonedContextError
+from gpusched.workers.device import HostDevice, PoisonedContextError
 from gpusched.workers.device.base import Frozen
 from gpusched.workers.worker import DeviceWorker
 
@@ -103,5 +103,5 @@ class EmulatedDevice:
 class EmulatedWorker(DeviceWorker):
     """A worker that takes an emulated device for its GPU."""
 
-    def _open_device(self, gpu: bool, uuid: str, memory_limit: int, *pool: Any) -> EmulatedDevice:
-        return EmulatedDevice(2**30, memory_limit)
+    def _open_device(self, gpu: bool, uuid: str, memory_limit: int, *pool: Any) -> Any:
+        return EmulatedDevice(2**30, memory_limit) if gpu else HostDevice()
