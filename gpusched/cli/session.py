@@ -169,4 +169,5 @@ async def _check(address: str, seconds: float) -> None:
     async with asyncio.timeout(seconds), rpc(address, connection_args=arguments) as server:
         kind = (await server.identity())["type"]
     if "Scheduler" not in kind:
-        raise Failed(f"at {address} there is a {kind.lower()}, not a scheduler")
+        what = next((word for word in ("Worker", "Nanny") if word in kind), kind)
+        raise Failed(f"at {address} there is a {what.lower()}, not a scheduler")
