@@ -54,6 +54,11 @@ name_argument = click.argument("name", default="default", required=False)
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="The scheduler's port.")
 @click.option("--dashboard-address", metavar="ADDRESS", help="Where to show the dashboard.")
+@click.option(
+    "--tls",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Encrypt connections with the certificates in this folder (gpusched certificates).",
+)
 def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
     """Start a cluster called NAME and return when it is up."""
     from gpusched.cluster.named import commands

@@ -44,7 +44,7 @@ def start(name: str, arguments: dict[str, Any]) -> dict[str, str]:
     name
         Of the cluster.
     arguments
-        Those of `gpusched.Cluster`, as JSON can hold them.
+        Those of `gpusched.Cluster`, as JSON can hold them, and ``tls``, a folder of certificates.
 
     Raises
     ------

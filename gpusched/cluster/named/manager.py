@@ -20,6 +20,7 @@ from distributed.core import collect_causes
 
 from gpusched import config
 from gpusched.cluster import Cluster
+from gpusched.cluster.certificates import load
 from gpusched.cluster.named import control, state
 
 logger = logging.getLogger("gpusched")
@@ -33,7 +34,7 @@ class Manager:
     folder
         The cluster's, locked by this process.
     arguments
-        Those of `gpusched.Cluster`.
+        Those of `gpusched.Cluster`, and ``tls``, a folder of certificates.
 
     Notes
     -----
@@ -42,6 +43,9 @@ class Manager:
 
     def __init__(self, folder: Path, arguments: dict[str, Any]) -> None:
         self._folder = folder
+        folder_of_certificates = arguments.pop("tls", None)
+        if folder_of_certificates is not None:
+            arguments["security"] = load(folder_of_certificates)
         # Nobody watches, so what distributed says is kept in the log.
         told = {"silence_logs": False, "name": folder.name, "asynchronous": True}
         self._cluster = Cluster(**{**told, **arguments})

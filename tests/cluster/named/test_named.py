@@ -17,6 +17,7 @@ import psutil
 import pytest
 from distributed import Client
 
+from gpusched.cluster import certificates
 from gpusched.cluster.named import commands, control, state
 
 _MARK = "GPUSCHED_TEST_NAMED"
@@ -213,6 +214,14 @@ def test_without_a_runtime_folder_a_private_one_is_made(
     folder = state.root()
     assert folder == tmp_path / f"gpusched-{os.getuid()}" / "clusters"
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_connections_are_encrypted_where_asked(shell: Shell, tmp_path: Path) -> None:
+    security = certificates.create(tmp_path / "certificates")
+    address = shell.up("a", "--workers", "1", "--tls", str(tmp_path / "certificates"))
+    assert address.startswith("tls://")
+    with Client(address, security=security) as client:
+        assert client.submit(sum, [1, 2]).result() == 3
 
 
 def test_socket_may_lie_deep(tmp_path: Path) -> None:
