@@ -13,6 +13,10 @@ from dask.utils import format_bytes
 from gpusched.cli.errors import Failed
 
 
+_WIDTH = 240
+"""Columns where the output is no terminal."""
+
+
 @click.command("info")
 @click.option("--scheduler", metavar="ADDRESS", help="Show the workers of a running cluster too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -125,7 +129,8 @@ def text(found: dict[str, Any]) -> str:
     """Return for people what `collect` found."""
     from rich.console import Console
 
-    console = Console(file=sys.stdout, soft_wrap=True)
+    # What goes into a file or a pipe is cut at no terminal's width.
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
     with console.capture() as capture:
         _print_devices(console, found)
         _print_table(console, "Versions", ["package", "version"],
@@ -134,7 +139,7 @@ def text(found: dict[str, Any]) -> str:
                      [(s["name"], s["value"], s["origin"]) for s in found["settings"]])  # fmt: skip
         if "workers" in found:
             _print_workers(console, found["workers"])
-    return capture.get().rstrip()
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
 
 
 def _print_devices(console: Any, found: dict[str, Any]) -> None:
