@@ -144,6 +144,11 @@ class Store(MutableMapping[Key, object]):
         return int(self.host.fast.total_weight)
 
     @property
+    def slow(self) -> SpillFiles:
+        """The values in files; counted by distributed's page of metrics."""
+        return self.files
+
+    @property
     def spilled_total(self) -> tuple[int, int]:
         """The bytes in files: as objects, and as written; asked by distributed."""
         return self.files.memory_bytes, self.files.disk_bytes

@@ -176,6 +176,16 @@ def test_value_that_cannot_be_written_stays_and_lets_others_go(make: Make) -> No
     assert list(store.files) == ["array"]
 
 
+def test_what_distributed_asks_for_is_told(make: Make) -> None:
+    store = make(host_limit=15 * KIB)
+    store["a"], store["b"] = kib(10), kib(10)
+    settle(store)
+    assert len(store.slow) == 1
+    assert store.spilled_total == (store.files.memory_bytes, store.files.disk_bytes)
+    # With both, distributed's own monitor would evict on the event loop.
+    assert not (hasattr(store, "fast") and hasattr(store, "evict"))
+
+
 def test_damaged_file_is_told_and_forgotten(make: Make) -> None:
     told: list[Any] = []
     store = make(host_limit=0, on_lost=lambda key, reason: told.append((key, reason)))
