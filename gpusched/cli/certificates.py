@@ -13,6 +13,7 @@ from gpusched.cli.errors import Failed, Unusable
 _TEXT = """\
 Certificates for {names} are in {folder}, valid until {until:%Y-%m-%d %H:%M} UTC.
 Copy the folder to each machine. Who can read key.pem can run code on the cluster.
+They do not encrypt the dashboard: for that, see distributed.scheduler.dashboard.tls.
 
 Scheduler:
   gpusched scheduler --protocol tls {flags}
