@@ -106,10 +106,12 @@ def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
     # No GPU is touched: what is tested is what each process is told.
     monkeypatch.setattr(module, "visible_devices", lambda: ["3", "5"])
     options = {"worker_class": EmulatedWorker}
+    before = visible()
     with (
         Cluster(gpus="all", fuse=False, worker_options=options) as cluster,
         Client(cluster) as client,
     ):
+        assert visible() == before
         told = client.run(visible)
         names = {address: w["name"] for address, w in client.scheduler_info()["workers"].items()}
         assert {names[address]: device for address, device in told.items()} == {0: "3", 1: "5"}

@@ -194,7 +194,7 @@ class Store(MutableMapping[Key, object]):
     def _tidy(self) -> None:
         """Start moving values down where a limit is exceeded, unless that is about to happen."""
         with self._lock:
-            if not self._waiting and (self._device_excess() > 0 or self._host_excess() > 0):
+            if not self._waiting and self._is_crowded():
                 self._waiting = True
                 self._mover.submit(self._tidy_now)
 
@@ -202,6 +202,12 @@ class Store(MutableMapping[Key, object]):
         with self._lock:
             self._waiting = False
         self._make_room()
+
+    def _is_crowded(self) -> bool:
+        on_device = self.device_limit < math.inf and (
+            self._device_excess() > 0 or self.device.held() > self.device_limit
+        )
+        return on_device or self._host_excess() > 0
 
     def _device_excess(self) -> float:
         # What the pool has lent beyond the results belongs to running tasks, and counts too.
