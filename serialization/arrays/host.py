@@ -1,0 +1,88 @@
+"""Host arrays as a header and frames: what every library's arrays become on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusched.serialization.arrays import dtypes
+from gpusched.serialization.arrays.layout import Layout, compact, restore
+from gpusched.serialization.frames import CorruptFrameError
+from gpusched.serialization.sealed import seal, unseal
+
+Message = tuple[dict[str, Any], list[Any]]
+"""What distributed sends: a header that msgpack can write, and frames of bytes."""
+
+
+def pack(array: np.ndarray, context: dict[str, Any] | None = None, **extra: Any) -> Message:
+    """Return an array as a header and frames.
+
+    Parameters
+    ----------
+    array
+        Of a plain dtype, see `gpusched.serialization.arrays.dtypes.is_plain`.
+    context
+        What distributed knows of the connection; None for a file or a copy.
+    extra
+        What else the receiver must know: strings, numbers, lists.
+
+    Returns
+    -------
+    tuple
+        The header and the frames. They are checked by `unpack`, as is `extra`.
+
+    Raises
+    ------
+    TypeError
+        If the dtype is not a plain one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.serialization.arrays import host
+    >>> array, extra = host.unpack(*host.pack(np.eye(2)[:, ::-1], color="red"))
+    >>> array, extra
+    (array([[0., 1.],
+           [1., 0.]]), {'color': 'red'})
+    """
+    if not dtypes.is_plain(array.dtype):
+        raise TypeError(f"arrays of {array.dtype} have no plain bytes: pickle them")
+    layout, data = compact(array)
+    about = {
+        "dtype": dtypes.describe(array.dtype),
+        "shape": layout.shape,
+        "strides": layout.strides,
+        "offset": layout.offset,
+        "nbytes": data.nbytes,
+        "writeable": array.flags.writeable,
+        "extra": extra,
+    }
+    frames = [data]
+    return {"gpusched": seal(about, frames)}, frames
+
+
+def unpack(header: dict[str, Any], frames: list[Any]) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the array, and what else was said of it.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the header or the frames are not those that were packed.
+    """
+    about = unseal(header.get("gpusched"), frames)
+    try:
+        layout = Layout(tuple(about["shape"]), tuple(about["strides"]), about["offset"])
+        dtype = dtypes.parse(about["dtype"])
+        writeable, extra = about["writeable"], about["extra"]
+        (data,) = frames
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, CorruptFrameError):
+            raise
+        raise CorruptFrameError(f"description of an array: {error!r}") from error
+    array = restore(layout, dtype, data)
+    if not writeable:
+        array.flags.writeable = False
+    elif not array.flags.writeable:
+        array = np.require(array, requirements=["W"])
+    return array, extra

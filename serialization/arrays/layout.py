@@ -1,0 +1,134 @@
+"""What has to be sent of a strided array, and how to lay it out again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpusched.serialization.frames import CorruptFrameError
+
+_MOST_DIMENSIONS = 64
+"""As NumPy has it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of an array lie in a buffer."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """Bytes; 0 along axes that repeat one element, negative along reversed ones."""
+    offset: int
+    """Bytes before the element at index 0."""
+
+
+def compact(array: np.ndarray) -> tuple[Layout, np.ndarray]:
+    """Return the elements of an array, each once, and where they belong.
+
+    The order of the axes in memory is kept, gaps are left out, and axes along which the array
+    repeats itself (stride 0) are sent once. Only arrays with gaps are copied.
+
+    Parameters
+    ----------
+    array
+        Of any shape and dtype, without Python objects.
+
+    Returns
+    -------
+    tuple
+        The layout, and the bytes as an array of shape ``(n,)`` and dtype uint8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.serialization.arrays.layout import compact
+    >>> layout, data = compact(np.broadcast_to(np.arange(3.0), (1000, 3)))
+    >>> layout
+    Layout(shape=(1000, 3), strides=(0, 8), offset=0)
+    >>> data.nbytes
+    24
+    """
+    shape, itemsize = array.shape, array.dtype.itemsize
+    repeats = [
+        n > 1 and stride == 0 and array.size > 0
+        for n, stride in zip(shape, array.strides, strict=True)
+    ]
+    reverses = [n > 1 and stride < 0 for n, stride in zip(shape, array.strides, strict=True)]
+    kept = array[tuple(
+        slice(1) if repeated else slice(None, None, -1) if reverse else slice(None)
+        for repeated, reverse in zip(repeats, reverses, strict=True)
+    )]  # fmt: skip
+    # Axes of one element can lie anywhere; in their place they keep an array in C's order so.
+    order = list(range(array.ndim))
+    moving = [axis for axis in order if kept.shape[axis] > 1]
+    for place, axis in zip(moving, sorted(moving, key=lambda k: -kept.strides[k]), strict=True):
+        order[place] = axis
+    dense = np.ascontiguousarray(kept.transpose(order))
+    strides, offset = [0] * array.ndim, 0
+    step = itemsize
+    for axis in reversed(order):
+        if not repeats[axis]:
+            strides[axis] = -step if reverses[axis] else step
+            offset += step * (shape[axis] - 1) if reverses[axis] else 0
+        step *= max(kept.shape[axis], 1)
+    return Layout(shape, tuple(strides), offset), dense.reshape(-1).view(np.uint8)
+
+
+def restore(layout: Layout, dtype: np.dtype, buffer: Any) -> np.ndarray:
+    """Return the array over a buffer, without copying it.
+
+    Parameters
+    ----------
+    layout
+        From any source: what does not fit the buffer is refused before an array is made.
+    dtype
+        Of its elements, without Python objects.
+    buffer
+        Contiguous bytes.
+
+    Raises
+    ------
+    CorruptFrameError
+        If an element would lie outside the buffer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.serialization.arrays.layout import Layout, restore
+    >>> restore(Layout((3,), (-8,), 16), np.dtype("i8"), np.arange(3).data)
+    array([2, 1, 0])
+    >>> restore(Layout((4,), (8,), 0), np.dtype("i8"), np.arange(3).data)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    gpusched.serialization.frames.CorruptFrameError: shape (4,), ... from byte 0 to 32, of 24
+    """
+    _check(layout, dtype, memoryview(buffer).nbytes)
+    try:
+        return np.ndarray(layout.shape, dtype, buffer, layout.offset, layout.strides)
+    except (ValueError, TypeError) as error:
+        # More elements than there are addresses, for one.
+        raise CorruptFrameError(f"{_told(layout, dtype)}: {error}") from error
+
+
+def _check(layout: Layout, dtype: np.dtype, nbytes: int) -> None:
+    shape, strides = layout.shape, layout.strides
+    whole = all(type(number) is int for number in (*shape, *strides, layout.offset))
+    fits = len(shape) == len(strides) <= _MOST_DIMENSIONS
+    if not whole or not fits or min(shape, default=0) < 0:
+        raise CorruptFrameError(f"{_told(layout, dtype)} do not belong to an array")
+    first = last = layout.offset
+    if math.prod(shape):
+        reaches = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+        first += sum(reach for reach in reaches if reach < 0)
+        last += sum(reach for reach in reaches if reach > 0) + dtype.itemsize
+    if first < 0 or last > nbytes:
+        raise CorruptFrameError(
+            f"{_told(layout, dtype)} reach from byte {first} to {last}, of {nbytes}"
+        )
+
+
+def _told(layout: Layout, dtype: np.dtype) -> str:
+    return f"shape {layout.shape}, strides {layout.strides} and offset {layout.offset} of {dtype}"
