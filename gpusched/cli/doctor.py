@@ -7,23 +7,29 @@ from dataclasses import asdict
 
 import click
 
+from gpusched.cli.running import scheduler_flags
+
 _MARKS = {"ok": "ok  ", "warning": "WARN", "failure": "FAIL", "skipped": "-   "}
 _COLORS = {"ok": "green", "warning": "yellow", "failure": "red", "skipped": None}
 
 
 @click.command("doctor")
-@click.option("--scheduler", metavar="ADDRESS", help="Compare versions with a running cluster's.")
+@scheduler_flags
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
-def doctor(context: click.Context, scheduler: str | None, as_json: bool) -> None:
+def doctor(
+    context: click.Context, /, scheduler: str | None, as_json: bool, **certificates: str | None
+) -> None:
     """Check this machine; say what is wrong, and the remedy.
+
+    With --scheduler, this machine's versions are compared with that cluster's, too.
 
     Exits with 1 if anything fails; warnings and what does not apply here leave it 0.
     """
     from gpusched.cli import checks
 
     found = []
-    for finding in checks.run(scheduler):
+    for finding in checks.run(scheduler, certificates):
         found.append(finding)
         if not as_json:
             click.echo(_line(asdict(finding)))

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 from dask.utils import format_bytes
 
-from gpusched.cli.errors import Failed
-
+from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.running import ask, describe, scheduler_flags
 
 _WIDTH = 240
 """Columns where the output is no terminal."""
 
 
 @click.command("info")
-@click.option("--scheduler", metavar="ADDRESS", help="Show the workers of a running cluster too.")
+@scheduler_flags
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def info(scheduler: str | None, as_json: bool) -> None:
-    """Show devices, memory, links, versions and effective settings of this machine."""
+def info(scheduler: str | None, as_json: bool, **certificates: str | None) -> None:
+    """Show devices, memory, links, versions and effective settings of this machine.
+
+    With --scheduler, the workers of that cluster are shown, too.
+    """
     found = collect()
     if scheduler is not None:
-        found["workers"] = _workers(scheduler)
+        found["workers"] = _workers(scheduler, certificates)
     click.echo(json.dumps(found, indent=2, default=str) if as_json else text(found))
 
 
@@ -95,21 +100,27 @@ def _kernel_cache() -> dict[str, Any]:
     folder = directory()
     if folder is None:
         return {"folder": None, "files": 0, "bytes": 0}
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    sizes = [size for path in folder.rglob("*") if (size := _size(path)) is not None]
     return {"folder": str(folder), "files": len(sizes), "bytes": sum(sizes)}
 
 
-def _workers(address: str) -> list[dict[str, Any]]:
-    from distributed import Client
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except FileNotFoundError:
+        # Other processes write kernels meanwhile, under a passing name first.
+        return None
 
-    from gpusched import config
+
+def _workers(address: str, certificates: Mapping[str, str | None]) -> list[dict[str, Any]]:
+    from gpusched.cluster.contact import NoSchedulerError
 
     try:
-        client = Client(address, timeout=config.get("run.connect-timeout"), set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise Failed(f"no scheduler answers at {address}: {error}") from None
-    with client:
-        found = client.scheduler_info(n_workers=-1)["workers"]
+        found = ask(address, describe, certificates)["workers"]
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    except NoSchedulerError as error:
+        raise Failed(str(error)) from None
     return [
         {
             "address": where,

@@ -9,6 +9,7 @@ import resource
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,12 +18,14 @@ from typing import Any
 import dask
 import pytest
 from click.testing import CliRunner
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
 
+from gpusched import Cluster
 from gpusched.cli import checks, doctor
-from gpusched.cli.checks import fusion, gpu, host, skew
+from gpusched.cli.checks import fusion, gpu, host, skew, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity, nvml
+from gpusched.workers.versions import own_versions
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -148,9 +151,51 @@ class Driver:
 )
 def test_driver(monkeypatch: pytest.MonkeyPatch, driver: Driver, status: str, told: str) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    monkeypatch.setattr(gpu, "has_hardware", lambda: True)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     found = gpu.driver()
     assert found.status == status
     assert told in found.text
+
+
+@pytest.mark.parametrize(
+    ("visible", "status", "told"),
+    [("", "skipped", "hides every GPU"), ("7", "failure", "CUDA_VISIBLE_DEVICES=7 names none")],
+)
+def test_hidden_gpus(monkeypatch: pytest.MonkeyPatch, visible: str, status: str, told: str) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(100))
+    monkeypatch.setattr(gpu, "has_hardware", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = gpu.driver()
+    assert found.status == status
+    assert told in found.text
+
+
+def test_driver_of_an_image_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(803))
+    monkeypatch.setattr(gpu, "has_hardware", lambda: False)
+    assert gpu.driver().status == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("packages", "driver", "told"),
+    [
+        ({"cupy-cuda12x": "14.0", "cupy-cuda13x": "14.0"}, (13, 0), "CuPy is installed 2 times"),
+        ({"cupy-cuda12x": "14.0", "cuda-bindings": "13.5.0"}, (13, 0), "different CUDA versions"),
+        ({"cupy-cuda13x": "14.0"}, (12, 9), "the driver runs CUDA up to 12.9"),
+    ],
+)
+def test_packages_that_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], driver: tuple[int, int], told: str
+) -> None:
+    monkeypatch.setattr(wheels, "_installed", lambda: packages)
+    found = wheels.conflict(driver)
+    assert found is not None
+    assert found.status == "failure"
+    assert told in found.text
+    assert found.remedy
+    monkeypatch.setattr(wheels, "_installed", lambda: {"numpy": "2.0", "cupy-cuda12x": "14.0"})
+    assert wheels.conflict((12, 9)) is None
 
 
 def test_gpu_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,36 +229,40 @@ def test_gpu_far_from_the_allowed_cores(monkeypatch: pytest.MonkeyPatch) -> None
     assert "cannot bind to cores: EPERM" in gpu.pinning().text
 
 
-def test_versions_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    with LocalCluster(1, processes=False, dashboard_address=None) as cluster, Client(cluster):
-        monkeypatch.setattr(skew, "Client", lambda *a, **k: Client(cluster, set_as_default=False))
-        assert skew.versions("inproc://x").status == "ok"
-        monkeypatch.setattr(skew, "own_versions", lambda: {"dask": "0.1"})
-        found = skew.versions("inproc://x")
-    assert found.status in ("ok", "failure")
+@pytest.fixture
+def plain_cluster() -> Iterator[str]:
+    """Yield the address of a cluster that knows nothing of gpusched."""
+    with LocalCluster(
+        1, host="tcp://127.0.0.1", processes=False, dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
 
 
-def test_versions_that_differ_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other:
-        def __enter__(self) -> Other:
-            return self
+def test_versions_of_a_cluster(plain_cluster: str) -> None:
+    found = skew.versions(plain_cluster)
+    assert (found.status, found.text) == (
+        "ok",
+        "the scheduler's and 1 workers' are those of this machine",
+    )
 
-        def __exit__(self, *error: object) -> None: ...
 
-        def run_on_scheduler(self, function: Any) -> dict[str, str]:
-            return {**function(), "dask": "2026.7.1"}
-
-        def run(self, function: Any, on_error: str) -> dict[str, Any]:
-            return {"tcp://w:1": ImportError("No module named 'gpusched'")}
-
-    monkeypatch.setattr(skew, "Client", lambda *a, **k: Other())
-    found = skew.versions("tcp://s:1")
+def test_versions_that_differ_are_named(
+    plain_cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skew, "own_versions", lambda: {**own_versions(), "dask": "0.1"})
+    found = skew.versions(plain_cluster)
     assert found.status == "failure"
-    assert f"dask is {dask.__version__} here and 2026.7.1 at the scheduler tcp://s:1" in found.text
-    assert "at the worker tcp://w:1: No module named 'gpusched'" in found.text
+    for where in (f"at the scheduler {plain_cluster}", "at the worker tcp://127.0.0.1:"):
+        assert f"dask is 0.1 here and {dask.__version__} {where}" in found.text
+
+
+def test_own_workers_have_told_their_versions() -> None:
+    with Cluster(1, 1, gpus=0) as cluster:
+        found = skew.versions(cluster.scheduler_address)
+    assert found.status == "ok"
 
 
 def test_scheduler_that_does_not_answer_is_a_failure() -> None:
     done = run("--scheduler", "tcp://127.0.0.1:1", DASK_GPUSCHED__RUN__CONNECT_TIMEOUT="1s")
     assert done.returncode == 1
-    assert "no scheduler answers at tcp://127.0.0.1:1" in done.stdout
+    assert "no scheduler answered at tcp://127.0.0.1:1" in done.stdout

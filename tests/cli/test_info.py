@@ -88,7 +88,7 @@ def test_workers_of_a_cluster_with_their_metrics() -> None:
 def test_scheduler_that_does_not_answer() -> None:
     done = run("--scheduler", "tcp://127.0.0.1:1", DASK_GPUSCHED__RUN__CONNECT_TIMEOUT="1s")
     assert done.returncode == 1
-    assert "no scheduler answers at tcp://127.0.0.1:1" in done.stderr
+    assert "no scheduler answered at tcp://127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
 
 

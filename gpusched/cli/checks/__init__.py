@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from gpusched.cli.checks import fusion, gpu, host, skew
 from gpusched.cli.checks.finding import Finding
@@ -26,11 +26,13 @@ HERE: dict[str, Check] = {
 """The checks of this machine, in the order in which one may explain the next."""
 
 
-def run(scheduler: str | None = None) -> Iterator[Finding]:
+def run(
+    scheduler: str | None = None, certificates: Mapping[str, str | None] | None = None
+) -> Iterator[Finding]:
     """Yield a finding for each check; with a scheduler's address, for its versions too."""
     checks = dict(HERE)
     if scheduler is not None:
-        checks["versions"] = lambda: skew.versions(scheduler)
+        checks["versions"] = lambda: skew.versions(scheduler, certificates)
     for name, check in checks.items():
         try:
             found = check()

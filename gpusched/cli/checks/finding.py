@@ -39,5 +39,5 @@ class Finding:
         return cls("failure", text, remedy)
 
     def named(self, name: str) -> Finding:
-        """Return this finding under the name of its check."""
-        return replace(self, name=name)
+        """Return this finding under the name of its check, its text in one line."""
+        return replace(self, name=name, text=" ".join(self.text.split()))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 
+from gpusched.cli.checks import isolated
 from gpusched.cli.checks.finding import Finding
 
 _PROGRAM = """
@@ -42,13 +41,13 @@ def kernel_cache() -> Finding:
 
 def program() -> Finding:
     """Compute a small array, fused, in a process of its own, and compare with NumPy."""
-    command = [sys.executable, "-c", _PROGRAM]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it left no word"])[-1]
-        return Finding.failure(f"a small fused program fails: {last}", "run gpusched info, report")
-    if done.stdout.strip() == "0":
+    done = isolated.run(_PROGRAM, 300)
+    if done.problem:
+        return Finding.failure(
+            f"a small fused program fails: {done.problem}", "run gpusched info, report"
+        )
+    if done.output == "0":
         return Finding.failure(
             "a small program was not fused", "check gpusched info for what the settings say"
         )
-    return Finding.ok(f"{done.stdout.strip()} chunk tasks fused, with NumPy's result")
+    return Finding.ok(f"{done.output} chunk tasks fused, with NumPy's result")

@@ -44,7 +44,8 @@ def ports() -> Finding:
 def _holder(port: int) -> str:
     try:
         for connection in psutil.net_connections("tcp"):
-            if connection.laddr and connection.laddr.port == port and connection.pid:
+            listens = connection.status == psutil.CONN_LISTEN
+            if listens and connection.laddr.port == port and connection.pid:
                 return f"{psutil.Process(connection.pid).name()} (process {connection.pid})"
     except (psutil.AccessDenied, psutil.NoSuchProcess):
         return "another user's process"
@@ -82,7 +83,8 @@ def _take(listener: socket.socket, received: list[bytes]) -> None:
 def memory_limit() -> Finding:
     """Compare the limit that workers share with what the machine has."""
     total = psutil.virtual_memory().total
-    told = f"{format_bytes(MEMORY_LIMIT)} of {format_bytes(total)}"
+    source = " (the limit of this container, batch job or session)" if total > MEMORY_LIMIT else ""
+    told = f"{format_bytes(MEMORY_LIMIT)} of {format_bytes(total)}{source}"
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
         return Finding.warning(
@@ -99,7 +101,8 @@ def memory_limit() -> Finding:
 def open_files() -> Finding:
     """Look at the number of files and sockets that a process may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < _FEW_FILES and hard < _FEW_FILES:
+    # Schedulers raise their own limit to half of what they may, workers do not.
+    if max(soft, hard // 2) < _FEW_FILES:
         return Finding.warning(
             f"a process may open {soft} files, at most {hard}",
             "raise the limit (ulimit -n, LimitNOFILE=) where more than a few hundred workers join",
