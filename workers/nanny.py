@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
+from dask.utils import format_bytes
 from distributed import Nanny
 from distributed.core import Status
 from distributed.utils import wait_for
@@ -16,6 +18,15 @@ logger = logging.getLogger("distributed.nanny")
 
 _PATIENCE = 2.0
 """Seconds that the scheduler has to take the message."""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # Nannies that are closed while they start a worker again, as when a whole process group is
+    # told to end, cancel the start; distributed logs that with its traceback.
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+logger.addFilter(_is_news)
 
 
 class DeviceNanny(Nanny):
@@ -30,13 +41,26 @@ class DeviceNanny(Nanny):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("worker_class", DeviceWorker)
         super().__init__(*args, **kwargs)
+        self._told_pid = -1
 
     async def _on_worker_exit(self, exitcode: int) -> None:
         # Before distributed's own part, which lets the scheduler forget the worker.
         closing = self.status in (Status.closing, Status.closing_gracefully, Status.closed)
         if exitcode and self.worker_address is not None and not closing:
-            await self._tell(self.worker_address, exits.describe(exitcode))
+            await self._tell(self.worker_address, self._describe(exitcode))
         await super()._on_worker_exit(exitcode)
+
+    def _describe(self, exitcode: int) -> str:
+        manager = self.memory_manager
+        if exitcode >= 0 or manager._last_terminated_pid in (-1, self._told_pid):
+            return exits.describe(exitcode)
+        self._told_pid = manager._last_terminated_pid
+        share, limit = manager.memory_terminate_fraction, manager.memory_limit or 0
+        return (
+            f"was ended by its nanny, because it took more than {share:.0%} of its "
+            f"{format_bytes(limit)} of host memory: use smaller chunks, fewer threads, or a larger "
+            f"--memory-limit"
+        )
 
     async def _tell(self, worker: str, reason: str) -> None:
         message = {"worker": worker, "reason": f"its process {reason}"}

@@ -112,6 +112,7 @@ class DeviceWorker(Worker):
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """Close as distributed does, then remove what was spilled."""
+        self.data.stop_spilling()
         closed = await super().close(*args, **kwargs)
         if not self.data.closed:
             await asyncio.to_thread(self.data.close)
@@ -130,6 +131,9 @@ class DeviceWorker(Worker):
         """Run a task on the device, after reading its spilled inputs off the event loop."""
         task = self.state.tasks[key]
         await self._bring_up([dependency.key for dependency in task.dependencies])
+        if self.data.is_overfull():
+            # Another result would only wait in memory, until the worker pauses or dies of it.
+            await asyncio.wrap_future(self.data.make_room())
         if self._lacks_input(key):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)
         spec = task.run_spec

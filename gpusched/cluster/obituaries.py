@@ -122,7 +122,7 @@ def _sample(worker: WorkerState) -> str:
     """Return the last memory figures that a worker sent, in words."""
     device = worker.metrics.get("gpusched", {}).get("device", {})
     told = [f"host {format_bytes(worker.metrics.get('memory', 0))}"]
-    if "memory_used" in device:
+    if "memory_used" in device and device.get("kind") != "cpu":
         limit = device.get("memory_limit")
         bounded = f" of {format_bytes(limit)}" if limit else ""
         name = device.get("name", "device")

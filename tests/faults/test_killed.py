@@ -46,6 +46,12 @@ def poison() -> None:
     raise PoisonedContextError("CUDA_ERROR_ILLEGAL_ADDRESS: told by the test")
 
 
+def take_memory() -> int:
+    taken = np.ones(60_000_000)
+    threading.Event().wait(60)
+    return taken.size
+
+
 @pytest.mark.parametrize("harm", [die, poison])
 def test_task_of_a_worker_that_dies_is_run_again(
     start: Start, tmp_path: Path, harm: Callable[[], None]
@@ -78,6 +84,20 @@ def test_task_that_is_given_up_says_why(
     shown = "".join(traceback.format_exception_only(caught.value))
     assert reason in shown
     assert "memory at its last heartbeat: host" in shown
+
+
+def test_task_that_takes_all_memory_says_so(start: Start) -> None:
+    settings = {
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.worker.memory.terminate": 0.95,
+    }
+    harmed = start(1, settings, memory_limit="300 MiB")
+    future = harmed.client.submit(take_memory)
+    with pytest.raises(KilledWorker) as caught:
+        future.result(timeout=60)
+    shown = "".join(traceback.format_exception_only(caught.value))
+    assert "was ended by its nanny, because it took more than 95% of its 300.00 MiB" in shown
+    assert "smaller chunks" in shown
 
 
 def test_worker_killed_while_it_sends(start: Start) -> None:

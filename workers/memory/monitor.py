@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("distributed.worker.memory")
 
+_STEP = 32 << 20
+"""Bytes moved between two looks at the process's memory."""
+
 
 class MemoryMonitor:
     """Does what distributed's own monitor does, by the same settings, off the event loop.
@@ -56,15 +59,20 @@ class MemoryMonitor:
             await self._spill(memory)
 
     async def _spill(self, memory: int) -> None:
-        manager = self._manager
+        """Spill from the threshold down to the target, and go on meanwhile as soon as one can."""
+        manager, data = self._manager, self._worker.data
         threshold, limit = manager.memory_spill_fraction, manager.memory_limit
         if threshold is False or not limit or memory <= threshold * limit:
             return
         target = limit * (manager.memory_target_fraction or threshold)
         self._worker.device.free_unused()
-        moving = self._worker.data.make_room(host_bytes=memory - target)
-        if not await asyncio.wrap_future(moving):
-            logger.debug("nothing to spill at %s of memory", format_bytes(memory))
+        while memory > target and not data.closed:
+            wanted = min(memory - target, _STEP)
+            if not await asyncio.wrap_future(data.make_room(host_bytes=wanted)):
+                logger.debug("nothing to spill at %s of memory", format_bytes(memory))
+                break
+            memory = self._worker.monitor.get_process_memory()
+            manager._maybe_pause_or_unpause(self._worker, memory)
 
     async def _wait_for_disk(self) -> None:
         """Pause until files can be written again, or need not be."""

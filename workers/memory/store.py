@@ -19,6 +19,9 @@ from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles, Unrea
 
 logger = logging.getLogger("distributed.worker.memory")
 
+_OVERFULL = 0.1
+"""Share of a limit by which results may exceed it while they wait to be moved down."""
+
 
 class Store(MutableMapping[Key, object]):
     """The results that a worker holds.
@@ -74,6 +77,7 @@ class Store(MutableMapping[Key, object]):
         self._waiting = False
         self._mover = ThreadPoolExecutor(1, thread_name_prefix="gpusched-mover")
         self.closed = False
+        self._stopped = False
 
     def __setitem__(self, key: Key, value: object) -> None:
         """Take a value into the tier where it lies; what is too much there goes down later."""
@@ -135,6 +139,13 @@ class Store(MutableMapping[Key, object]):
         """
         return self._mover.submit(self._make_room, host_bytes, device_bytes, keep, retry=True)
 
+    def is_overfull(self) -> bool:
+        """Return whether results come in faster than they can be moved down."""
+        return (
+            self._host_excess() > _OVERFULL * self.host_limit
+            or self._device_excess() > _OVERFULL * self.device_limit
+        )
+
     def held_on_device(self) -> int:
         """Return the bytes that results take on the device."""
         return int(self.on_device.fast.total_weight)
@@ -165,9 +176,13 @@ class Store(MutableMapping[Key, object]):
             "lost": counters.lost,
         }
 
+    def stop_spilling(self) -> None:
+        """Move nothing more down, since the folder of the files may go away; idempotent."""
+        self._stopped = True
+
     def close(self) -> None:
         """Wait for what is being moved, and remove the files; idempotent."""
-        self.closed = True
+        self.closed = self._stopped = True
         self.on_device.close()
         self.host.close()
         self._mover.shutdown(wait=True, cancel_futures=True)
@@ -264,7 +279,7 @@ class Store(MutableMapping[Key, object]):
     ) -> int:
         """Move values out of one tier until it has no excess, and by `more` bytes more."""
         moved = 0
-        while not self.closed and (excess() > 0 or moved < more):
+        while not self._stopped and (excess() > 0 or moved < more):
             with fast.lock:
                 oldest = (k for k in fast.order if k not in self._unspillable and k not in keep)
                 key = next(oldest, None)
@@ -278,7 +293,8 @@ class Store(MutableMapping[Key, object]):
                 continue
             except OSError as error:
                 # The value stays where it is, and so does the wish to move it.
-                self._say_full(error)
+                if not self._stopped:
+                    self._say_full(error)
                 break
             except (TypeError, MemoryError) as error:
                 self._unspillable.add(key)
