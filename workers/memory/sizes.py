@@ -23,14 +23,23 @@ def device_nbytes(value: Any, depth: int = DEPTH) -> int:
     >>> device_nbytes(np.ones(3))
     0
     """
-    interface = getattr(type(value), "__cuda_array_interface__", None)
-    if interface is not None:
-        return _extent(value.__cuda_array_interface__)
+    if hasattr(type(value), "__cuda_array_interface__"):
+        return _own_nbytes(value)
     if depth and isinstance(value, list | tuple | set | frozenset):
         return sum(device_nbytes(item, depth - 1) for item in value)
     if depth and isinstance(value, dict):
         return sum(device_nbytes(item, depth - 1) for item in value.values())
     return 0
+
+
+def _own_nbytes(value: Any) -> int:
+    # torch's and JAX's arrays have no such attribute where they lie on the host. On the GPU torch
+    # refuses it with an error for tensors that need a gradient, JAX for bfloat16.
+    try:
+        interface = getattr(value, "__cuda_array_interface__", None)
+    except RuntimeError:
+        return int(value.nbytes)
+    return 0 if interface is None else _extent(interface)
 
 
 def _extent(interface: dict[str, Any]) -> int:
