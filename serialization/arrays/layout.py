@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,9 @@ class Layout:
     """Bytes before the element at index 0."""
 
 
-def compact(array: np.ndarray) -> tuple[Layout, np.ndarray]:
+def compact(
+    array: Any, contiguous: Callable[[Any], Any] = np.ascontiguousarray
+) -> tuple[Layout, Any]:
     """Return the elements of an array, each once, and where they belong.
 
     The order of the axes in memory is kept, gaps are left out, and axes along which the array
@@ -34,7 +37,9 @@ def compact(array: np.ndarray) -> tuple[Layout, np.ndarray]:
     Parameters
     ----------
     array
-        Of any shape and dtype, without Python objects.
+        Of any shape and dtype, without Python objects; NumPy's or one that works alike.
+    contiguous
+        The array's library's own function that brings an array into C's order.
 
     Returns
     -------
@@ -66,7 +71,7 @@ def compact(array: np.ndarray) -> tuple[Layout, np.ndarray]:
     moving = [axis for axis in order if kept.shape[axis] > 1]
     for place, axis in zip(moving, sorted(moving, key=lambda k: -kept.strides[k]), strict=True):
         order[place] = axis
-    dense = np.ascontiguousarray(kept.transpose(order))
+    dense = contiguous(kept.transpose(order))
     strides, offset = [0] * array.ndim, 0
     step = itemsize
     for axis in reversed(order):
@@ -105,7 +110,7 @@ def restore(layout: Layout, dtype: np.dtype, buffer: Any) -> np.ndarray:
     ...
     gpusched.serialization.frames.CorruptFrameError: shape (4,), ... from byte 0 to 32, of 24
     """
-    _check(layout, dtype, memoryview(buffer).nbytes)
+    check(layout, dtype, memoryview(buffer).nbytes)
     try:
         return np.ndarray(layout.shape, dtype, buffer, layout.offset, layout.strides)
     except (ValueError, TypeError) as error:
@@ -113,7 +118,14 @@ def restore(layout: Layout, dtype: np.dtype, buffer: Any) -> np.ndarray:
         raise CorruptFrameError(f"{_told(layout, dtype)}: {error}") from error
 
 
-def _check(layout: Layout, dtype: np.dtype, nbytes: int) -> None:
+def check(layout: Layout, dtype: np.dtype, nbytes: int) -> None:
+    """Refuse a layout that does not fit so many bytes.
+
+    Raises
+    ------
+    CorruptFrameError
+        If an element would lie outside of them.
+    """
     shape, strides = layout.shape, layout.strides
     whole = all(type(number) is int for number in (*shape, *strides, layout.offset))
     fits = len(shape) == len(strides) <= _MOST_DIMENSIONS
