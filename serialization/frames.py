@@ -11,13 +11,16 @@ Layout, all numbers little-endian::
     lengths     u64 each  of the frames, in bytes
     header      bytes     the caller's own
     frames      bytes
-    checksum    u64       xxh3_64 of everything before it
+    checksum    u64       xxh3_64 of the frames, and then of all that stands before them
+
+What stands before the frames is written last, so that frames may be made while they are written,
+and so that a file whose writer was stopped begins with zeros.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MAGIC = b"gpusched"
-VERSION = 1
+VERSION = 2
 _FIXED = struct.Struct("<8sHHIIQ")
 _CHECKSUM = struct.Struct("<Q")
 _LENGTH = 8
@@ -42,6 +45,7 @@ class Writable(Protocol):
     """A binary file, with or without a buffer."""
 
     def write(self, data: Any, /) -> int | None: ...
+    def seek(self, offset: int, /) -> int: ...
 
 
 class Readable(Protocol):
@@ -64,7 +68,7 @@ class CorruptFrameError(ValueError):
     """
 
 
-def write(file: Writable, header: bytes, frames: Sequence[Buffer]) -> int:
+def write(file: Writable, header: bytes, frames: Iterable[Buffer], count: int | None = None) -> int:
     """Write a header and frames to an open file, without joining or copying the frames.
 
     Parameters
@@ -75,6 +79,8 @@ def write(file: Writable, header: bytes, frames: Sequence[Buffer]) -> int:
         Any bytes, below 4 GiB.
     frames
         Contiguous buffers of any format.
+    count
+        How many there will be, where `frames` makes them one after the other.
 
     Returns
     -------
@@ -84,7 +90,7 @@ def write(file: Writable, header: bytes, frames: Sequence[Buffer]) -> int:
     Raises
     ------
     ValueError
-        If a frame is not contiguous or the header is too long. Nothing is written then.
+        If a frame is not contiguous or the header is too long. The file holds nothing valid then.
     OSError
         If the file does not take everything, because the disk is full for one.
 
@@ -100,18 +106,26 @@ def write(file: Writable, header: bytes, frames: Sequence[Buffer]) -> int:
         raise ValueError(
             f"a header of {len(header)} bytes is longer than {_LONGEST_HEADER}: make it a frame"
         )
-    views = [_flat(number, frame) for number, frame in enumerate(frames)]
-    lengths = struct.pack(f"<{len(views)}Q", *(view.nbytes for view in views))
-    before_frames = _FIXED.size + len(lengths) + len(header)
-    total = before_frames + sum(view.nbytes for view in views) + _CHECKSUM.size
-    fixed = _FIXED.pack(MAGIC, VERSION, 0, len(header), len(views), total)
-    digest = xxhash.xxh3_64()
-    for view in (memoryview(fixed + lengths + header), *views):
+    if count is None:
+        frames = list(frames)
+        count = len(frames)
+    before_frames = _FIXED.size + _LENGTH * count + len(header)
+    _write_all(file, memoryview(bytes(before_frames)))
+    digest, lengths = xxhash.xxh3_64(), []
+    for number, frame in enumerate(frames):
+        view = _flat(number, frame)
+        lengths.append(view.nbytes)
         for start in range(0, view.nbytes, _STEP):
             piece = view[start : start + _STEP]
             digest.update(piece)
             _write_all(file, piece)
+    total = before_frames + sum(lengths) + _CHECKSUM.size
+    fixed = _FIXED.pack(MAGIC, VERSION, 0, len(header), count, total)
+    before = fixed + struct.pack(f"<{count}Q", *lengths) + header
+    digest.update(before)
     _write_all(file, memoryview(_CHECKSUM.pack(digest.intdigest())))
+    file.seek(0)
+    _write_all(file, memoryview(before))
     return total
 
 
@@ -152,15 +166,17 @@ def read(file: Readable, size: int) -> tuple[bytes, list[memoryview]]:
     if size < shortest:
         raise CorruptFrameError(f"size: expected at least {shortest} bytes, found {size}")
     digest = xxhash.xxh3_64()
-    fixed = _FIXED.unpack(_read_all(file, _FIXED.size, digest))
-    header_length, count = _check_fixed(fixed, size)
-    lengths = struct.unpack(f"<{count}Q", _read_all(file, _LENGTH * count, digest))
+    fixed = bytes(_read_all(file, _FIXED.size))
+    header_length, count = _check_fixed(_FIXED.unpack(fixed), size)
+    packed = bytes(_read_all(file, _LENGTH * count))
+    lengths = struct.unpack(f"<{count}Q", packed)
     told = shortest + _LENGTH * count + header_length + sum(lengths)
     _check("sum of all lengths", size, told)
-    header = bytes(_read_all(file, header_length, digest))
+    header = bytes(_read_all(file, header_length))
     frames = [_read_all(file, length, digest) for length in lengths]
+    digest.update(fixed + packed + header)
     found = digest.intdigest()
-    (expected,) = _CHECKSUM.unpack(_read_all(file, _CHECKSUM.size, digest))
+    (expected,) = _CHECKSUM.unpack(_read_all(file, _CHECKSUM.size))
     _check("checksum", f"{expected:016x}", f"{found:016x}")
     return header, frames
 
@@ -203,7 +219,7 @@ def _write_all(file: Writable, view: memoryview) -> None:
         view = view[taken:]
 
 
-def _read_all(file: Readable, length: int, digest: xxhash.xxh3_64) -> memoryview:
+def _read_all(file: Readable, length: int, digest: xxhash.xxh3_64 | None = None) -> memoryview:
     # A bytearray would be filled with zeros first, at half the speed of reading.
     view = np.empty(length, np.uint8).data
     done = 0
@@ -214,6 +230,7 @@ def _read_all(file: Readable, length: int, digest: xxhash.xxh3_64) -> memoryview
             raise CorruptFrameError(
                 f"end of the file: expected {length - done} more bytes, found 0"
             )
-        digest.update(view[done : done + got])
+        if digest is not None:
+            digest.update(view[done : done + got])
         done += got
     return view

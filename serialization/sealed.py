@@ -20,10 +20,25 @@ import xxhash
 from gpusched.serialization.frames import CorruptFrameError
 
 MAGIC = b"gpuarray"
+MAGIC_CONTAINED = b"in-files"
 VERSION = 1
 _FIXED = struct.Struct("<8sHQ")
 _LONGEST = 16 << 20
 """Bytes of a description; real ones take some hundred."""
+
+
+def contain(about: Mapping[str, Any]) -> bytes:
+    """Return a description without a checksum, for frames in a container that has its own.
+
+    Other containers need not tell their lengths in advance: `unseal` finds none to compare.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.sealed import contain, unseal
+    >>> unseal(contain({"about": "these"}), [b"12"])
+    {'about': 'these'}
+    """
+    return _FIXED.pack(MAGIC_CONTAINED, VERSION, 0) + msgpack.packb(about)
 
 
 def seal(about: Mapping[str, Any], frames: Sequence[Any]) -> bytes:
@@ -62,6 +77,8 @@ def unseal(sealed: Any, frames: Sequence[Any]) -> dict[str, Any]:
         raise CorruptFrameError(f"seal: expected some hundred bytes, found {sealed!r:.100}")
     magic, version, expected = _FIXED.unpack_from(sealed)
     description = sealed[_FIXED.size :]
+    if (magic, version, expected) == (MAGIC_CONTAINED, VERSION, 0):
+        return _read(description)
     if (magic, version) != (MAGIC, VERSION):
         raise CorruptFrameError(
             f"magic and version: expected {MAGIC!r} and {VERSION}, found {magic!r} and {version}"

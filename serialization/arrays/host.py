@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from gpusched.serialization import codec
 from gpusched.serialization.arrays import dtypes
-from gpusched.serialization.arrays.layout import Layout, compact, restore
+from gpusched.serialization.arrays.layout import Layout, check, compact, restore
 from gpusched.serialization.frames import CorruptFrameError
-from gpusched.serialization.sealed import seal, unseal
+from gpusched.serialization.sealed import contain, seal, unseal
 
 Message = tuple[dict[str, Any], list[Any]]
 """What distributed sends: a header that msgpack can write, and frames of bytes."""
 
 
-def pack(array: np.ndarray, context: dict[str, Any] | None = None, **extra: Any) -> Message:
-    """Return an array as a header and frames.
+def pack(array: np.ndarray, context: Mapping[str, Any] | None = None, **extra: Any) -> Message:
+    """Return an array as a header and frames, compressed where that pays.
 
     Parameters
     ----------
     array
         Of a plain dtype, see `gpusched.serialization.arrays.dtypes.is_plain`.
     context
-        What distributed knows of the connection; None for a file or a copy.
+        What distributed knows of the connection, or what `codec.to_file` returns. None for what
+        stays in this process, which is never compressed.
     extra
         What else the receiver must know: strings, numbers, lists.
 
@@ -49,17 +52,23 @@ def pack(array: np.ndarray, context: dict[str, Any] | None = None, **extra: Any)
     if not dtypes.is_plain(array.dtype):
         raise TypeError(f"arrays of {array.dtype} have no plain bytes: pickle them")
     layout, data = compact(array)
+    how, frames = codec.encode(data, array.dtype.itemsize, context)
     about = {
         "dtype": dtypes.describe(array.dtype),
         "shape": layout.shape,
         "strides": layout.strides,
         "offset": layout.offset,
         "nbytes": data.nbytes,
+        "codec": how,
         "writeable": array.flags.writeable,
         "extra": extra,
     }
-    frames = [data]
-    return {"gpusched": seal(about, frames)}, frames
+    sealed = contain(about) if codec.is_file(context) else seal(about, frames)
+    header: dict[str, Any] = {"gpusched": sealed}
+    if how is not None:
+        # False tells distributed that compressing again does not pay.
+        header["compression"] = (False,) * len(frames)
+    return header, frames
 
 
 def unpack(header: dict[str, Any], frames: list[Any]) -> tuple[np.ndarray, dict[str, Any]]:
@@ -74,13 +83,14 @@ def unpack(header: dict[str, Any], frames: list[Any]) -> tuple[np.ndarray, dict[
     try:
         layout = Layout(tuple(about["shape"]), tuple(about["strides"]), about["offset"])
         dtype = dtypes.parse(about["dtype"])
+        nbytes, how = about["nbytes"], about["codec"]
         writeable, extra = about["writeable"], about["extra"]
-        (data,) = frames
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, CorruptFrameError):
             raise
         raise CorruptFrameError(f"description of an array: {error!r}") from error
-    array = restore(layout, dtype, data)
+    check(layout, dtype, nbytes)
+    array = restore(layout, dtype, codec.decode(how, frames, nbytes))
     if not writeable:
         array.flags.writeable = False
     elif not array.flags.writeable:

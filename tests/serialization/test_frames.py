@@ -41,7 +41,13 @@ def loaded(content: bytes | bytearray) -> tuple[bytes, list[bytes]]:
 
 def sealed(content: bytes | bytearray) -> bytes:
     """Return the bytes with a checksum that fits them, as one who forges them would."""
-    return bytes(content[:-8]) + struct.pack("<Q", xxhash.xxh3_64_intdigest(content[:-8]))
+    return bytes(content[:-8]) + struct.pack("<Q", checksum(content))
+
+
+def checksum(content: bytes | bytearray) -> int:
+    header, count = struct.unpack_from("<II", content, 12)
+    before_frames = 28 + 8 * count + header
+    return xxhash.xxh3_64_intdigest(content[before_frames:-8] + content[:before_frames])
 
 
 @given(st.binary(max_size=100), lists_of_frames)
@@ -65,7 +71,7 @@ def test_frames_longer_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_layout_is_the_documented_one() -> None:
-    fixed = b"gpusched" + struct.pack("<HHIIQ", 1, 0, 3, 2, 28 + 16 + 3 + 3 + 8)
+    fixed = b"gpusched" + struct.pack("<HHIIQ", 2, 0, 3, 2, 28 + 16 + 3 + 3 + 8)
     content = fixed + struct.pack("<QQ", 1, 2) + b"abc" + b"1" + b"23"
     assert written(b"abc", [b"1", b"23"]) == sealed(content + bytes(8))
 
@@ -168,7 +174,7 @@ def test_lengths_that_claim_terabytes_allocate_nothing(
     ("offset", "message"),
     [
         (0, "magic: expected b'gpusched', found b'fpusched'"),
-        (8, "format version: expected 1, found 0"),
+        (8, "format version: expected 2, found 3"),
         (10, "flags: expected 0, found 1"),
         (20, "total length: expected 51, found 50"),
         (28, "sum of all lengths: expected 51, found 50"),
@@ -185,7 +191,7 @@ def test_message_tells_both_checksums() -> None:
     content = bytearray(written(b"head", [b"abc"]))
     expected = content[-8:][::-1].hex()
     content[-9] ^= 1
-    found = f"{xxhash.xxh3_64_intdigest(content[:-8]):016x}"
+    found = f"{checksum(content):016x}"
     message = f"checksum: expected '{expected}', found '{found}'"
     with pytest.raises(CorruptFrameError, match=message):
         loaded(content)
@@ -198,8 +204,16 @@ class Raw(io.RawIOBase):
         self.content, self.step, self.place = content, step, 0
 
     def write(self, data: Any) -> int | None:
-        self.content += bytes(data[: self.step or 0])
-        return self.step and min(self.step, len(data))
+        piece = bytes(data[: self.step or 0])
+        self.content = (
+            self.content[: self.place] + piece + self.content[self.place + len(piece) :]
+        )
+        self.place += len(piece)
+        return self.step and len(piece)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.place = offset
+        return offset
 
     def readinto(self, buffer: Any) -> int | None:
         piece = self.content[self.place : self.place + min(self.step or 0, len(buffer))]
@@ -212,6 +226,7 @@ def test_file_that_moves_few_bytes_at_a_time() -> None:
     slow = Raw()
     size = write(slow, b"header", [b"x" * 100])
     assert slow.content == written(b"header", [b"x" * 100])
+    slow.seek(0)
     _, (frame,) = read(slow, size)
     assert bytes(frame) == b"x" * 100
 
@@ -222,13 +237,20 @@ def test_file_that_takes_nothing_is_an_error(step: int | None) -> None:
         write(Raw(step=step), b"header12", [b""])
 
 
-def test_nothing_is_written_of_what_cannot_be() -> None:
+def test_nothing_valid_is_written_of_what_cannot_be() -> None:
     file = io.BytesIO()
     with pytest.raises(ValueError, match="frame 1 is not contiguous: copy it first"):
         write(file, b"", [b"x", memoryview(np.arange(6)[::2])])
     with pytest.raises(ValueError, match="a header of 4294967296 bytes"):
         write(file, bytes(2**32), [])
-    assert file.getvalue() == b""
+    with pytest.raises(CorruptFrameError, match="magic"):
+        loaded(file.getvalue())
+
+
+def test_frames_that_are_made_while_they_are_written() -> None:
+    file = io.BytesIO()
+    write(file, b"header", (b"x" * k for k in range(3)), count=3)
+    assert file.getvalue() == written(b"header", [b"", b"x", b"xx"])
 
 
 def test_large_frames_are_neither_joined_nor_read_twice(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Values as frames: serialized by distributed, and compressed in pieces where that pays."""
+"""Values as frames: serialized by distributed, and compressed in pieces where that pays.
+
+Arrays are compressed by `gpusched.serialization.codec`, everything else as distributed does.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from distributed.protocol.compression import decompress, maybe_compress
 from distributed.protocol.serialize import deserialize, serialize
 from distributed.utils import ensure_memoryview
 
+from gpusched.serialization import codec
+
 Buffer = bytes | bytearray | memoryview
 Piece = tuple[str | None, Buffer]
 
@@ -19,7 +24,9 @@ Piece = tuple[str | None, Buffer]
 _PIECE = 16 << 20
 
 
-def pack(value: object, compression: str | None) -> tuple[bytes, list[Buffer]]:
+def pack(
+    value: object, compression: str | None, disk: codec.Link | None = None
+) -> tuple[bytes, list[Any]]:
     """Turn a value into a header and frames; those that are not compressed are not copied.
 
     Parameters
@@ -27,7 +34,16 @@ def pack(value: object, compression: str | None) -> tuple[bytes, list[Buffer]]:
     value
         Any object that distributed or pickle can serialize.
     compression
-        As distributed names it; None for none. It is left out where it saves little.
+        As distributed names it, for what is no array; None for none. It is left out where it
+        saves little.
+    disk
+        Where the frames are to be written. Without it, arrays are not compressed.
+
+    Returns
+    -------
+    tuple
+        The header and the frames, of which some may have to be made first, by
+        `gpusched.serialization.codec.blocks.completed`.
 
     Raises
     ------
@@ -42,11 +58,16 @@ def pack(value: object, compression: str | None) -> tuple[bytes, list[Buffer]]:
     >>> unpack(*pack({"a": [1, 2]}, "lz4"))
     {'a': [1, 2]}
     """
-    header, parts = _serialize(value)
+    header, parts = _serialize(value, codec.to_file(disk))
     # A serializer may have compressed its frames itself, or have said by False that it pays not.
     given = header.get("compression") or [None] * len(parts)
-    layout, stored = [], []
+    layout: list[tuple[int, list[str | None]]] = []
+    stored: list[Any] = []
     for part, name in zip(parts, given, strict=True):
+        if isinstance(part, codec.blocks.Pending):
+            layout.append((part.data.nbytes, [name]))
+            stored.append(part)
+            continue
         view = ensure_memoryview(part)
         pieces = _compress(view, compression) if name is None else [(name, view)]
         layout.append((view.nbytes, [name for name, _ in pieces]))
@@ -76,9 +97,9 @@ def unpack(packed: bytes, frames: list[Any]) -> Any:
     return deserialize(header, [_expand(nbytes, names, frames) for nbytes, names in layout])
 
 
-def _serialize(value: object) -> tuple[dict[str, Any], list[Any]]:
+def _serialize(value: object, context: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     try:
-        return serialize(value, serializers=("dask", "pickle"), on_error="raise")
+        return serialize(value, ("dask", "pickle"), on_error="raise", context=context)
     except Exception as error:
         # distributed's own message would hold the value's text, up to 10,000 characters of it.
         cause = error.__cause__ or error

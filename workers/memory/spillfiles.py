@@ -17,11 +17,17 @@ from typing import Any
 from dask.typing import Key
 from distributed.protocol.compression import get_compression_settings
 
-from gpusched.serialization import frames
+from gpusched.serialization import codec, frames
+from gpusched.serialization.codec import blocks
 from gpusched.workers.memory import packing
 from gpusched.workers.memory.sizes import host_nbytes
 
 logger = logging.getLogger("distributed.worker.memory")
+
+_USUAL_BANDWIDTH = 500e6
+"""Bytes a second, of a disk that was not written to yet."""
+_MOST_BANDWIDTH = 1e9
+"""Bytes a second. Short bursts are faster, since the page cache takes them, until it is full."""
 
 
 class LostValueError(KeyError):
@@ -66,8 +72,10 @@ class SpillCounters:
 class SpillFiles(MutableMapping[Key, object]):
     """Values in the files of one folder.
 
-    They are serialized by distributed and compressed as ``distributed.worker.memory.
-    spill-compression`` says when this is made. Arrays that were writable come back writable.
+    They are serialized by distributed. Arrays are compressed where writing takes less time for it,
+    while they are written; other values as ``distributed.worker.memory.spill-compression`` says
+    when this is made, which switches off both where it is false. Arrays that were writable come
+    back writable.
 
     Parameters
     ----------
@@ -100,6 +108,7 @@ class SpillFiles(MutableMapping[Key, object]):
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         self.counters = SpillCounters()
+        self._disk = codec.Link(_USUAL_BANDWIDTH, most=_MOST_BANDWIDTH)
         self._compression = get_compression_settings("distributed.worker.memory.spill-compression")
         self._entries: dict[Key, Entry] = {}
         self._disk_bytes = self._memory_bytes = 0
@@ -229,19 +238,31 @@ class SpillFiles(MutableMapping[Key, object]):
         return True
 
     def _write(self, key: Key, value: object) -> Entry:
-        header, parts = _pack(key, value, self._compression)
+        header, parts = self._pack(key, value)
         path = self.directory / f"{self._prefix}-{next(self._numbers)}.spill"
         partial = path.with_suffix(".partial")
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
             with open(partial, "xb", buffering=0) as file:
-                written = frames.write(file, _named(path, header), parts)
+                started = time.perf_counter()
+                made = blocks.completed(parts)
+                written = frames.write(file, _named(path, header), made, len(parts))
+                seconds = time.perf_counter() - started
             partial.rename(path)
         except BaseException:
             # An interrupt must not leave half a file either.
             _remove(partial)
             raise
+        if not any(isinstance(part, blocks.Pending) for part in parts):
+            self._disk.observe(written, seconds)
         return Entry(path, written, host_nbytes(value))
+
+    def _pack(self, key: Key, value: object) -> tuple[bytes, list[Any]]:
+        disk = None if self._compression is None else self._disk
+        try:
+            return packing.pack(value, self._compression, disk)
+        except TypeError as error:
+            raise TypeError(f"cannot serialize {key!r}, a {error}") from error
 
     def _remove_directory(self) -> None:
         try:
@@ -255,13 +276,6 @@ class SpillFiles(MutableMapping[Key, object]):
 
 def _named(path: Path, header: bytes) -> bytes:
     return path.name.encode() + header
-
-
-def _pack(key: Key, value: object, compression: str | None) -> tuple[bytes, list[Any]]:
-    try:
-        return packing.pack(value, compression)
-    except TypeError as error:
-        raise TypeError(f"cannot serialize {key!r}, a {error}") from error
 
 
 def _read(path: Path) -> tuple[bytes, list[Any]]:

@@ -390,7 +390,7 @@ def test_file_that_may_not_grow_is_an_error_that_changes_nothing(small_files: Pa
 def test_half_a_file_is_removed(
     files: SpillFiles, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    def half(file: Any, header: bytes, parts: Any) -> int:
+    def half(file: Any, header: bytes, *parts: Any) -> int:
         file.write(header)
         assert [name.endswith(".partial") for name in names(files)].count(True) == 1
         raise error

@@ -1,0 +1,81 @@
+"""Compression of buffers of numbers: a shuffle at the item size, then LZ4, where that pays.
+
+The shuffle and LZ4 are c-blosc's, from numcodecs. `blocks` compresses, `choice` decides whether to,
+from a small sample and from what is known of the `link` over which the bytes will go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpusched import config
+from gpusched.serialization.codec import blocks, choice, link
+from gpusched.serialization.codec.link import KEY, Link
+from gpusched.serialization.frames import CorruptFrameError
+
+__all__ = ["Link", "decode", "encode", "is_file", "to_file"]
+
+_NAME = "blosc-lz4"
+Context = Mapping[str, Any]
+
+
+def to_file(disk: Link | None) -> dict[str, Any]:
+    """Return the context of what is written to a file that has a checksum of its own.
+
+    Frames are compressed while they are written, see `gpusched.serialization.codec.blocks.
+    completed`; not at all without a link.
+    """
+    return {KEY: disk}
+
+
+def is_file(context: Context | None) -> bool:
+    """Return whether this is what `to_file` returned."""
+    return context is not None and KEY in context
+
+
+def encode(
+    data: np.ndarray, itemsize: int, context: Context | None
+) -> tuple[list[Any] | None, list[Any]]:
+    """Return how a buffer is compressed, None for not at all, and its frames.
+
+    Parameters
+    ----------
+    data
+        Shape ``(n,)``, dtype uint8.
+    itemsize
+        Bytes of what is in it.
+    context
+        As distributed's serializers get it; None compresses nothing.
+    """
+    shuffle = None
+    wanted = config.get("serialization.compression")
+    way = None
+    if context is not None and wanted is not False:
+        way = context[KEY] if is_file(context) else link.to(context)
+    if way is not None:
+        shuffle = choice.choose(data, itemsize, None if wanted is True else way)
+    if shuffle is None:
+        return None, [data]
+    make = blocks.pending if is_file(context) else blocks.encode
+    return [_NAME, blocks.BLOCK], make(data, itemsize, shuffle)
+
+
+def decode(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
+    """Return the bytes of a buffer, checked before memory is taken.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the frames do not hold so many bytes.
+    """
+    if how is None:
+        if len(frames) != 1 or memoryview(frames[0]).nbytes != nbytes:
+            raise CorruptFrameError(f"one frame of {nbytes} bytes was expected")
+        return frames[0]
+    match how:
+        case [str(name), int(block)] if name == _NAME:
+            return blocks.decode(frames, nbytes, block)
+    raise CorruptFrameError(f"codec: expected {_NAME!r}, found {how!r:.100}")

@@ -1,0 +1,203 @@
+"""Blocks of a buffer, each shuffled and compressed for itself, several at once."""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numcodecs.blosc
+import numpy as np
+
+from gpusched.serialization.frames import CorruptFrameError
+
+BLOCK = 4 << 20
+"""Bytes of a block before it is compressed. A multiple of every common item size."""
+
+_LARGEST_BLOCK = 1 << 30
+_HEADER = struct.Struct("<4x3I")
+"""Of a compressed block, in c-blosc's format: bytes before, bytes at a time, bytes after."""
+_BEST_RATIO = 256
+"""LZ4 encodes at most 255 bytes in one, whatever they are."""
+_MOST_THREADS = 8
+
+SHUFFLES = {"none": 0, "byte": 1, "bit": 2}
+"""c-blosc's numbers."""
+
+
+def encode(data: np.ndarray, itemsize: int, shuffle: str) -> list[bytes]:
+    """Return the compressed blocks of a buffer.
+
+    Parameters
+    ----------
+    data
+        Shape ``(n,)``, dtype uint8.
+    itemsize
+        Bytes of what is in it: bytes at the same place in each item go together.
+    shuffle
+        ``byte``, ``bit`` or ``none``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.serialization.codec import blocks
+    >>> numbers = np.arange(1_000_000)
+    >>> coded = blocks.encode(numbers.view("u1"), 8, "byte")
+    >>> len(coded), sum(map(len, coded)) < 100_000
+    (2, True)
+    >>> bool((blocks.decode(coded, numbers.nbytes, blocks.BLOCK).view(int) == numbers).all())
+    True
+    """
+    return list(_each(lambda block: encode_block(block, itemsize, shuffle), split(data)))
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A block that is compressed when it is written, so that memory holds few that are."""
+
+    data: np.ndarray
+    """Shape ``(n,)``, dtype uint8."""
+    itemsize: int
+    """Bytes."""
+    shuffle: str
+
+    def encode(self) -> bytes:
+        """Return it compressed."""
+        return encode_block(self.data, self.itemsize, self.shuffle)
+
+
+def pending(data: np.ndarray, itemsize: int, shuffle: str) -> list[Pending]:
+    """Return what `encode` does, undone."""
+    return [Pending(block, itemsize, shuffle) for block in split(data)]
+
+
+def completed(frames: Iterable[Any]) -> Iterator[Any]:
+    """Yield frames, with pending ones compressed, as many ahead as there are threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.serialization.codec import blocks
+    >>> frames = [b"as it is", *blocks.pending(np.zeros(9_000_000, "u1"), 1, "none")]
+    >>> [len(frame) < 50_000 for frame in blocks.completed(frames)]
+    [True, True, True, True]
+    """
+    waiting: list[Any] = []
+    for frame in frames:
+        coded = isinstance(frame, Pending)
+        waiting.append(_pool(os.getpid()).submit(frame.encode) if coded else frame)
+        if len(waiting) > _threads():
+            yield _result(waiting.pop(0))
+    while waiting:
+        yield _result(waiting.pop(0))
+
+
+def _result(frame: Any) -> Any:
+    return frame.result() if isinstance(frame, Future) else frame
+
+
+def split(data: np.ndarray) -> list[np.ndarray]:
+    """Return views on the blocks of a buffer."""
+    return [data[start : start + BLOCK] for start in range(0, data.nbytes, BLOCK)]
+
+
+def encode_block(block: np.ndarray, itemsize: int, shuffle: str) -> bytes:
+    """Return one block compressed; other threads run meanwhile."""
+    coded: bytes = numcodecs.blosc.compress(
+        block, b"lz4", 1, SHUFFLES[shuffle], typesize=itemsize if itemsize < 256 else 1
+    )
+    return coded
+
+
+def decode(frames: Sequence[Any], nbytes: int, block: int) -> np.ndarray:
+    """Return the buffer whose blocks these are.
+
+    Everything is checked before memory is taken, so that no frames can ask for more than 256 times
+    their own length.
+
+    Parameters
+    ----------
+    frames
+        From any source.
+    nbytes
+        Of the buffer.
+    block
+        Bytes of a block before it was compressed; the last has what remains.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape ``(nbytes,)``, dtype uint8.
+
+    Raises
+    ------
+    CorruptFrameError
+        If they are not blocks of such a buffer.
+    """
+    _check(frames, nbytes, block)
+    data = np.empty(nbytes, np.uint8)
+    parts = [data[start : start + block] for start in range(0, nbytes, block)]
+    for _ in _each(lambda pair: _decode_block(*pair), list(zip(frames, parts, strict=True))):
+        pass
+    return data
+
+
+def _check(frames: Sequence[Any], nbytes: int, block: int) -> None:
+    numbers = (nbytes, block)
+    if not all(type(number) is int for number in numbers) or not 0 < block <= _LARGEST_BLOCK:
+        raise CorruptFrameError(f"lengths of a buffer and its blocks: found {numbers}")
+    total = sum(memoryview(frame).nbytes for frame in frames)
+    if len(frames) != -(-nbytes // block) or not 0 <= nbytes <= total * _BEST_RATIO:
+        raise CorruptFrameError(
+            f"compressed blocks: {len(frames)} of {total} bytes cannot hold {nbytes} bytes in "
+            f"blocks of {block}"
+        )
+    for number, frame in enumerate(frames):
+        expected = min(block, nbytes - number * block), memoryview(frame).nbytes
+        found = _lengths(frame)
+        if found != expected:
+            # c-blosc itself reads and writes as far as the block says.
+            raise CorruptFrameError(
+                f"lengths of block {number}, before and after compression: "
+                f"expected {expected}, found {found}"
+            )
+
+
+def _lengths(frame: Any) -> tuple[int, int] | None:
+    if memoryview(frame).nbytes < 16:
+        return None
+    before, _, after = _HEADER.unpack_from(frame)
+    return before, after
+
+
+def _decode_block(frame: Any, part: np.ndarray) -> None:
+    try:
+        numcodecs.blosc.decompress(frame, part)
+    except (RuntimeError, ValueError) as error:
+        raise CorruptFrameError(f"a compressed block: {error}") from error
+
+
+def _each(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+    if len(items) < 2 or _threads() < 2:
+        return map(function, items)
+    return _pool(os.getpid()).map(function, items)
+
+
+def parallel(nbytes: int) -> int:
+    """Return how many threads work on the blocks of a buffer."""
+    return max(1, min(_threads(), nbytes // BLOCK))
+
+
+@functools.cache
+def _threads() -> int:
+    return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+
+
+@functools.cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    # By process, since threads do not live on in one that was forked.
+    return ThreadPoolExecutor(_threads(), thread_name_prefix="gpusched-codec")
