@@ -8,10 +8,10 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
-import cloudpickle
 import dask
 
 from gpusched.fusion.plan import Registers
+from gpusched.graph.payload import pack, unpack
 from gpusched.graph.segment import ProgramStep, Segment
 
 
@@ -60,12 +60,12 @@ class Program:
     def payload(self) -> tuple[str, bytes]:
         """Return the program's token and its pickled steps."""
         if self._payload is None:
-            self._payload = cloudpickle.dumps((self.steps, self.inputs))
+            self._payload = pack(self.steps, self.inputs)
             self._token = hashlib.blake2b(self._payload, digest_size=16).hexdigest()
         return self._token, self._payload
 
     def __reduce__(self) -> Any:
-        return _restore, self.payload()
+        return restore, self.payload()
 
     def __dask_tokenize__(self) -> Any:
         return ("gpusched.Program", self.payload()[0])
@@ -78,21 +78,35 @@ RECENT = 256
 """Programs kept alive, with their plans, between the tasks that use them."""
 
 
-def _restore(token: str, payload: bytes) -> Program:
+def restore(token: str, payload: bytes) -> Program:
+    """Return the program of that token: the same one as before, if this process still has it."""
     with _lock:
         program = _restored.get(token)
         if program is None:
-            steps, inputs = cloudpickle.loads(payload)
+            steps, inputs = unpack(payload)
             if not dask.config.get("gpusched.fusion.enabled", True):
                 # This process is told not to fuse, whoever has sent the program.
                 steps = tuple(replace(step, recorded=False) for step in steps)
             program = _restored[token] = Program(steps, inputs)
             program._payload, program._token = payload, token
-        _recent.pop(token, None)
-        _recent[token] = program
-        while len(_recent) > RECENT:
-            del _recent[next(iter(_recent))]
+        _keep(token, program)
     return program
+
+
+def known(token: str) -> Program | None:
+    """Return the program of that token, if this process has it."""
+    with _lock:
+        program = _restored.get(token)
+        if program is not None:
+            _keep(token, program)
+    return program
+
+
+def _keep(token: str, program: Program) -> None:
+    _recent.pop(token, None)
+    _recent[token] = program
+    while len(_recent) > RECENT:
+        del _recent[next(iter(_recent))]
 
 
 def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
