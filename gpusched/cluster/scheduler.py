@@ -1,4 +1,5 @@
-"""A preload for schedulers: refuses other versions, says why workers died, exports metrics.
+"""A preload for schedulers: refuses other versions, says why workers died, exports metrics, and
+gives workers each program once.
 
 ``gpusched scheduler`` and `gpusched.Cluster` load it; for a scheduler of dask's own,
 ``dask scheduler --preload gpusched.cluster.scheduler`` does.
@@ -14,6 +15,7 @@ from distributed.metrics import time
 
 from gpusched import config
 from gpusched.cluster.obituaries import Obituaries
+from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
 from gpusched.workers import versions
 
@@ -24,6 +26,9 @@ def dask_setup(scheduler: Scheduler) -> None:
     """Fit out a scheduler; called by distributed as it starts."""
     register()
     Obituaries(scheduler).install()
+    programs = Programs()
+    programs.install(scheduler)
+    scheduler.add_plugin(programs)
     _refuse_other_versions(scheduler)
 
 

@@ -40,6 +40,10 @@ class Statistics:
     """Bytes of chunk data that kernels read."""
     bytes_written: int = 0
     """Bytes of chunk data that kernels wrote."""
+    programs_received: int = 0
+    """Programs that this process's workers asked the scheduler for."""
+    programs_missing: int = 0
+    """Times the scheduler did not give one, and the task came again with its program in it."""
     breaks: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 

@@ -1,0 +1,127 @@
+"""Programs on the scheduler: tasks name them, and each worker is given each of them once."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from typing import Any
+
+from dask._task_spec import Task, _execute_subgraph
+from dask.typing import Key
+from distributed import Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from gpusched.graph.messages import EMBED, OPERATION, refer
+from gpusched.graph.program import Program
+
+
+class Served:
+    """Stands for a program in the scheduler's tasks; pickles to a name that workers ask with.
+
+    Parameters
+    ----------
+    program
+        What it stands for.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.given: Counter[str] = Counter()
+        """Payloads sent, by worker's address."""
+        self.embedded = False
+        """Whether it pickles whole, since a worker could not get the rest."""
+
+    @property
+    def __name__(self) -> str:
+        return self.program.__name__
+
+    def __repr__(self) -> str:
+        return repr(self.program)
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.program(*inputs)
+
+    def __reduce__(self) -> Any:
+        if self.embedded:
+            return self.program.__reduce__()
+        return refer, (self.program.payload()[0],)
+
+    def __dask_tokenize__(self) -> Any:
+        return self.program.__dask_tokenize__()
+
+
+class Programs(SchedulerPlugin):
+    """Gives each worker each program once, rather than with each task.
+
+    `gpusched.cluster.scheduler` installs it. Another scheduler of distributed's sends programs
+    whole, until a client registers this.
+
+    Notes
+    -----
+    Used on the event loop only. A program is kept for as long as a task of the scheduler's has it
+    (or distributed's record of the last messages it sent), so that a worker always finds what a
+    task that is still wanted names.
+
+    Examples
+    --------
+    >>> from distributed import Client, LocalCluster
+    >>> from gpusched.cluster.programs import Programs
+    >>> with LocalCluster(1, processes=False, dashboard_address=None) as cluster:
+    ...     with Client(cluster) as client:
+    ...         client.register_plugin(Programs())
+    """
+
+    name = "gpusched-programs"
+
+    def __init__(self) -> None:
+        self._served: weakref.WeakValueDictionary[str, Served] | None = None
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Start to answer a scheduler's workers; called as the plugin is registered."""
+        self.install(scheduler)
+
+    def install(self, scheduler: Scheduler) -> None:
+        """Start to answer a scheduler's workers."""
+        # Made here, because it cannot be pickled.
+        self._served = weakref.WeakValueDictionary()
+        scheduler.handlers[OPERATION] = self.give
+        scheduler.stream_handlers[EMBED] = self.embed
+
+    def update_graph(self, scheduler: Scheduler, *, tasks: list[Key], **kwargs: Any) -> None:
+        """Replace programs by names, before the first task of a graph is sent."""
+        for key in tasks:
+            self._rename(scheduler.tasks[key].run_spec)
+
+    def _rename(self, spec: Any) -> None:
+        if type(spec) is not Task:
+            return
+        if type(spec.func) is Program:
+            spec.func = self._serve(spec.func)
+        elif spec.func is _execute_subgraph:
+            # A graph that was optimised twice: dask has fused programs with other tasks.
+            for inner in spec.args[0].values():
+                self._rename(inner)
+
+    def _serve(self, program: Program) -> Served:
+        assert self._served is not None
+        token = program.payload()[0]
+        served = self._served.get(token)
+        if served is None:
+            served = self._served[token] = Served(program)
+        return served
+
+    def give(self, token: str, worker: str) -> bytes | None:
+        """Return a program's payload; None for one that no task has any more."""
+        assert self._served is not None
+        served = self._served.get(token)
+        if served is None:
+            return None
+        served.given[worker] += 1
+        return served.program.payload()[1]
+
+    def embed(self, token: str, worker: str) -> None:
+        """Send a program whole from now on, because `worker` could not get it."""
+        assert self._served is not None
+        served = self._served.get(token)
+        if served is not None:
+            served.embedded = True

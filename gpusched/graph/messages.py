@@ -1,0 +1,165 @@
+"""Programs by name: a task carries a token, and a worker asks the scheduler once for the rest.
+
+distributed sends each task with all that its function pickles to. A scheduler that gpusched has
+fitted out (`gpusched.cluster.programs`) replaces programs by tokens; this is how a worker reads
+them. A key of the graph that holds the program would do the same with dask's own means, but each
+task would depend on it: one more edge a task to order, place and count, and a program that moves
+with the data. A token is a name, which the graph's shape knows nothing of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any
+
+from gpusched.fusion.statistics import updating
+from gpusched.graph import program as programs
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+OPERATION = "gpusched_program"
+"""What a worker asks the scheduler for a payload by."""
+EMBED = "gpusched-embed-program"
+"""What a worker tells the scheduler when it could not get a payload."""
+PATIENCE = 30.0
+"""Seconds that a scheduler has to answer."""
+
+
+class UnavailableError(LookupError):
+    """A program's payload could not be had; the message says why."""
+
+
+class Deferred:
+    """Stands for a program that this process has not seen, until it is called.
+
+    Parameters
+    ----------
+    token
+        The program's: a digest of its payload, so that every scheduler means the same by it.
+
+    Notes
+    -----
+    Thread-safe; the payload is asked for once, however many tasks wait for it. Asking blocks the
+    calling thread.
+    """
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self._program: programs.Program | None = None
+
+    @property
+    def __name__(self) -> str:
+        return self._program.__name__ if self._program else f"fused-{self.token[:8]}"
+
+    def __repr__(self) -> str:
+        return f"<Deferred {self.__name__}>"
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self._program is None:
+            try:
+                self._program = find(self.token)
+            except UnavailableError:
+                _give_back(self.token)
+                raise
+        return self._program(*inputs)
+
+    def __reduce__(self) -> Any:
+        try:
+            return find(self.token).__reduce__()
+        except UnavailableError:
+            return refer, (self.token,)
+
+    def __dask_tokenize__(self) -> Any:
+        return ("gpusched.Program", self.token)
+
+
+def refer(token: str) -> programs.Program | Deferred:
+    """Return the program of that token, or what stands for it until it is called."""
+    return programs.known(token) or Deferred(token)
+
+
+_asking: dict[str, threading.Lock] = {}
+
+
+def find(token: str) -> programs.Program:
+    """Return a program, asking a scheduler for it if need be.
+
+    Raises
+    ------
+    UnavailableError
+        If this process has no worker, or its scheduler does not give the program.
+    """
+    found = programs.known(token)
+    if found is not None:
+        return found
+    with _asking.setdefault(token, threading.Lock()):
+        try:
+            found = programs.known(token)
+            if found is None:
+                found = programs.restore(token, _ask(token))
+                with updating() as counters:
+                    counters.programs_received += 1
+        finally:
+            # Whoever waits has the lock already; whoever comes now finds the program, or asks.
+            _asking.pop(token, None)
+    return found
+
+
+def _ask(token: str) -> bytes:
+    worker = next(_workers(), None)
+    if worker is None:
+        raise UnavailableError("no worker is in this process")
+    loop = worker.loop.asyncio_loop  # type: ignore[attr-defined]
+    if _runs_here(loop):
+        raise UnavailableError("the event loop cannot wait for an answer")
+    asked = getattr(worker.scheduler, OPERATION)(token=token, worker=worker.address)
+    answer = asyncio.run_coroutine_threadsafe(asked, loop)
+    try:
+        payload = answer.result(PATIENCE)
+    except (OSError, RuntimeError, CancelledError) as error:
+        answer.cancel()
+        raise UnavailableError(f"{worker.scheduler.address} did not answer: {error!r}") from error
+    if not isinstance(payload, bytes):
+        raise UnavailableError(f"{worker.scheduler.address} does not know the program {token}")
+    return payload
+
+
+def _workers() -> Iterator[Worker]:
+    """Yield this process's running workers: the one whose task this thread runs comes first."""
+    from distributed import Worker, get_worker
+    from distributed.core import Status
+
+    with contextlib.suppress(ValueError):
+        yield get_worker()
+    yield from (worker for worker in list(Worker._instances) if worker.status == Status.running)
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def _give_back(token: str) -> None:
+    """Send the task back to the scheduler, to come again with its program in it.
+
+    A task that nobody wants any more, whose program the scheduler has forgotten therefore, goes
+    the same way, and is forgotten there.
+    """
+    from distributed import Reschedule, get_worker
+
+    with updating() as counters:
+        counters.programs_missing += 1
+    try:
+        worker = get_worker()
+    except ValueError:
+        return
+    # On the same stream as the word that the task comes back, and before it.
+    worker.loop.add_callback(worker.batched_stream.send, {"op": EMBED, "token": token})
+    raise Reschedule

@@ -1,0 +1,186 @@
+"""Programs as messages: how large they are, what travels in them, and what they become."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import Task
+
+from gpusched.fusion.statistics import reset_statistics, statistics
+from gpusched.graph import messages, optimize, program
+from gpusched.graph.program import Program
+
+LIMIT = 2048
+
+
+def ufuncs(x: Any) -> Any:
+    for k in range(5):
+        x = np.sqrt(np.abs(x) + k)
+    return x
+
+
+def mixed(x: Any) -> Any:
+    return np.where(x > 0.5, np.tanh(x) ** 2, np.clip(x * 3 - 1, 0, 1) / 7).astype("float32").sum()
+
+
+def lambdas(x: Any) -> Any:
+    for k in range(10):
+        x = x.map_blocks(lambda block, k=k: block * k + 1)
+    return x
+
+
+SOURCES: dict[str, Callable[[], Any]] = {
+    "an array": lambda: da.from_array(np.linspace(0, 1, 8192), chunks=4096),
+    "ones": lambda: da.ones(8192, chunks=4096),
+    "full": lambda: da.full((64, 64), 3.0, chunks=32),
+    "arange": lambda: da.arange(8192, chunks=4096, dtype="float32"),
+}
+
+
+def programs(array: da.Array) -> list[Program]:
+    graph = dict(optimize(array.__dask_graph__(), array.__dask_keys__()))
+    found = [node.func for node in graph.values() if type(node) is Task]
+    return [function for function in found if isinstance(function, Program)]
+
+
+def forget(token: str) -> None:
+    """Let this process be one that has never seen a program."""
+    program._recent.pop(token, None)
+    program._restored.pop(token, None)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("chain", [ufuncs, mixed], ids=lambda chain: chain.__name__)
+def test_ten_operations_are_below_two_kibibytes(source: str, chain: Callable[..., Any]) -> None:
+    found = programs(chain(SOURCES[source]()))
+    assert max(len(p.steps) for p in found) >= 9
+    assert all(len(cloudpickle.dumps(p)) < LIMIT for p in found)
+
+
+def test_plain_functions_take_few_bytes() -> None:
+    (found,) = set(programs(ufuncs(SOURCES["an array"]())))
+    assert len(found.steps) == 15
+    assert len(found.payload()[1]) < 600
+
+
+def test_lambdas_and_closures_travel() -> None:
+    factor = 3.0
+    array = SOURCES["an array"]().map_blocks(lambda block: np.sqrt(block) * factor)
+    (found,) = set(programs(lambdas(array)))
+    token, payload = found.payload()
+    restored = program.restore(token, payload)
+    x = np.linspace(0, 1, 4096)
+    assert restored is not found
+    np.testing.assert_array_equal(restored(x), found(x))
+
+
+def test_functions_of_main_travel(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, pickle, cloudpickle, numpy as np, dask.array as da\n"
+        "from dask._task_spec import Task\n"
+        "from gpusched.graph import optimize\n"
+        "def double(block):\n"
+        "    return np.sqrt(block) * 2\n"
+        "x = da.from_array(np.arange(4096.), chunks=-1).map_blocks(double)\n"
+        "graph = dict(optimize(x.__dask_graph__(), x.__dask_keys__()))\n"
+        "(task,) = (node for node in graph.values() if type(node) is Task)\n"
+        "sys.stdout.buffer.write(pickle.dumps(task.func))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, check=True)
+    x = np.arange(4096.0)
+    np.testing.assert_array_equal(pickle.loads(done.stdout)(x), np.sqrt(x) * 2)
+
+
+def test_documentation_does_not_travel_with_dask_s_functions() -> None:
+    (found,) = set(programs(ufuncs(SOURCES["ones"]())))
+    assert b"Return an array of ones" not in found.payload()[1]
+    restored = program.restore(*found.payload())
+    np.testing.assert_array_equal(
+        restored.steps[0].function(shape=(4096,)), found.steps[0].function(shape=(4096,))
+    )
+
+
+def test_equal_payloads_are_one_program_in_a_process() -> None:
+    (found,) = set(programs(ufuncs(SOURCES["an array"]())))
+    first, second = (pickle.loads(pickle.dumps(found)) for _ in range(2))
+    assert first is second
+
+
+def test_a_token_that_is_known_is_read_as_its_program() -> None:
+    (found,) = set(programs(ufuncs(SOURCES["an array"]())))
+    restored = pickle.loads(pickle.dumps(found))
+    assert messages.refer(found.payload()[0]) is restored
+
+
+class TestDeferred:
+    @pytest.fixture
+    def found(self) -> Any:
+        (found,) = set(programs(ufuncs(SOURCES["an array"]())))
+        forget(found.payload()[0])
+        yield found
+        forget(found.payload()[0])
+
+    @pytest.fixture
+    def asked(self, found: Program, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        asked: list[str] = []
+
+        def ask(token: str) -> bytes:
+            asked.append(token)
+            return found.payload()[1]
+
+        monkeypatch.setattr(messages, "_ask", ask)
+        return asked
+
+    def test_asks_when_it_is_called(self, found: Program, asked: list[str]) -> None:
+        token = found.payload()[0]
+        reset_statistics()
+        waiting = messages.refer(token)
+        assert isinstance(waiting, messages.Deferred)
+        assert not asked
+        x = np.linspace(0, 1, 4096)
+        np.testing.assert_array_equal(waiting(x), found(x))
+        assert asked == [token]
+        assert statistics().programs_received == 1
+        assert waiting.__name__ == found.__name__
+
+    def test_many_threads_ask_once(self, found: Program, asked: list[str]) -> None:
+        token = found.payload()[0]
+        waiting = [messages.Deferred(token) for _ in range(16)]
+        start = threading.Barrier(8)
+
+        def run(deferred: messages.Deferred) -> float:
+            return float(deferred(np.ones(4096))[0])
+
+        def all_at_once(pair: tuple[messages.Deferred, messages.Deferred]) -> list[float]:
+            start.wait(10)
+            return [run(deferred) for deferred in pair]
+
+        pairs = list(zip(waiting[::2], waiting[1::2], strict=True))
+        with ThreadPoolExecutor(8) as threads:
+            values = {v for pair in threads.map(all_at_once, pairs) for v in pair}
+        assert len(values) == 1
+        assert asked == [token]
+        assert not messages._asking
+
+    def test_goes_on_as_the_program(self, found: Program, asked: list[str]) -> None:
+        assert pickle.loads(pickle.dumps(messages.Deferred(found.payload()[0]))).steps
+
+    def test_without_a_worker_it_says_so(self, found: Program) -> None:
+        waiting = messages.Deferred(found.payload()[0])
+        reset_statistics()
+        with pytest.raises(messages.UnavailableError, match="no worker"):
+            waiting(np.ones(4096))
+        assert statistics().programs_missing == 1
+        assert isinstance(pickle.loads(pickle.dumps(waiting)), messages.Deferred)
