@@ -13,6 +13,7 @@ from typing import Any
 import dask
 from dask.typing import Key
 from distributed import Worker
+from distributed.core import Status
 from distributed.worker_state_machine import (
     ExecuteFailureEvent,
     FreeKeysEvent,
@@ -28,6 +29,7 @@ from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
 from gpusched.workers.onstream import OnStream
 from gpusched.workers.orphans import end_with_parent
+from gpusched.workers.outgoing import Outgoing
 
 logger = logging.getLogger("distributed.worker")
 
@@ -81,6 +83,7 @@ class DeviceWorker(Worker):
                 logger.warning("not bound to cores %s: %s", sorted(cpus), refused)
         self.device = self._open_device(gpu, device_uuid, device_memory_limit, pool, pool_size)
         self._leaving = False
+        self.outgoing = Outgoing()
         super().__init__(*args, **{**kwargs, "data": self._open_store})
         limit = self.memory_manager.memory_limit
         target = dask.config.get("distributed.worker.memory.target")
@@ -121,11 +124,16 @@ class DeviceWorker(Worker):
     async def get_data(self, comm: Any, keys: Collection[Key], *args: Any, **kwargs: Any) -> Any:
         """Send results to another worker or a client; spilled ones are read off the event loop."""
         await self._bring_up(keys)
-        try:
-            return await super().get_data(comm, keys, *args, **kwargs)
-        except LostValueError:
-            # Spilled again and damaged since. It is not here any more, which the receiver can see.
-            return await super().get_data(comm, keys, *args, **kwargs)
+        with self.outgoing.transfer(comm) as transfer:
+            try:
+                answer = await super().get_data(comm, keys, *args, **kwargs)
+            except LostValueError:
+                # Spilled again and damaged since. It is not here any more, which the receiver sees.
+                answer = await super().get_data(comm, keys, *args, **kwargs)
+        if answer is Status.dont_reply:
+            sent = self.transfer_outgoing_log[-1]
+            transfer.done(sent["compressed"] or 0, sent["duration"])
+        return answer
 
     async def execute(self, key: Key, *, stimulus_id: str) -> StateMachineEvent:
         """Run a task on the device, after reading its spilled inputs off the event loop."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpusched.serialization.codec import blocks
-from gpusched.serialization.codec.link import Link
+from gpusched.serialization.codec.link import Link, Transfer
 
 _SMALLEST = 64 << 10
 """Bytes of a buffer; what a shorter one saves is less than what looking at it costs."""
@@ -31,7 +31,7 @@ class Sample:
     """To compress and decompress a byte, with one thread."""
 
 
-def choose(data: np.ndarray, itemsize: int, link: Link | None) -> str | None:
+def choose(data: np.ndarray, itemsize: int, link: Link | Transfer | None) -> str | None:
     """Return the shuffle to compress a buffer with, or None to leave it as it is.
 
     It is compressed if that is expected to take less time, all in all: with ``n`` bytes, ratio
@@ -45,7 +45,7 @@ def choose(data: np.ndarray, itemsize: int, link: Link | None) -> str | None:
     itemsize
         Bytes of what is in it.
     link
-        None compresses whatever gets smaller.
+        None compresses whatever gets smaller. A transfer is told what that will take.
 
     Examples
     --------
@@ -65,6 +65,8 @@ def choose(data: np.ndarray, itemsize: int, link: Link | None) -> str | None:
         return None
     if link is not None and _cost(best, data.nbytes, link) > _GAIN / link.bandwidth:
         return None
+    if isinstance(link, Transfer):
+        link.coding += _coding(best, data.nbytes) * data.nbytes
     return best.shuffle
 
 
@@ -96,8 +98,13 @@ def _sample(parts: list[np.ndarray], itemsize: int, shuffle: str) -> Sample:
     return Sample(shuffle, before / after, min(seconds))
 
 
-def _cost(sample: Sample, nbytes: int, link: Link | None) -> float:
+def _coding(sample: Sample, nbytes: int) -> float:
+    """Return the seconds that compressing and decompressing a byte take."""
+    return sample.seconds / blocks.parallel(nbytes)
+
+
+def _cost(sample: Sample, nbytes: int, link: Link | Transfer | None) -> float:
     """Return the seconds that a byte takes, from being compressed to being decompressed."""
     if link is None:
         return 1 / sample.ratio
-    return sample.seconds / blocks.parallel(nbytes) + 1 / (sample.ratio * link.bandwidth)
+    return _coding(sample, nbytes) + 1 / (sample.ratio * link.bandwidth)
