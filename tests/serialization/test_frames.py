@@ -205,9 +205,7 @@ class Raw(io.RawIOBase):
 
     def write(self, data: Any) -> int | None:
         piece = bytes(data[: self.step or 0])
-        self.content = (
-            self.content[: self.place] + piece + self.content[self.place + len(piece) :]
-        )
+        self.content = self.content[: self.place] + piece + self.content[self.place + len(piece) :]
         self.place += len(piece)
         return self.step and len(piece)
 
