@@ -1,0 +1,81 @@
+"""The choice: compressed where it pays for the link, and not where it does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpusched.serialization.codec import choice
+from gpusched.serialization.codec.choice import choose, samples
+from gpusched.serialization.codec.link import Link, Transfer
+
+MIB = 1 << 20
+SLOW = Link(1e5)
+"""Bytes a second: any machine compresses faster."""
+FAST = Link(1e15)
+"""As between two threads: no machine compresses faster."""
+
+RANDOM = np.random.default_rng(0)
+NOISE = RANDOM.integers(0, 256, MIB, np.uint8)
+COUNT = np.arange(MIB // 8).view("u1")
+SMALL_NUMBERS = RANDOM.integers(0, 1000, MIB // 4, np.int32).view("u1")
+TRUTHS = RANDOM.integers(0, 2, MIB, np.uint8)
+
+
+def test_noise_is_left_as_it_is() -> None:
+    assert choose(NOISE, 1, SLOW) is None
+    assert choose(NOISE, 8, None) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "itemsize", "shuffles"),
+    [(COUNT, 8, {"byte", "bit"}), (SMALL_NUMBERS, 4, {"bit"}), (TRUTHS, 1, {"bit"})],
+    ids=["count", "small numbers", "truths"],
+)
+def test_shuffle_fits_what_is_in_the_buffer(
+    data: np.ndarray, itemsize: int, shuffles: set[str]
+) -> None:
+    assert choose(data, itemsize, None) in shuffles
+    assert choose(data, itemsize, SLOW) in shuffles
+
+
+def test_fast_link_takes_bytes_as_they_are() -> None:
+    assert choose(COUNT, 8, FAST) is None
+
+
+def test_short_buffers_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "samples", pytest.fail)
+    assert choose(COUNT[: 63 << 10], 8, None) is None
+
+
+def test_transfer_is_told_the_time_that_coding_takes() -> None:
+    transfer = Transfer(SLOW)
+    assert choose(COUNT, 8, transfer)
+    assert 0 < transfer.coding < 10
+    before = transfer.coding
+    assert choose(NOISE, 8, transfer) is None
+    assert transfer.coding == before
+
+
+def test_sample_is_small_and_begins_with_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.arange(10 * MIB // 8).view("u1")
+    looked_at = []
+    encode = choice.blocks.encode_block
+    monkeypatch.setattr(
+        choice.blocks,
+        "encode_block",
+        lambda part, *how: looked_at.append(part) or encode(part, *how),
+    )
+    samples(data, 8)
+    address = data.__array_interface__["data"][0]
+    starts = {part.__array_interface__["data"][0] - address for part in looked_at}
+    assert {start % 8 for start in starts} == {0}
+    assert min(starts) == 0
+    assert max(starts) == data.nbytes - max(part.nbytes for part in looked_at)
+    assert sum(part.nbytes for part in looked_at) < 512 << 10
+
+
+def test_end_that_differs_from_the_beginning_is_seen() -> None:
+    """Zeros with noise behind them: not a ratio of hundreds."""
+    data = np.concatenate([np.zeros(MIB // 2, np.uint8), NOISE[: MIB // 2]])
+    assert max(sample.ratio for sample in samples(data, 8)) < 4

@@ -1,0 +1,71 @@
+"""Links: their bandwidth is what was seen of late."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.serialization.codec.link import KEY, Link, Transfer, to, usual
+
+SECOND = 100 << 20
+"""Bytes a second of the links here."""
+
+
+def test_first_observation_replaces_the_guess() -> None:
+    link = Link(1e12)
+    link.observe(SECOND, 1.0)
+    assert link.bandwidth == pytest.approx(SECOND)
+
+
+def test_later_observations_count_more() -> None:
+    link = Link(SECOND)
+    for _ in range(50):
+        link.observe(SECOND, 1.0)
+    for _ in range(20):
+        link.observe(SECOND, 10.0)
+    assert link.bandwidth == pytest.approx(SECOND / 10, rel=0.1)
+
+
+def test_slow_message_counts_for_the_time_it_took() -> None:
+    link = Link(SECOND)
+    link.observe(SECOND, 1.0)
+    link.observe(SECOND, 9.0)
+    assert link.bandwidth == pytest.approx(2 * SECOND / 10)
+
+
+@pytest.mark.parametrize(("nbytes", "seconds"), [(1000, 1.0), (SECOND, 0.0), (SECOND, -1.0)])
+def test_what_says_nothing_is_left_out(nbytes: int, seconds: float) -> None:
+    link = Link(5.0)
+    link.observe(nbytes, seconds)
+    assert (link.bandwidth, link.observations) == (5.0, 0)
+
+
+def test_bandwidth_has_a_most() -> None:
+    link = Link(1.0, most=7.0)
+    link.observe(SECOND, 1.0)
+    assert link.bandwidth == 7.0
+
+
+def test_time_for_coding_is_not_the_links() -> None:
+    link = Link(1.0)
+    transfer = Transfer(link)
+    transfer.coding = 3.0
+    transfer.done(SECOND, 4.0)
+    assert transfer.bandwidth == pytest.approx(SECOND)
+
+
+def test_context_names_the_link() -> None:
+    transfer = Transfer(Link(5.0))
+    context = {"sender": {"address": "tcp://a:1"}, "recipient": {KEY: transfer}}
+    assert to(context) is transfer
+
+
+@pytest.mark.parametrize("context", [{}, {"sender": None, "recipient": None}])
+def test_unknown_addresses_count_as_one_host(context: dict[str, object]) -> None:
+    assert to(context).bandwidth == usual("tcp://a:1", "tcp://a:2").bandwidth
+
+
+def test_link_between_hosts_is_a_setting() -> None:
+    from dask import config
+
+    with config.set({"gpusched.serialization.bandwidth": "2 GB"}):
+        assert usual("tcp://a:1", "tcp://b:1").bandwidth == 2e9
