@@ -89,10 +89,13 @@ def unpack(header: dict[str, Any], frames: list[Any]) -> tuple[np.ndarray, dict[
         if isinstance(error, CorruptFrameError):
             raise
         raise CorruptFrameError(f"description of an array: {error!r}") from error
+    if type(nbytes) is not int or type(writeable) is not bool or not isinstance(extra, dict):
+        raise CorruptFrameError(f"description of an array: found {about!r:.500}")
     check(layout, dtype, nbytes)
-    array = restore(layout, dtype, codec.decode(how, frames, nbytes))
-    if not writeable:
-        array.flags.writeable = False
-    elif not array.flags.writeable:
-        array = np.require(array, requirements=["W"])
+    data = codec.decode(how, frames, nbytes)
+    if writeable and memoryview(data).readonly:
+        # The bytes rather than the array, which may repeat them a million times.
+        data = np.frombuffer(data, np.uint8).copy()
+    array = restore(layout, dtype, data)
+    array.flags.writeable = writeable
     return array, extra
