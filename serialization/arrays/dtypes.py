@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ _EXTENSIONS = "ml_dtypes"
 """The library of bfloat16 and other small floats; JAX and TensorFlow bring it."""
 _DEEPEST = 32
 _SIMPLE = frozenset("biufcmMSUV")
+_WRITTEN = re.compile(r"[<>|][biufcmMSUV]\d+(\[\d*[a-zA-Zμ]+\])?")
+"""How NumPy writes a simple dtype."""
 
 
 def is_plain(dtype: np.dtype) -> bool:
@@ -91,8 +94,9 @@ def parse(described: Any, depth: int = 0) -> np.dtype:
 
 def _parse(described: Any, depth: int) -> np.dtype:
     if isinstance(described, str):
-        if "," in described:
-            raise CorruptFrameError(f"{described!r:.200} describes several dtypes")
+        # NumPy understands much more, which it evaluates as Python's literals for one.
+        if not _WRITTEN.fullmatch(described):
+            raise CorruptFrameError(f"{described!r:.200} describes no simple dtype")
         return np.dtype(described)
     if depth > _DEEPEST:
         raise CorruptFrameError(f"a dtype of more than {_DEEPEST} levels")
