@@ -1,4 +1,4 @@
-"""Compiled kernels, in memory and on disk, each compiled once per process and machine."""
+"""Compiled kernels by definition; each is compiled once for all processes that can share it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import hashlib
 import linecache
 import os
 import sys
-import tempfile
 import threading
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +15,8 @@ from pathlib import Path
 
 import dask
 
-from gpusched.fusion import generate
+import gpusched
+from gpusched.fusion import codefiles, generate, sharing
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
 
@@ -52,17 +51,27 @@ def directory() -> Path | None:
 
 
 def toolchain() -> str:
-    """Return a short digest of everything but the kernel that machine code depends on."""
+    """Return a short digest of everything but kernel and processor that machine code depends on."""
+    import llvmlite
     import numba
 
     from gpusched.fusion import backends
 
-    parts = [numba.__version__, sys.version, str(generate.VERSION)]
+    parts = [gpusched.__version__, numba.__version__, llvmlite.__version__, sys.version, _libc()]
+    parts.append(str(generate.VERSION))
     root = Path(backends.__file__).parents[1]
-    sources = [root / "backends" / name for name in ("cpu.py", "primitives.py", "names.py")]
-    for path in [*sources, *sorted((root / "vectormath").glob("*.py"))]:
+    names = ("cpu.py", "objectcode.py", "primitives.py", "names.py")
+    for path in [*(root / "backends" / n for n in names), *sorted(root.glob("vectormath/*.py"))]:
         parts.append(hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest())
     return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
+
+
+def _libc() -> str:
+    """Return the version of the C library, whose functions kernels call."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError):
+        return ""  # Not glibc.
 
 
 Compile = Callable[[Kernel], CompiledKernel]
@@ -104,23 +113,27 @@ class KernelCache:
 
         text = generate.source(kernel)
         started = time.perf_counter()
-        filename = self._store(kernel, text)
-        if filename is None:
-            filename = _register(kernel, text)
-            call = cpu.compile_kernel(kernel, text, filename, cache=False)
-        else:
-            try:
-                call = cpu.compile_kernel(kernel, text, filename, cache=True)
-            except OSError as error:
-                _warn(Path(filename), error)
-                call = cpu.compile_kernel(kernel, text, filename, cache=False)
-        hit = bool(sum(call.stats.cache_hits.values())) if hasattr(call, "stats") else False
+        stored = self._store(kernel, text)
+        filename = str(stored) if stored else _register(kernel, text)
+        key = self._key(kernel, text)
+        path = stored and stored.with_name(f"{kernel.name}-{key}.code")
+        call, _ = sharing.obtain(
+            sharing.Wanted(kernel.name, key, path),
+            lambda code: cpu.compile_kernel(kernel, text, filename, code)[0],
+            lambda: cpu.compile_kernel(kernel, text, filename),
+        )
         with updating() as counters:
-            counters.compilations += not hit
             counters.compile_seconds += time.perf_counter() - started
         return CompiledKernel(kernel, text, filename, kernel.name, call)
 
-    def _store(self, kernel: Kernel, text: str) -> str | None:
+    def _key(self, kernel: Kernel, text: str) -> str:
+        from gpusched.fusion.backends import objectcode
+
+        self._toolchain = self._toolchain or toolchain()
+        parts = ("cpu", self._toolchain, objectcode.processor(), repr(kernel), text)
+        return hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+
+    def _store(self, kernel: Kernel, text: str) -> Path | None:
         """Write a kernel's source into the cache directory and return its path, if there is one."""
         root = directory()
         if root is None:
@@ -129,40 +142,19 @@ class KernelCache:
         path = root / "kernels" / self._toolchain / f"{kernel.name}.py"
         try:
             if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _write(path, text)
+                codefiles.write(path, text.encode())
         except OSError as error:
-            _warn(path, error)
+            codefiles.warn_unwritable(path, error)
+            with updating() as counters:
+                counters.kernels_unshared[f"cannot write: {error.strerror or error}"] += 1
             return None
-        return str(path)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file so that no reader ever sees part of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        return path
 
 
 def _register(kernel: Kernel, text: str) -> str:
     filename = f"<gpusched {kernel.name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return filename
-
-
-def _warn(path: Path, error: OSError) -> None:
-    warnings.warn(
-        f"gpusched cannot keep compiled kernels in {path.parent}: {error.strerror or error}. "
-        "They are compiled again in each process. Free space there, or set "
-        "gpusched.fusion.cache-directory to another place (null for none).",
-        RuntimeWarning,
-        stacklevel=2,
-    )
 
 
 def reference(kernel: Kernel) -> CompiledKernel:

@@ -31,9 +31,17 @@ class Statistics:
     kernels: Counter[str] = field(default_factory=Counter)
     """Launches by kernel name; its length is the number of distinct kernels used."""
     compilations: int = 0
-    """Kernels compiled in this process rather than found on disk."""
+    """Kernels compiled in this process, because nobody else had."""
     compile_seconds: float = 0.0
-    """Seconds spent in compilation."""
+    """Seconds spent in compilation, in loading what was compiled, and in waiting for it."""
+    kernels_loaded: int = 0
+    """Kernels whose machine code was on disk."""
+    kernels_received: int = 0
+    """Kernels whose machine code another worker had made, and the scheduler gave."""
+    kernels_waited: int = 0
+    """Kernels that another process of this machine was making when they were wanted."""
+    kernels_unshared: Counter[str] = field(default_factory=Counter)
+    """Times a kernel may have been compiled once more than need be, by reason."""
     kernel_seconds: float = 0.0
     """Seconds spent inside kernels, summed over threads."""
     bytes_read: int = 0

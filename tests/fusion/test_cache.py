@@ -15,7 +15,7 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.fusion import cache
+from gpusched.fusion import codefiles
 from gpusched.fusion.cache import KernelCache
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.fusion.statistics import reset_statistics, statistics
@@ -89,10 +89,13 @@ def test_a_full_disk_is_said_once_and_costs_only_the_cache(
     def full(*args: Any, **kwargs: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    if when == "source":
-        monkeypatch.setattr(cache, "_write", full)
-    else:
-        monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", full)
+    def write(path: Path, content: bytes) -> None:
+        if (path.suffix == ".py") == (when == "source"):
+            full()
+        codefiles_write(path, content)
+
+    codefiles_write = codefiles.write
+    monkeypatch.setattr(codefiles, "write", write)
     with pytest.warns(RuntimeWarning, match="No space left on device.*cache-directory"):
         compiled = KernelCache().get(sample_kernel())
     x, out = np.arange(4.0), np.empty(4)

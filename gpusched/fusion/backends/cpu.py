@@ -13,7 +13,7 @@ from numba import types
 from numba.core.compiler import Compiler
 
 from gpusched.fusion import generate
-from gpusched.fusion.backends import names, primitives
+from gpusched.fusion.backends import names, objectcode, primitives
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.vectormath import FUNCTIONS
 from gpusched.fusion.vectormath.bits import device
@@ -88,8 +88,10 @@ def signature(kernel: Kernel) -> Any:
     return result(*arrays, *constants, *[types.int64] * numbers)
 
 
-def compile_kernel(kernel: Kernel, text: str, filename: str, cache: bool) -> Callable[..., None]:
-    """Compile a kernel's source.
+def compile_kernel(
+    kernel: Kernel, text: str, filename: str, code: bytes | None = None
+) -> tuple[Callable[..., int | None], bytes | None]:
+    """Compile a kernel's source, unless there is code of it; return what to call, and the code.
 
     Parameters
     ----------
@@ -98,17 +100,22 @@ def compile_kernel(kernel: Kernel, text: str, filename: str, cache: bool) -> Cal
     text
         Its source, defining ``point`` and ``kernel``.
     filename
-        Where the source lies: for tracebacks, and for numba's cache beside it.
-    cache
-        Whether to look for machine code beside `filename`, and to leave it there.
+        Where the source lies: for tracebacks.
+    code
+        From an earlier call, for the same kind of processor.
     """
     found = namespace(text) | {"__name__": __name__}
     exec(compile(text, filename, "exec"), found)
     for name, value in list(found.items()):
-        written = isinstance(value, python_types.FunctionType) and name != "kernel"
-        if written and value.__code__.co_filename == filename:
-            found[name] = device(value)
+        if not isinstance(value, python_types.FunctionType):
+            continue
+        if value.__code__.co_filename == filename:
+            # Symbols of code that was made in several processes must not meet.
+            value.__qualname__ = f"{name}_{kernel.digest}"
+            if name != "kernel":
+                found[name] = device(value)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
-    options = {"error_model": "numpy", "nogil": True, "cache": cache, "fastmath": fastmath}
-    return numba.njit(signature(kernel), no_cfunc_wrapper=True, pipeline_class=Tuned,
-                      **options)(found["kernel"])  # fmt: skip
+    options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
+    dispatcher = numba.njit(no_cfunc_wrapper=True, pipeline_class=Tuned,
+                            **options)(found["kernel"])  # fmt: skip
+    return objectcode.specialise(dispatcher, signature(kernel), code)

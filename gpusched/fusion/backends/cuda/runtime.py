@@ -6,6 +6,7 @@ import ctypes
 import linecache
 import threading
 import time
+from collections import defaultdict
 from functools import lru_cache
 from typing import Any
 
@@ -118,11 +119,10 @@ class GpuRuntime:
         self._device.use()
         text = skeleton.source(kernel)
         started = time.perf_counter()
-        compiled, built = cubins.cached(
+        compiled, _ = cubins.cached(
             kernel.name, text, self.cc, lambda: _build(kernel, text, self.cc)
         )
         with updating() as counters:
-            counters.compilations += built
             counters.compile_seconds += time.perf_counter() - started
         return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
 
@@ -146,6 +146,8 @@ class GpuRuntime:
 
 
 _lock = threading.Lock()
+_compiling: defaultdict[tuple[int, Kernel], threading.Lock] = defaultdict(threading.Lock)
+"""One a kernel: while a thread waits for one that another process compiles, others go on."""
 _runtimes: dict[int, GpuRuntime] = {}
 _kernels: dict[tuple[int, Kernel], CudaKernel] = {}
 
@@ -167,6 +169,8 @@ def get(kernel: Kernel) -> CudaKernel:
         with _lock:
             if number not in _runtimes:
                 _runtimes[number] = GpuRuntime()
+            compiling = _compiling[number, kernel]
+        with compiling:
             if (number, kernel) not in _kernels:
                 _kernels[number, kernel] = CudaKernel(kernel, _runtimes[number])
             found = _kernels[number, kernel]
