@@ -6,17 +6,17 @@ from a small sample and from what is known of the `link` over which the bytes wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpusched import config
-from gpusched.serialization.codec import blocks, choice, link
+from gpusched.serialization.codec import blocks, choice, device, link
 from gpusched.serialization.codec.link import KEY, Link
 from gpusched.serialization.frames import CorruptFrameError
 
-__all__ = ["Link", "decode", "encode", "is_file", "to_file"]
+__all__ = ["Link", "decode", "decode_to_device", "encode", "is_file", "to_file"]
 
 _NAME = "blosc-lz4"
 Context = Mapping[str, Any]
@@ -36,19 +36,22 @@ def is_file(context: Context | None) -> bool:
     return context is not None and KEY in context
 
 
-def encode(
-    data: np.ndarray, itemsize: int, context: Context | None
-) -> tuple[list[Any] | None, list[Any]]:
+def encode(data: Any, itemsize: int, context: Context | None) -> tuple[list[Any] | None, list[Any]]:
     """Return how a buffer is compressed, None for not at all, and its frames.
 
     Parameters
     ----------
     data
-        Shape ``(n,)``, dtype uint8.
+        Shape ``(n,)``, dtype uint8; NumPy's, or CuPy's on a GPU.
     itemsize
         Bytes of what is in it.
     context
         As distributed's serializers get it; None compresses nothing.
+
+    Returns
+    -------
+    tuple
+        What `decode` needs to know, and frames in host memory.
     """
     shuffle = None
     wanted = config.get("serialization.compression")
@@ -57,8 +60,13 @@ def encode(
         way = context[KEY] if is_file(context) else link.to(context)
     if way is not None:
         shuffle = choice.choose(data, itemsize, None if wanted is True else way)
+    on_device = not isinstance(data, np.ndarray)
+    if on_device and (shuffle is None or is_file(context)):
+        data = device.download(data)
     if shuffle is None:
         return None, [data]
+    if on_device and not is_file(context):
+        return [_NAME, blocks.BLOCK], device.encode(data, itemsize, shuffle)
     make = blocks.pending if is_file(context) else blocks.encode
     return [_NAME, blocks.BLOCK], make(data, itemsize, shuffle)
 
@@ -71,11 +79,36 @@ def decode(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
     CorruptFrameError
         If the frames do not hold so many bytes.
     """
+    return _decoded(how, frames, nbytes, lambda frame: frame, blocks.decode)
+
+
+def decode_to_device(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
+    """Return the bytes of a buffer in GPU memory, CuPy's, checked before memory is taken.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the frames do not hold so many bytes.
+    """
+    return _decoded(how, frames, nbytes, _upload, device.decode)
+
+
+def _upload(frame: Any) -> Any:
+    return device.upload(np.frombuffer(frame, np.uint8))
+
+
+def _decoded(
+    how: Any,
+    frames: Sequence[Any],
+    nbytes: int,
+    plain: Callable[[Any], Any],
+    coded: Callable[[Sequence[Any], int, int], Any],
+) -> Any:
     if how is None:
         if len(frames) != 1 or memoryview(frames[0]).nbytes != nbytes:
             raise CorruptFrameError(f"one frame of {nbytes} bytes was expected")
-        return frames[0]
+        return plain(frames[0])
     match how:
         case [str(name), int(block)] if name == _NAME:
-            return blocks.decode(frames, nbytes, block)
+            return coded(frames, nbytes, block)
     raise CorruptFrameError(f"codec: expected {_NAME!r}, found {how!r:.100}")

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import functools
 import os
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numcodecs.blosc
 import numpy as np
 
+from gpusched.serialization.codec import blosc
+from gpusched.serialization.codec.blosc import Header
 from gpusched.serialization.frames import CorruptFrameError
 
 BLOCK = 4 << 20
 """Bytes of a block before it is compressed. A multiple of every common item size."""
 
 _LARGEST_BLOCK = 1 << 30
-_HEADER = struct.Struct("<4x3I")
-"""Of a compressed block, in c-blosc's format: bytes before, bytes at a time, bytes after."""
 _BEST_RATIO = 256
 """LZ4 encodes at most 255 bytes in one, whatever they are."""
 _MOST_THREADS = 8
-
-SHUFFLES = {"none": 0, "byte": 1, "bit": 2}
-"""c-blosc's numbers."""
 
 
 def encode(data: np.ndarray, itemsize: int, shuffle: str) -> list[bytes]:
@@ -52,7 +47,7 @@ def encode(data: np.ndarray, itemsize: int, shuffle: str) -> list[bytes]:
     >>> bool((blocks.decode(coded, numbers.nbytes, blocks.BLOCK).view(int) == numbers).all())
     True
     """
-    return list(_each(lambda block: encode_block(block, itemsize, shuffle), split(data)))
+    return list(each(lambda block: blosc.compress(block, itemsize, shuffle), split(data)))
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class Pending:
 
     def encode(self) -> bytes:
         """Return it compressed."""
-        return encode_block(self.data, self.itemsize, self.shuffle)
+        return blosc.compress(self.data, self.itemsize, self.shuffle)
 
 
 def pending(data: np.ndarray, itemsize: int, shuffle: str) -> list[Pending]:
@@ -90,7 +85,7 @@ def completed(frames: Iterable[Any]) -> Iterator[Any]:
     for frame in frames:
         coded = isinstance(frame, Pending)
         waiting.append(_pool(os.getpid()).submit(frame.encode) if coded else frame)
-        if len(waiting) > _threads():
+        if len(waiting) > threads():
             yield _result(waiting.pop(0))
     while waiting:
         yield _result(waiting.pop(0))
@@ -100,17 +95,10 @@ def _result(frame: Any) -> Any:
     return frame.result() if isinstance(frame, Future) else frame
 
 
-def split(data: np.ndarray) -> list[np.ndarray]:
-    """Return views on the blocks of a buffer."""
-    return [data[start : start + BLOCK] for start in range(0, data.nbytes, BLOCK)]
-
-
-def encode_block(block: np.ndarray, itemsize: int, shuffle: str) -> bytes:
-    """Return one block compressed; other threads run meanwhile."""
-    coded: bytes = numcodecs.blosc.compress(
-        block, b"lz4", 1, SHUFFLES[shuffle], typesize=itemsize if itemsize < 256 else 1
-    )
-    return coded
+def split(data: Any, block: int | None = None) -> list[Any]:
+    """Return views on the blocks of a buffer, by default of `BLOCK` bytes."""
+    step = block or BLOCK
+    return [data[start : start + step] for start in range(0, data.nbytes, step)]
 
 
 def decode(frames: Sequence[Any], nbytes: int, block: int) -> np.ndarray:
@@ -138,15 +126,22 @@ def decode(frames: Sequence[Any], nbytes: int, block: int) -> np.ndarray:
     CorruptFrameError
         If they are not blocks of such a buffer.
     """
-    _check(frames, nbytes, block)
+    check(frames, nbytes, block)
     data = np.empty(nbytes, np.uint8)
-    parts = [data[start : start + block] for start in range(0, nbytes, block)]
-    for _ in _each(lambda pair: _decode_block(*pair), list(zip(frames, parts, strict=True))):
+    pairs = list(zip(frames, split(data, block), strict=True))
+    for _ in each(lambda pair: blosc.decompress(*pair), pairs):
         pass
     return data
 
 
-def _check(frames: Sequence[Any], nbytes: int, block: int) -> None:
+def check(frames: Sequence[Any], nbytes: int, block: int) -> None:
+    """Refuse frames whose lengths are not those of blocks of such a buffer; see `decode`.
+
+    Raises
+    ------
+    CorruptFrameError
+        If they are not.
+    """
     numbers = (nbytes, block)
     if not all(type(number) is int for number in numbers) or not 0 < block <= _LARGEST_BLOCK:
         raise CorruptFrameError(f"lengths of a buffer and its blocks: found {numbers}")
@@ -158,7 +153,8 @@ def _check(frames: Sequence[Any], nbytes: int, block: int) -> None:
         )
     for number, frame in enumerate(frames):
         expected = min(block, nbytes - number * block), memoryview(frame).nbytes
-        found = _lengths(frame)
+        header = Header.of(frame)
+        found = header.nbytes, header.coded
         if found != expected:
             # c-blosc itself reads and writes as far as the block says.
             raise CorruptFrameError(
@@ -167,37 +163,25 @@ def _check(frames: Sequence[Any], nbytes: int, block: int) -> None:
             )
 
 
-def _lengths(frame: Any) -> tuple[int, int] | None:
-    if memoryview(frame).nbytes < 16:
-        return None
-    before, _, after = _HEADER.unpack_from(frame)
-    return before, after
-
-
-def _decode_block(frame: Any, part: np.ndarray) -> None:
-    try:
-        numcodecs.blosc.decompress(frame, part)
-    except (RuntimeError, ValueError) as error:
-        raise CorruptFrameError(f"a compressed block: {error}") from error
-
-
-def _each(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
-    if len(items) < 2 or _threads() < 2:
+def each(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+    """Return what a function makes of each item, of several at once; all is begun at once."""
+    if len(items) < 2 or threads() < 2:
         return map(function, items)
     return _pool(os.getpid()).map(function, items)
 
 
 def parallel(nbytes: int) -> int:
     """Return how many threads work on the blocks of a buffer."""
-    return max(1, min(_threads(), nbytes // BLOCK))
+    return max(1, min(threads(), nbytes // BLOCK))
 
 
 @functools.cache
-def _threads() -> int:
+def threads() -> int:
+    """Return how many threads compress at once."""
     return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
 
 
 @functools.cache
 def _pool(process: int) -> ThreadPoolExecutor:
     # By process, since threads do not live on in one that was forked.
-    return ThreadPoolExecutor(_threads(), thread_name_prefix="gpusched-codec")
+    return ThreadPoolExecutor(threads(), thread_name_prefix="gpusched-codec")

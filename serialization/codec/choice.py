@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.codec import blocks
+from gpusched.serialization.codec import blocks, blosc
 from gpusched.serialization.codec.link import Link, Transfer
 
 _SMALLEST = 64 << 10
@@ -31,7 +32,7 @@ class Sample:
     """To compress and decompress a byte, with one thread."""
 
 
-def choose(data: np.ndarray, itemsize: int, link: Link | Transfer | None) -> str | None:
+def choose(data: Any, itemsize: int, link: Link | Transfer | None) -> str | None:
     """Return the shuffle to compress a buffer with, or None to leave it as it is.
 
     It is compressed if that is expected to take less time, all in all: with ``n`` bytes, ratio
@@ -41,7 +42,7 @@ def choose(data: np.ndarray, itemsize: int, link: Link | Transfer | None) -> str
     Parameters
     ----------
     data
-        Shape ``(n,)``, dtype uint8.
+        Shape ``(n,)``, dtype uint8; NumPy's or CuPy's.
     itemsize
         Bytes of what is in it.
     link
@@ -70,14 +71,20 @@ def choose(data: np.ndarray, itemsize: int, link: Link | Transfer | None) -> str
     return best.shuffle
 
 
-def samples(data: np.ndarray, itemsize: int) -> list[Sample]:
+def samples(data: Any, itemsize: int) -> list[Sample]:
     """Return what each shuffle makes of a few parts of a buffer."""
     parts = _parts(data, itemsize)
     shuffles = ["byte", "bit"] if itemsize > 1 else ["none", "bit"]
     return [_sample(parts, itemsize, shuffle) for shuffle in shuffles]
 
 
-def _parts(data: np.ndarray, itemsize: int) -> list[np.ndarray]:
+def _parts(data: Any, itemsize: int) -> list[np.ndarray]:
+    return [
+        part if isinstance(part, np.ndarray) else part.get() for part in _places(data, itemsize)
+    ]
+
+
+def _places(data: Any, itemsize: int) -> list[Any]:
     if data.nbytes <= _PARTS * _SAMPLE:
         return [data]
     last = data.nbytes - _SAMPLE
@@ -90,7 +97,7 @@ def _sample(parts: list[np.ndarray], itemsize: int, shuffle: str) -> Sample:
     seconds, before, after = [], 0, 0
     for part in parts:
         started = time.perf_counter()
-        coded = blocks.encode_block(part, itemsize, shuffle)
+        coded = blosc.compress(part, itemsize, shuffle)
         blocks.decode([coded], part.nbytes, part.nbytes)
         seconds.append((time.perf_counter() - started) / part.nbytes)
         before, after = before + part.nbytes, after + len(coded)

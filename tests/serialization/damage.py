@@ -17,7 +17,7 @@ import numpy as np
 
 from gpusched.serialization import frames, sealed
 from gpusched.serialization.arrays import host
-from gpusched.serialization.codec import blocks
+from gpusched.serialization.codec import blocks, blosc
 from gpusched.serialization.codec.link import KEY, Link
 from gpusched.serialization.frames import CorruptFrameError
 
@@ -232,7 +232,7 @@ def _coded() -> tuple[_Coding, ...]:
             _Coding(data.nbytes, tuple(blocks.encode(data, itemsize, shuffle)))
             for data in (np.arange(2000).view("u1"), np.zeros(BLOCK + 9, "u1"))
             for itemsize in (1, 8)
-            for shuffle in blocks.SHUFFLES
+            for shuffle in blosc.SHUFFLES
         )
     finally:
         blocks.BLOCK = before

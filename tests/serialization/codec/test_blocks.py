@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched.serialization.codec import blocks
+from gpusched.serialization.codec import blocks, blosc
 from gpusched.serialization.frames import CorruptFrameError
 
 SHORT = 1 << 10
 """Bytes of a block here, so that short buffers have several."""
 
-shuffles = st.sampled_from(sorted(blocks.SHUFFLES))
+shuffles = st.sampled_from(sorted(blosc.SHUFFLES))
 itemsizes = st.sampled_from([1, 2, 3, 4, 8, 12, 16, 32, 255, 256, 1000])
 
 
@@ -68,7 +68,7 @@ def test_few_blocks_are_compressed_ahead_of_the_file(monkeypatch: pytest.MonkeyP
     data = np.zeros(SHORT, np.uint8)
     made = blocks.completed(Counted(data, 1, "none") for _ in range(1000))
     next(made)
-    for _ in range(blocks._threads() + 1):
+    for _ in range(blocks.threads() + 1):
         assert done.acquire(timeout=10)
     assert not done.acquire(blocking=False)
 
@@ -148,7 +148,7 @@ def test_forked_process_has_threads_of_its_own() -> None:
     program = """
 import os
 import numpy as np
-from gpusched.serialization.codec import blocks
+from gpusched.serialization.codec import blocks, blosc
 data = np.zeros(3 * blocks.BLOCK, np.uint8)
 blocks.encode(data, 1, "none")
 child = os.fork()
