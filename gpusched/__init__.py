@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gpusched.cluster import Cluster, local
     from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
     from gpusched.graph import disable, enable, fusible
+    from gpusched.saving import load, save
 
 __version__ = "0.1.0"
 
@@ -20,8 +21,10 @@ __all__ = [
     "disable",
     "enable",
     "fusible",
+    "load",
     "local",
     "reset_statistics",
+    "save",
     "statistics",
 ]
 
@@ -31,8 +34,10 @@ _HOMES = {
     "disable": "gpusched.graph",
     "enable": "gpusched.graph",
     "fusible": "gpusched.graph",
+    "load": "gpusched.saving",
     "local": "gpusched.cluster",
     "reset_statistics": "gpusched.fusion.statistics",
+    "save": "gpusched.saving",
     "statistics": "gpusched.fusion.statistics",
 }
 """Where each public name is defined; it is imported on first use, so that importing is cheap."""

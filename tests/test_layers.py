@@ -17,6 +17,7 @@ MAY_USE = {
     "fusion": {"config"},
     "kernels": {"config", "fusion"},
     "graph": {"config", "fusion"},
+    "saving": {"config", "fusion", "graph", "serialization"},
     "inspection": {"config", "fusion", "graph"},
     "threadsafe": {"config"},
     "workers": {"config", "fusion", "graph", "serialization"},

@@ -22,8 +22,10 @@ PUBLIC = {
     "disable",
     "enable",
     "fusible",
+    "load",
     "local",
     "reset_statistics",
+    "save",
     "statistics",
 }
 

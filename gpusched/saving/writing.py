@@ -1,0 +1,161 @@
+"""Saving: what a computation consists of goes into one file."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dask.array.optimization import optimize
+from dask.base import is_dask_collection
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+from dask.utils import ensure_dict
+
+import gpusched
+from gpusched.saving import code, recording
+from gpusched.saving.container import Writer, replacing
+from gpusched.saving.programs import encode_tasks
+from gpusched.saving.structure import Outputs, encode_array, summary
+from gpusched.saving.values import Encoder
+from gpusched.serialization.arrays import host
+from gpusched.serialization.codec.link import KEY, Link
+
+FORMAT = "gpusched saved computation"
+VERSION = 1
+_TOLD = ("dask", "distributed", "numpy", "numba", "cloudpickle")
+_DISK = {"recipient": {KEY: Link(5e8)}}
+"""What arrays are compressed for, where that pays: a disk of 500 MB/s."""
+
+
+def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: Any) -> None:
+    """Write a computation to a file that runs later, with no access to the code that made it.
+
+    The file holds the graph as dask optimises it, with the arrays in it and nothing computed. Where
+    all of its tasks call functions of NumPy, Python's operators and dask's own array functions, it
+    is data: `load` needs to trust nobody. Functions of your own are carried with their code, and
+    `load` then asks for ``trust=True``.
+
+    A function with example arguments is run once, on dask arrays that know nothing but the
+    examples' shapes and dtypes, and the operations it calls are saved rather than the function.
+    They hold for arrays of those shapes and dtypes; arguments that are no arrays keep the value
+    that they have here. A function without examples is saved as code.
+
+    Parameters
+    ----------
+    path
+        Of the file; what was there is replaced once the new file is complete.
+    value
+        A dask array; lists, tuples and dictionaries of them; an xarray ``DataArray`` or
+        ``Dataset``; a function.
+    *examples, **named
+        Arguments for a function: NumPy or dask arrays for what will be its inputs.
+
+    Raises
+    ------
+    UnsavableError
+        If a file cannot carry it: results on a cluster, open files, locks, arrays on a GPU, or a
+        function that looks at the values of its examples. The message says where it is, and what
+        to do instead.
+    OSError
+        If the file cannot be written. Nothing is left of it then.
+
+    See Also
+    --------
+    gpusched.load
+
+    Notes
+    -----
+    The file is a zip archive: ``manifest.json`` says what it is and by which versions it was made,
+    ``graph.json`` holds the programs and tasks, ``arrays/`` the numbers, compressed where that
+    pays, ``code/`` the functions that are pickled. ``kernels/`` has the source of the kernels that
+    gpusched makes of the programs, as far as can be told without running anything of yours; they
+    are there to be read. `load` makes them anew from the programs, in the version that is installed
+    then, and takes their machine code from the kernel cache if it is there.
+
+    A function is recorded at the level of dask's graph rather than of one chunk's kernels, so that
+    chunks, reductions over them, and operations that no kernel can do are part of it.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpusched, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "mean.gpusched")
+    >>> x = da.random.default_rng(0).random((200, 100), chunks=100)
+    >>> gpusched.save(path, (x**2).mean(axis=0))
+    >>> bool((gpusched.load(path) == (x**2).mean(axis=0)).all())
+    True
+    """
+    encoder, outputs = Encoder(), None
+    about: dict[str, Any] = {"kind": "value"}
+    content: dict[str, Any] = {"inputs": []}
+    if callable(value) and not is_dask_collection(value) and (examples or named):
+        recorded = recording.record(value, examples, named)
+        about = {"kind": "function", "name": recorded.name, **recorded.told()}
+        content["inputs"] = [
+            {"parameter": name, **encode_array(array, encoder, f"input {name!r}")}
+            for name, array in recorded.inputs.items()
+        ]
+        given, value = list(recorded.inputs.values()), recorded.result
+    elif examples or named:
+        raise TypeError(f"examples are for functions, and this is a {type(value).__name__}")
+    else:
+        given = []
+    outputs = Outputs(encoder)
+    content["result"] = outputs.encode(value, recorded.place if given else "the saved value")
+    content["outputs"] = [encode_array(a, encoder, f"array {a.name!r}") for a in outputs.arrays]
+    content |= encode_tasks(_optimised(outputs.arrays, given), encoder)
+    about["outputs"] = [summary(array) for array in outputs.arrays]
+    _write(Path(path), about, content, encoder)
+
+
+def _optimised(arrays: list[Any], given: list[Any]) -> dict[Any, Any]:
+    """Return the tasks of all arrays as dask optimises them, but for those that are given."""
+    if not arrays:
+        return {}
+    merged = HighLevelGraph.merge(*(array.__dask_graph__() for array in [*arrays, *given]))
+    keys = list(flatten([array.__dask_keys__() for array in [*arrays, *given]]))
+    graph = ensure_dict(optimize(merged, keys))
+    for key in flatten([array.__dask_keys__() for array in given]):
+        del graph[key]
+    return recording.as_tasks(graph)
+
+
+def _write(path: Path, about: dict[str, Any], content: dict[str, Any], encoder: Encoder) -> None:
+    pickled = [code.pickle(carried) for carried in encoder.code]
+    modules = sorted({name for _, needed in pickled for name in needed})
+    with replacing(path) as file:
+        writer = Writer(file)
+        content["arrays"] = []
+        for number, array in enumerate(encoder.arrays):
+            header, frames = host.pack(array, _DISK)
+            sealed = base64.b64encode(header["gpusched"]).decode()
+            lengths = [memoryview(frame).nbytes for frame in frames]
+            told = {"shape": array.shape, "dtype": str(array.dtype)}
+            content["arrays"].append({**told, "sealed": sealed, "frames": lengths})
+            writer.frames(f"arrays/{number}", frames)
+        writer.text("graph.json", json.dumps(content))
+        for number, (data, _) in enumerate(pickled):
+            writer.data(f"code/{number}.pickle", data)
+        writer.close({
+            "format": FORMAT,
+            "version": VERSION,
+            **about,
+            "code": [{"name": c.name, "place": c.place} for c in encoder.code],
+            "made with": versions(),
+            "modules": {name: _version(name) for name in modules},
+        })  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a computation may depend on."""
+    told = {name: metadata.version(name) for name in _TOLD}
+    return {"gpusched": gpusched.__version__, "python": platform.python_version(), **told}
+
+
+def _version(module: str) -> str:
+    names = metadata.packages_distributions().get(module)
+    return metadata.version(names[0]) if names else "of Python"
