@@ -57,15 +57,17 @@ def compact(
     24
     """
     shape, itemsize = array.shape, array.dtype.itemsize
-    repeats = [
-        n > 1 and stride == 0 and array.size > 0
-        for n, stride in zip(shape, array.strides, strict=True)
-    ]
+    if not array.size:
+        # Strides mean nothing then, and are kept for themselves.
+        return Layout(shape, tuple(array.strides), 0), contiguous(array).reshape(-1).view(np.uint8)
+    repeats = [n > 1 and stride == 0 for n, stride in zip(shape, array.strides, strict=True)]
     reverses = [n > 1 and stride < 0 for n, stride in zip(shape, array.strides, strict=True)]
-    kept = array[tuple(
+    parts = [
         slice(1) if repeated else slice(None, None, -1) if reverse else slice(None)
         for repeated, reverse in zip(repeats, reverses, strict=True)
-    )]  # fmt: skip
+    ]
+    # The ellipsis, because without any part NumPy returns a scalar, of texts a shorter one.
+    kept = array[(*parts, ...)]
     # Axes of one element can lie anywhere; in their place they keep an array in C's order so.
     order = list(range(array.ndim))
     moving = [axis for axis in order if kept.shape[axis] > 1]
@@ -78,7 +80,7 @@ def compact(
         if not repeats[axis]:
             strides[axis] = -step if reverses[axis] else step
             offset += step * (shape[axis] - 1) if reverses[axis] else 0
-        step *= max(kept.shape[axis], 1)
+        step *= kept.shape[axis]
     return Layout(shape, tuple(strides), offset), dense.reshape(-1).view(np.uint8)
 
 

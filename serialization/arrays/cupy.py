@@ -1,0 +1,142 @@
+"""CuPy's arrays."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from gpusched.serialization.arrays import device, kinds, pickled, without_gpu
+from gpusched.serialization.arrays.dtypes import is_plain
+from gpusched.serialization.arrays.host import Message
+from gpusched.serialization.arrays.layout import Layout, compact, restore
+from gpusched.serialization.arrays.replacing import replace, replace_cuda
+
+_KIND = "cupy"
+
+
+def cuda_serialize(array: Any) -> Message:
+    """Return an array as a header and a frame on the GPU; only arrays with gaps are copied."""
+    if not _is_plain(array):
+        raise NotImplementedError("subclasses may hold more than the array")
+    return pack_on_device(_KIND, array)
+
+
+def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
+    """Return the array, over the frame.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the header is damaged.
+    """
+    import cupy
+
+    if not kinds.is_ours(header):
+        from distributed.protocol.cupy import cuda_deserialize_cupy_ndarray
+
+        return cuda_deserialize_cupy_ndarray(header, frames)
+    layout, dtype, frame, _ = device.unpack(_KIND, header, frames)
+    return place(layout, dtype, cupy.asarray(frame))
+
+
+def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
+    """Return an array as a header and frames in host memory; subclasses are pickled."""
+    if not _is_plain(array):
+        return pickled.pack(_KIND, array, context)
+    return kinds.pack(_KIND, to_host(array), context)
+
+
+def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
+    """Return the array, on the current device.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the header or the frames are not those that were sent.
+    WithoutGpuError
+        If there is no GPU or no CuPy here, and no host array is wanted instead.
+    """
+    if not kinds.is_ours(header):
+        from distributed.protocol.cupy import dask_deserialize_cupy_ndarray
+
+        return dask_deserialize_cupy_ndarray(header, frames)
+    if pickled.is_pickled(header):
+        return pickled.unpack(_KIND, header, frames)
+    array, _ = kinds.unpack(_KIND, header, frames)
+    why = missing()
+    if why is None:
+        return to_device(array)
+    without_gpu.allow_host("cupy.ndarray", why)
+    return array
+
+
+def missing() -> str | None:
+    """Return why there can be no CuPy array in this process, or None if there can.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.arrays.without_gpu import is_installed
+    >>> from gpusched.serialization.arrays.cupy import missing
+    >>> is_installed("cupy") or missing() == "CuPy is not installed"
+    True
+    """
+    if not without_gpu.is_installed("cupy"):
+        return "CuPy is not installed"
+    import cupy
+
+    return None if cupy.cuda.is_available() else "CuPy finds no GPU"
+
+
+def pack_on_device(kind: str, array: Any, **extra: Any) -> Message:
+    """Return an array, of CuPy's or wrapped by it, as a message for the reader of that name."""
+    import cupy
+
+    array = cupy.asarray(array)
+    layout, flat = compact(array, cupy.ascontiguousarray)
+    # Whoever sends the frame uses another stream than the one that fills it.
+    cupy.cuda.get_current_stream().synchronize()
+    return device.pack(kind, layout, array.dtype, flat, **extra)
+
+
+def to_host(array: Any) -> np.ndarray:
+    """Return an array's copy in host memory, in the same order and without gaps."""
+    import cupy
+
+    layout, flat = compact(array, cupy.ascontiguousarray)
+    return restore(layout, array.dtype, cupy.asnumpy(flat))
+
+
+def to_device(array: np.ndarray) -> Any:
+    """Return a host array's copy on the current device, in the same order and without gaps."""
+    import cupy
+
+    layout, flat = compact(array)
+    data = cupy.asarray(flat)
+    # Tasks that read it have streams of their own.
+    cupy.cuda.get_current_stream().synchronize()
+    return place(layout, array.dtype, data)
+
+
+def place(layout: Layout, dtype: np.dtype, data: Any) -> Any:
+    """Return the array that lies so in an array of bytes."""
+    import cupy
+
+    return cupy.ndarray(layout.shape, dtype, data.data + layout.offset, layout.strides)
+
+
+def _is_plain(array: Any) -> bool:
+    import cupy
+
+    return type(array) is cupy.ndarray and is_plain(array.dtype)
+
+
+def register() -> None:
+    """Take the place of distributed's own functions."""
+    import cupy
+
+    # Imported first, so that it does not take the place back later.
+    importlib.import_module("distributed.protocol.cupy")
+    replace(cupy.ndarray, serialize, deserialize)
+    replace_cuda(cupy.ndarray, cuda_serialize, cuda_deserialize)

@@ -1,0 +1,42 @@
+"""How this package's functions take the place of distributed's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dask.utils import Dispatch
+from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
+from distributed.protocol.serialize import dask_deserialize, dask_serialize
+
+
+def replace(cls: type, serialize: Callable[..., Any], deserialize: Callable[..., Any],
+            theirs: Callable[..., Any] | None = None) -> None:  # fmt: skip
+    """Register functions for a type, and for those of its subclasses that have no own ones.
+
+    Parameters
+    ----------
+    cls
+        The type.
+    serialize, deserialize
+        Of distributed's family ``dask``. They must be found by name in their modules.
+    theirs
+        distributed's own function that serializes it. A class that inherits it was noted with it
+        once it was first sent, so that the type alone would not replace it.
+    """
+    inheriting = _inheriting(dask_serialize, cls, theirs)
+    for each in (cls, *inheriting):
+        dask_serialize.register(each, serialize)
+        dask_deserialize.register(each, deserialize)
+
+
+def replace_cuda(cls: type, serialize: Callable[..., Any], deserialize: Callable[..., Any]) -> None:
+    """Register functions of distributed's family ``cuda`` for a type."""
+    cuda_serialize.register(cls, serialize)
+    cuda_deserialize.register(cls, deserialize)
+
+
+def _inheriting(dispatch: Dispatch, cls: type, function: Any) -> list[type]:
+    # The list is a copy because other threads serialize meanwhile.
+    noted = list(dispatch._lookup.items())
+    return [each for each, known in noted if known is function and issubclass(each, cls)]

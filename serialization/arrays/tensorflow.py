@@ -1,0 +1,91 @@
+"""TensorFlow's tensors that have a value.
+
+Variables, sparse and ragged tensors are pickled, as TensorFlow has it. Tensors on the CPU stay
+there; those on a GPU land on the receiver's first one, through the host: TensorFlow lends its GPU
+memory by DLPack only, which a connection does not take.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dask.sizeof import sizeof
+
+from gpusched.serialization.arrays import kinds, pickled, without_gpu
+from gpusched.serialization.arrays.dtypes import is_plain
+from gpusched.serialization.arrays.host import Message
+from gpusched.serialization.arrays.replacing import replace
+
+_KIND = "tensorflow"
+
+
+def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
+    """Return a tensor as a header and frames in host memory; those of texts are pickled.
+
+    Raises
+    ------
+    NotImplementedError
+        If the tensor has no value yet.
+
+    Examples
+    --------
+    >>> import pytest
+    >>> tensorflow = pytest.importorskip("tensorflow", reason="needs TensorFlow")
+    >>> from gpusched.serialization.arrays.tensorflow import deserialize, serialize
+    >>> deserialize(*serialize(tensorflow.zeros((2, 3), "bfloat16"))).dtype
+    tf.bfloat16
+    """
+    if not hasattr(tensor, "numpy"):
+        raise NotImplementedError("within a tf.function, tensors have no values")
+    array = np.asarray(tensor.numpy())
+    if not is_plain(array.dtype):
+        return pickled.pack(_KIND, tensor, context)
+    place = "gpu" if _is_on_gpu(tensor) else "cpu"
+    return kinds.pack(_KIND, array, context, device=place, dtype=tensor.dtype.name)
+
+
+def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
+    """Return the tensor, on a GPU if it was on one.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the header or the frames are not those that were sent.
+    ModuleNotFoundError
+        If there is no TensorFlow here.
+    WithoutGpuError
+        If the tensor was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
+    """
+    without_gpu.require("tensorflow", "a TensorFlow tensor")
+    if pickled.is_pickled(header):
+        return pickled.unpack(_KIND, header, frames)
+    import tensorflow
+
+    array, about = kinds.unpack(_KIND, header, frames)
+    place = "CPU:0"
+    if about.get("device") == "gpu":
+        if tensorflow.config.list_logical_devices("GPU"):
+            place = "GPU:0"
+        else:
+            why, instead = "TensorFlow finds no GPU", "a tensor on the CPU"
+            without_gpu.allow_host("TensorFlow tensor of a GPU", why, instead)
+    with tensorflow.device(place):
+        return tensorflow.constant(array, about.get("dtype"))
+
+
+def _is_on_gpu(tensor: Any) -> bool:
+    return "device:GPU" in tensor.device
+
+
+def register() -> None:
+    """Register TensorFlow's tensors, which distributed pickles and dask does not size."""
+    import tensorflow
+
+    replace(tensorflow.Tensor, serialize, deserialize)
+    sizeof.register(tensorflow.Tensor, _nbytes)
+
+
+def _nbytes(tensor: Any) -> int:
+    # Of those without a value the shape may not be known.
+    return int(tensor.shape.num_elements() or 0) * int(tensor.dtype.size)
