@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from toolz import curry  # type: ignore[import-untyped]
 
 from gpusched.serialization.frames import CorruptFrameError
 
@@ -48,7 +49,7 @@ _MODULES = {
     "numpy.random": "MT19937 PCG64 PCG64DXSM Philox RandomState SFC64",
     "operator": "abs add and_ eq floordiv ge getitem gt invert le lshift lt matmul mod mul ne neg"
     " or_ pos pow rshift sub truediv xor",
-    "builtins": "abs bool complex divmod float int len list max min round slice sum tuple",
+    "builtins": "abs bool complex divmod float int len list max min object round slice sum tuple",
     "scipy.linalg": "cholesky lu solve_triangular",
     "dask.array._shuffle": "_getitem concatenate_arrays",
     "dask.array.chunk": "all any arange argmax argmin argtopk argtopk_aggregate argtopk_preprocess"
@@ -56,8 +57,8 @@ _MODULES = {
     " nanmin nanprod nansum prod slice_with_int_dask_array slice_with_int_dask_array_aggregate sum"
     " topk topk_aggregate trim view",
     "dask.array.core": "_concatenate2 _enforce_dtype _pass_extra_kwargs _vindex_merge"
-    " _vindex_slice_and_transpose concatenate_axes concatenate_shaped concatenate3 deepfirst dotmany"
-    " getter getter_inline getter_nofancy transposelist",
+    " _vindex_slice_and_transpose concatenate_axes concatenate_shaped concatenate3 deepfirst"
+    " dotmany getter getter_inline getter_nofancy transposelist",
     "dask.array.creation": "expand_pad_value linear_ramp_chunk wrapped_pad_func",
     "dask.array.dispatch": "concatenate_lookup divide_lookup einsum_lookup empty_lookup"
     " nannumel_lookup numel_lookup percentile_lookup take_lookup tensordot_lookup",
@@ -115,14 +116,15 @@ def table() -> dict[str, Any]:
         home = importlib.import_module(module)
         for name in names.split():
             function = getattr(home, name, None)
+            if isinstance(function, curry):
+                function = function.func
             if callable(function):
                 found[f"{module}.{name}"] = function
     for name in dir(np):
         if isinstance(getattr(np, name), np.ufunc):
             found[f"numpy.{name}"] = getattr(np, name)
-    for name in [*np.sctypeDict.values()]:
-        if name is not np.object_:
-            found[f"numpy.{name.__name__}"] = name
+    for kind in {*map(np.dtype, np.typecodes["All"].replace("O", ""))}:
+        found[f"numpy.{kind.type.__name__}"] = kind.type
     return found
 
 

@@ -97,7 +97,8 @@ def encode_key(key: Any) -> Any:
         if all(type(item) in (str, int, float) for item in items):
             return items
     raise UnsavableError(
-        f"task {key!r}: a key of this form cannot be saved: use text, or a tuple of text and numbers"
+        f"task {key!r}: a key of this form cannot be saved: use text, or a tuple of text and "
+        "numbers"
     )
 
 

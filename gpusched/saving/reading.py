@@ -113,8 +113,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     >>> path = os.path.join(tempfile.mkdtemp(), "ones.gpusched")
     >>> gpusched.save(path, da.ones(5, chunks=3).map_blocks(lambda block: block + 1))
     >>> about = describe(path)
-    >>> about["outputs"], [function["name"] for function in about["code"]]
-    ([{'shape': [5], 'dtype': 'float64', 'chunks': [[3, 2]]}], ['__main__.<lambda>'])
+    >>> about["outputs"], len(about["code"])
+    ([{'shape': [5], 'dtype': 'float64', 'chunks': [[3, 2]]}], 1)
     """
     with open(path, "rb") as file:
         return _checked(Reader(file).manifest())

@@ -134,9 +134,9 @@ def decode_key(encoded: Any) -> Any:
     """Return a key that was saved."""
     if isinstance(encoded, str):
         return encoded
-    if isinstance(encoded, list) and encoded and isinstance(encoded[0], str):
-        if all(type(item) in (str, int, float) for item in encoded):
-            return tuple(encoded)
+    named = isinstance(encoded, list) and encoded and isinstance(encoded[0], str)
+    if named and all(type(item) in (str, int, float) for item in encoded):
+        return tuple(encoded)
     raise CorruptFrameError(f"{encoded!r:.200} is no key")
 
 

@@ -107,7 +107,7 @@ def _unknown(number: int, parameter: str, example: Any, function: str) -> Any:
     meta = example._meta if isinstance(example, da.Array) else example[(slice(0),) * example.ndim]
     name = f"input-{number}-{parameter}"
     keys = itertools.product([name], *(range(len(sizes)) for sizes in chunks))
-    tasks = {key: Task(key, _ask_for_values, parameter, function) for key in keys}
+    tasks: dict[Any, Task] = {key: Task(key, _ask_for_values, parameter, function) for key in keys}
     graph = HighLevelGraph.from_collections(name, tasks, dependencies=[])
     return da.Array(graph, name, chunks, meta=meta, dtype=example.dtype)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,26 +65,29 @@ def decode_array(encoded: Any, decoder: Decoder) -> Described:
             found = Described(
                 name, decoder.value(chunks), decoder.value(dtype), decoder.value(meta)
             )
-            whole = type(found.chunks) is tuple and all(type(c) is tuple for c in found.chunks)
-            if whole and all(map(_is_length, sum(found.chunks, ()))):
-                if isinstance(found.dtype, np.dtype):
-                    return found
+            if _are_chunks(found.chunks) and isinstance(found.dtype, np.dtype):
+                return found
     raise CorruptFrameError(f"{encoded!r:.200} describes no array")
 
 
-def _is_length(size: Any) -> bool:
-    return (type(size) is int and size >= 0) or (type(size) is float and math.isnan(size))
+def _are_chunks(chunks: Any) -> bool:
+    if type(chunks) is not tuple or not all(type(sizes) is tuple for sizes in chunks):
+        return False
+    return all(
+        (type(size) is int and size >= 0) or (type(size) is float and math.isnan(size))
+        for sizes in chunks
+        for size in sizes
+    )
 
 
 def summary(array: Any) -> dict[str, Any]:
     """Return what a person wants to know of a dask array, as JSON."""
-    shape, chunks = (
-        [None if isinstance(n, float) and math.isnan(n) else int(n) for n in sizes]
-        for sizes in (array.shape, [n for sizes in array.chunks for n in sizes])
-    )
-    ends = np.cumsum([len(sizes) for sizes in array.chunks])
-    chunks = [chunks[e - len(s) : e] for e, s in zip(ends, array.chunks, strict=True)]
-    return {"shape": shape, "dtype": str(array.dtype), "chunks": chunks}
+    chunks = [_known(sizes) for sizes in array.chunks]
+    return {"shape": _known(array.shape), "dtype": str(array.dtype), "chunks": chunks}
+
+
+def _known(lengths: Iterable[Any]) -> list[int | None]:
+    return [None if math.isnan(length) else int(length) for length in lengths]
 
 
 class Outputs:
@@ -143,9 +147,7 @@ class Outputs:
         variables = []
         for name, variable in dataset.variables.items():
             here = f"{place}[{name!r}]"
-            if type(variable.to_index() if variable.dims == (name,) else None).__name__ == (
-                "MultiIndex"
-            ):
+            if variable.dims == (name,) and variable.to_index().nlevels > 1:
                 told = f"{here}: an index of several levels cannot be saved: reset_index() first"
                 raise UnsavableError(told)
             data = variable.data if is_dask_collection(variable.data) else variable.values

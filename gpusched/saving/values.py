@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from dask.utils import methodcaller
+from dask.utils import SerializableLock, methodcaller
 from toolz import curry  # type: ignore[import-untyped]
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
@@ -133,8 +133,9 @@ _WRITERS: dict[type, Callable[[Encoder, Any, str], Any]] = {
     type(Ellipsis): lambda e, v, place: {"ellipsis": None},
     partial: lambda e, v, place: {"partial": e._partial(v, place)},
     curry: lambda e, v, place: {"curry": e._partial(v, place)},
-    Compose: lambda e, v, place: {"compose": e._all((v.first, *v.funcs), place)},
+    Compose: lambda e, v, place: {"compose": e._all((*reversed(v.funcs), v.first), place)},
     methodcaller: Encoder._method,
+    SerializableLock: lambda e, v, place: {"lock": str(v.token)},
     np.random.SeedSequence: Encoder._seed,
     **{
         kind: Encoder._generator
@@ -299,6 +300,7 @@ _READERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "step": lambda d, v: Result(index(v, d.steps)),
     "function": lambda d, v: find(v),
     "method": lambda d, v: _method(v),
+    "lock": lambda d, v: SerializableLock(str(v)),
     "partial": lambda d, v: d._partial(v, partial),
     "curry": lambda d, v: d._partial(v, curry),
     "compose": lambda d, v: Compose(d._all(v)),
