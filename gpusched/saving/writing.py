@@ -17,7 +17,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.utils import ensure_dict
 
 import gpusched
-from gpusched.saving import code, recording
+from gpusched.saving import code, kernels, recording
 from gpusched.saving.container import Writer, replacing
 from gpusched.saving.programs import encode_tasks
 from gpusched.saving.structure import Outputs, encode_array, summary
@@ -107,9 +107,13 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     outputs = Outputs(encoder)
     content["result"] = outputs.encode(value, recorded.place if given else "the saved value")
     content["outputs"] = [encode_array(a, encoder, f"array {a.name!r}") for a in outputs.arrays]
-    content |= encode_tasks(_optimised(outputs.arrays, given), encoder)
+    graph = _optimised(outputs.arrays, given)
+    content |= encode_tasks(graph, encoder)
+    found = kernels.find(graph, content, given, encoder)
     about["outputs"] = [summary(array) for array in outputs.arrays]
-    _write(Path(path), about, content, encoder)
+    about["kernels"] = list(found.sources)
+    about["kernels not known behind"] = found.unknown
+    _write(Path(path), about, content, encoder, found.sources)
 
 
 def _optimised(arrays: list[Any], given: list[Any]) -> dict[Any, Any]:
@@ -124,7 +128,13 @@ def _optimised(arrays: list[Any], given: list[Any]) -> dict[Any, Any]:
     return recording.as_tasks(graph)
 
 
-def _write(path: Path, about: dict[str, Any], content: dict[str, Any], encoder: Encoder) -> None:
+def _write(
+    path: Path,
+    about: dict[str, Any],
+    content: dict[str, Any],
+    encoder: Encoder,
+    sources: dict[str, str],
+) -> None:
     pickled = [code.pickle(carried) for carried in encoder.code]
     modules = sorted({name for _, needed in pickled for name in needed})
     with replacing(path) as file:
@@ -140,6 +150,8 @@ def _write(path: Path, about: dict[str, Any], content: dict[str, Any], encoder: 
         writer.text("graph.json", json.dumps(content))
         for number, (data, _) in enumerate(pickled):
             writer.data(f"code/{number}.pickle", data)
+        for name, source in sources.items():
+            writer.text(f"kernels/{name}.py", source)
         writer.close({
             "format": FORMAT,
             "version": VERSION,
