@@ -24,6 +24,7 @@ from distributed.worker_state_machine import (
 from gpusched.workers import affinity, exits, metrics, versions
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution
+from gpusched.workers.kernels import WorkerKernels
 from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
@@ -95,6 +96,7 @@ class DeviceWorker(Worker):
         self.memory_monitor = MemoryMonitor(self)
         self.memory_monitor.install()
         metrics.register(self)
+        self.kernels = WorkerKernels(self)
 
     @property
     def recoveries(self) -> Any:
@@ -115,6 +117,7 @@ class DeviceWorker(Worker):
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """Close as distributed does, then remove what was spilled."""
+        self.kernels.leave()
         self.data.stop_spilling()
         closed = await super().close(*args, **kwargs)
         if not self.data.closed:

@@ -14,6 +14,7 @@ from distributed import Scheduler
 from distributed.metrics import time
 
 from gpusched import config
+from gpusched.cluster.kernels import Kernels
 from gpusched.cluster.obituaries import Obituaries
 from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
@@ -26,9 +27,9 @@ def dask_setup(scheduler: Scheduler) -> None:
     """Fit out a scheduler; called by distributed as it starts."""
     register()
     Obituaries(scheduler).install()
-    programs = Programs()
-    programs.install(scheduler)
-    scheduler.add_plugin(programs)
+    for plugin in (Programs(), Kernels()):
+        plugin.install(scheduler)
+        scheduler.add_plugin(plugin)
     _refuse_other_versions(scheduler)
 
 

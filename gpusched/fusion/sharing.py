@@ -55,6 +55,9 @@ class Exchange(Protocol):
     def publish(self, key: str, sealed: bytes | None) -> None:
         """Give others what was made; None if it cannot be given, or could not be made."""
 
+    def keep(self, key: str, path: Path) -> None:
+        """Let others know that code is in a file here."""
+
 
 exchanges: list[Exchange] = []
 """Those of this process's workers; the first is used."""
@@ -133,6 +136,7 @@ def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> tuple[T
     found = _loaded(wanted, content, load, "a damaged file" if complain else "")
     if found is None:
         return None
+    _announce(wanted)
     with updating() as counters:
         counters.kernels_loaded += 1
     return found, Origin.DISK
@@ -150,7 +154,7 @@ def _loaded(wanted: Wanted, sealed: bytes, load: Load[T], problem: str) -> T | N
 
 
 def _shared(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, Origin]:
-    exchange = next(iter(exchanges), None)
+    exchange = next(iter(exchanges[:1]), None)
     if exchange is None:
         return _built(wanted, build)[0], Origin.COMPILED
     sealed = _requested(exchange, wanted)
@@ -196,3 +200,11 @@ def _keep(wanted: Wanted, sealed: bytes) -> None:
     except OSError as error:
         unshared(wanted, f"cannot write: {error.strerror or error}")
         codefiles.warn_unwritable(wanted.path, error)
+    else:
+        _announce(wanted)
+
+
+def _announce(wanted: Wanted) -> None:
+    for exchange in exchanges[:1]:
+        if wanted.path is not None:
+            exchange.keep(wanted.key, wanted.path)

@@ -140,9 +140,12 @@ def test_kernels_are_those_of_the_statistics() -> None:
         total.tasks, total.fused_tasks, total.launches = 5, 4, 3
         total.kernel_seconds, total.compilations, total.compile_seconds = 0.5, 2, 1.5
         total.kernels.update({"add": 2, "mul": 1})
+        total.kernels_loaded, total.kernels_received, total.kernels_waited = 7, 8, 9
+        total.kernels_unshared.update({"a damaged file": 2, "another worker took too long": 1})
     assert collect(object())["kernels"] == {
         "tasks": 5, "fused_tasks": 4, "launches": 3, "seconds": 0.5,
         "compilations": 2, "compile_seconds": 1.5, "distinct": 2,
+        "loaded": 7, "received": 8, "waited": 9, "unshared": 3,
     }  # fmt: skip
     reset_statistics()
 

@@ -83,10 +83,13 @@ def _kernels(worker: Any) -> Values:
     with updating() as total:
         values: Values = {key: getattr(total, name) for key, name in _KERNELS.items() if name}
         values["distinct"] = len(total.kernels)
+        values["unshared"] = total.kernels_unshared.total()
     return values
 
 
 _KERNELS = {"launches": "launches", "seconds": "kernel_seconds", "compilations": "compilations",
+            "loaded": "kernels_loaded", "received": "kernels_received",
+            "waited": "kernels_waited", "unshared": "",
             "compile_seconds": "compile_seconds", "fused_tasks": "fused_tasks",
             "tasks": "tasks", "distinct": ""}  # fmt: skip
 """The fields of `gpusched.fusion.statistics.Statistics` by their keys here."""
