@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import threading
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -114,7 +115,7 @@ def is_installed(module: types.ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is not None and os.path.realpath(file).startswith(_folders()):
         return True
-    return top in _distributed_names()
+    return top in _distributions()
 
 
 @cache
@@ -127,9 +128,23 @@ def _folders() -> tuple[str, ...]:
 
 
 @cache
-def _distributed_names() -> frozenset[str]:
+def _distributions() -> Mapping[str, list[str]]:
     # Packages that are installed for development lie outside of the folders above.
-    return frozenset(metadata.packages_distributions())
+    return metadata.packages_distributions()
+
+
+def version_of(module: str) -> str:
+    """Return the version of an installed module's package.
+
+    Examples
+    --------
+    >>> import dask
+    >>> from gpusched.saving.code import version_of
+    >>> version_of("dask") == dask.__version__, version_of("json")
+    (True, "Python's")
+    """
+    names = _distributions().get(module)
+    return metadata.version(names[0]) if names else "Python's"
 
 
 _LOCAL = {

@@ -45,6 +45,8 @@ dask.array.core._enforce_dtype dask.array.core._pass_extra_kwargs
 dask.array.core.concatenate_axes dask.array.core.concatenate_shaped
 dask.array.core.concatenate3 dask.array.core.getter dask.array.core.getter_inline
 dask.array.core.getter_nofancy dask.array.dispatch.concatenate_lookup
+dask.array.chunk.argmax dask.array.chunk.argmin dask.array.reductions.arg_agg
+dask.array.reductions.arg_chunk dask.array.reductions.arg_combine
 dask.array.overlap._trim dask.array.random._apply_random dask.array.random._apply_random_func
 dask.array.reductions.mean_agg dask.array.reductions.mean_combine
 dask.array.reductions.moment_agg dask.array.reductions.moment_combine
@@ -179,8 +181,8 @@ class _Search:
 
     def _run(self, segment: Segment, registers: list[Any]) -> None:
         functions = [step.function for _, step in segment.steps]
-        if not segment.recorded:
-            for function in functions:
+        for function, (_, step) in zip(functions, segment.steps, strict=True):
+            if not segment.recorded or not step.replayed:
                 self._check_function(function)
         inputs = tuple(registers[k] for k in segment.inputs)
         name = getattr(functions[-1], "__name__", type(functions[-1]).__name__)

@@ -19,7 +19,7 @@ from gpusched.saving.computation import Computation, SavedFunction
 from gpusched.saving.container import Reader
 from gpusched.saving.errors import FormatError, UntrustedError
 from gpusched.saving.rebuild import decode_tasks
-from gpusched.saving.values import Decoder, index
+from gpusched.saving.values import Decoder
 from gpusched.saving.writing import FORMAT, VERSION
 from gpusched.serialization.arrays import host
 from gpusched.serialization.frames import CorruptFrameError
@@ -166,36 +166,32 @@ def _unpickled(reader: Reader, manifest: dict[str, Any], number: int) -> Any:
         raise
 
 
-class _Arrays:
-    """Reads each array of a file once."""
-
-    def __init__(self, reader: Reader, headers: Any) -> None:
-        if not isinstance(headers, list):
-            raise CorruptFrameError("graph.json: no arrays")
-        self._reader = reader
-        self._headers = headers
-        self._read: dict[int, np.ndarray] = {}
-
-    def __call__(self, number: Any) -> np.ndarray:
-        number = index(number, len(self._headers))
-        if number not in self._read:
-            self._read[number] = self._array(number)
-        return self._read[number]
-
-    def _array(self, number: int) -> np.ndarray:
-        match self._headers[number]:
+def _arrays(reader: Reader, headers: Any) -> list[np.ndarray]:
+    if not isinstance(headers, list):
+        raise CorruptFrameError("graph.json: no arrays")
+    arrays = []
+    for number, header in enumerate(headers):
+        match header:
             case {"sealed": str(sealed), "frames": list(lengths)}:
-                frames = self._reader.frames(f"arrays/{number}", lengths)
-                header = {"gpusched": base64.b64decode(sealed)}
-                array, _ = host.unpack(header, frames)
-                return array
-        raise CorruptFrameError(f"{self._headers[number]!r:.200} is no array")
+                frames = reader.frames(f"arrays/{number}", lengths)
+                array, _ = host.unpack({"gpusched": _decoded(sealed)}, frames)
+                arrays.append(array)
+            case _:
+                raise CorruptFrameError(f"{header!r:.200} is no array")
+    return arrays
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise CorruptFrameError(f"header of an array: {error}") from error
 
 
 def _computation(
     reader: Reader, content: dict[str, Any], code: list[Any], manifest: dict[str, Any]
 ) -> Computation:
-    decoder = Decoder(_Arrays(reader, content.get("arrays")), code)
+    decoder = Decoder(_arrays(reader, content.get("arrays")), code)
     inputs, outputs = content.get("inputs"), content.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list):
         raise CorruptFrameError("graph.json: no inputs and outputs")
@@ -205,10 +201,8 @@ def _computation(
     keys = {task.key for task in tasks}
     for array in described:
         _check_output(array, keys, list(given.values()))
-    result = content.get("result")
-    structure.decode(result, described, decoder)
     token = tokenize(manifest["checksums"])
-    return Computation(given, described, tasks, result, decoder, token)
+    return Computation(given, described, tasks, content.get("result"), decoder, token)
 
 
 def _parameter(encoded: Any) -> str:

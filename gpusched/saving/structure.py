@@ -213,5 +213,8 @@ def _dataset(encoded: Any, outputs: list[Any], decoder: Decoder) -> Any:
             found = decoder.value(coordinates)
             data = {name: v for name, v in named.items() if name not in found}
             coords = {name: v for name, v in named.items() if name in found}
-            return xarray.Dataset(data, coords, decoder.value(attributes))
+            try:
+                return xarray.Dataset(data, coords, decoder.value(attributes))
+            except (TypeError, ValueError) as error:
+                raise CorruptFrameError(f"variables of a data set: {error}") from error
     raise CorruptFrameError(f"{encoded!r:.200} is no data set")

@@ -169,8 +169,8 @@ class Decoder:
 
     Parameters
     ----------
-    array
-        Returns the array of a number.
+    arrays
+        Those of the file.
     code
         What was pickled, by its number; empty if there is none, or it is not trusted.
 
@@ -179,8 +179,8 @@ class Decoder:
     Belongs to one thread.
     """
 
-    def __init__(self, array: Callable[[Any], np.ndarray], code: list[Any]) -> None:
-        self.array = array
+    def __init__(self, arrays: list[np.ndarray], code: list[Any]) -> None:
+        self.arrays = arrays
         self.code = code
         self.inputs = 0
         """How many inputs the program has whose values are read."""
@@ -294,7 +294,7 @@ _READERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "ellipsis": lambda d, v: Ellipsis,
     "dtype": lambda d, v: dtypes.parse(v),
     "number": Decoder._number,
-    "array": lambda d, v: d.array(v),
+    "array": lambda d, v: d.arrays[index(v, len(d.arrays))],
     "masked": Decoder._masked,
     "input": lambda d, v: Input(index(v, d.inputs)),
     "step": lambda d, v: Result(index(v, d.steps)),

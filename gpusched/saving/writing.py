@@ -158,7 +158,7 @@ def _write(
             **about,
             "code": [{"name": c.name, "place": c.place} for c in encoder.code],
             "made with": versions(),
-            "modules": {name: _version(name) for name in modules},
+            "modules": {name: code.version_of(name) for name in modules},
         })  # fmt: skip
 
 
@@ -166,8 +166,3 @@ def versions() -> dict[str, str]:
     """Return the versions that a computation may depend on."""
     told = {name: metadata.version(name) for name in _TOLD}
     return {"gpusched": gpusched.__version__, "python": platform.python_version(), **told}
-
-
-def _version(module: str) -> str:
-    names = metadata.packages_distributions().get(module)
-    return metadata.version(names[0]) if names else "of Python"
