@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,6 +47,15 @@ class Writer:
         self._zip = zipfile.ZipFile(file, "w", allowZip64=True)
         self.checksums: dict[str, str] = {}
         """xxh3_128 of the members that have no checksum of their own, by name."""
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: Any) -> None:
+        if kind is not None:
+            # So that it does not write to the file when it is collected. The disk may be full.
+            with suppress(OSError, ValueError):
+                self._zip.close()
 
     def text(self, name: str, text: str) -> None:
         """Write text, compressed."""

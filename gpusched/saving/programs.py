@@ -32,6 +32,7 @@ from dask._task_spec import (
     _identity_cast,
 )
 
+from gpusched.saving.code import refuse
 from gpusched.saving.errors import UnsavableError
 from gpusched.saving.values import Encoder
 
@@ -115,6 +116,7 @@ class _Translation:
     def argument(self, value: Any, inner: dict[Any, Any]) -> Any:
         """Return an argument; `inner` says what the keys inside a fused task stand for."""
         if isinstance(value, TaskRef):
+            refuse(value, self.place)  # a Future is one, too
             return self._reference(value.key, inner)
         if isinstance(value, Alias):
             return self._reference(value.target, inner)

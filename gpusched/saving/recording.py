@@ -10,7 +10,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask._task_spec import Task, convert_legacy_graph
+from dask._task_spec import Task
 from dask.base import is_dask_collection
 from dask.highlevelgraph import HighLevelGraph
 
@@ -125,8 +125,3 @@ def _holds_arrays(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_arrays, value.values()))
     return isinstance(value, np.ndarray) or is_dask_collection(value)
-
-
-def as_tasks(graph: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a graph whose values are dask's nodes, whichever form they had."""
-    return convert_legacy_graph(graph)

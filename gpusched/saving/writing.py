@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dask._task_spec import convert_legacy_graph
 from dask.array.optimization import optimize
 from dask.base import is_dask_collection
 from dask.core import flatten
@@ -19,6 +20,7 @@ from dask.utils import ensure_dict
 import gpusched
 from gpusched.saving import code, kernels, recording
 from gpusched.saving.container import Writer, replacing
+from gpusched.saving.errors import UnsavableError
 from gpusched.saving.programs import encode_tasks
 from gpusched.saving.structure import Outputs, encode_array, summary
 from gpusched.saving.values import Encoder
@@ -123,9 +125,14 @@ def _optimised(arrays: list[Any], given: list[Any]) -> dict[Any, Any]:
     merged = HighLevelGraph.merge(*(array.__dask_graph__() for array in [*arrays, *given]))
     keys = list(flatten([array.__dask_keys__() for array in [*arrays, *given]]))
     graph = ensure_dict(optimize(merged, keys))
-    for key in flatten([array.__dask_keys__() for array in given]):
-        del graph[key]
-    return recording.as_tasks(graph)
+    tasks: dict[Any, Any] = convert_legacy_graph(graph)
+    placed = set(flatten([array.__dask_keys__() for array in given]))
+    needed = set().union(*(node.dependencies for node in tasks.values()))
+    for key in sorted(needed - tasks.keys(), key=str):
+        # dask leaves out what it takes to be on a cluster already.
+        code.refuse(merged.get(key), f"task {key!r}")
+        raise UnsavableError(f"task {key!r} is needed, and dask's optimisation has left it out")
+    return {key: node for key, node in tasks.items() if key not in placed}
 
 
 def _write(
@@ -137,8 +144,7 @@ def _write(
 ) -> None:
     pickled = [code.pickle(carried) for carried in encoder.code]
     modules = sorted({name for _, needed in pickled for name in needed})
-    with replacing(path) as file:
-        writer = Writer(file)
+    with replacing(path) as file, Writer(file) as writer:
         content["arrays"] = []
         for number, array in enumerate(encoder.arrays):
             header, frames = host.pack(array, _DISK)
