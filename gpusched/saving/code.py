@@ -12,7 +12,7 @@ import threading
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -42,7 +42,7 @@ _lock = threading.Lock()
 
 
 def pickle(carried: Carried) -> tuple[bytes, list[str]]:
-    """Return a value pickled by value, and the names of the modules it still needs.
+    """Return a value pickled by value, and the names of the packages it still needs.
 
     Functions and classes go with their code, unless they belong to an installed package or to
     Python itself, which are imported where the file is loaded.
@@ -88,7 +88,7 @@ class _ByValue(cloudpickle.Pickler):
         if module is None or module.__name__ == "__main__":
             return
         if is_installed(module):
-            self.needed.add(module.__name__.partition(".")[0])
+            self.needed |= {module.__name__.partition(".")[0]} - sys.stdlib_module_names
         elif module.__name__ not in cloudpickle.list_registry_pickle_by_value():
             cloudpickle.register_pickle_by_value(module)
             self._registered.append(module)
@@ -134,17 +134,17 @@ def _distributions() -> Mapping[str, list[str]]:
 
 
 def version_of(module: str) -> str:
-    """Return the version of an installed module's package.
+    """Return the version of the package that a module was installed with.
 
     Examples
     --------
     >>> import dask
     >>> from gpusched.saving.code import version_of
-    >>> version_of("dask") == dask.__version__, version_of("json")
-    (True, "Python's")
+    >>> version_of("dask") == dask.__version__
+    True
     """
     names = _distributions().get(module)
-    return metadata.version(names[0]) if names else "Python's"
+    return metadata.version(names[0]) if names else "unknown"
 
 
 _LOCAL = {
@@ -193,18 +193,21 @@ def refuse(value: Any, place: str, inside: Any = None) -> None:
     ...
     gpusched.saving.errors.UnsavableError: task 'read': a value of type _io.TextIOWrapper cannot ...
     """
-    remedy = next((found for kind in type(value).__mro__ if (found := _remedy(kind))), None)
+    kind: type = type(value)
+    remedy = _remedy(kind)
     if remedy is None and _on_gpu(value):
         remedy = "bring it to the host first: x.to_backend('numpy') for a dask array of CuPy's"
     if remedy is None:
         return
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    reference = _reference(value, inside)
-    raise UnsavableError(f"{place}{reference}: a value of type {kind} cannot be saved: {remedy}")
+    where = place + _reference(value, inside)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    raise UnsavableError(f"{where}: a value of type {name} cannot be saved: {remedy}")
 
 
+@lru_cache(maxsize=1024)
 def _remedy(kind: type) -> str | None:
-    return _LOCAL.get((kind.__module__, kind.__qualname__))
+    names = [(base.__module__, base.__qualname__) for base in kind.__mro__]
+    return next((_LOCAL[name] for name in names if name in _LOCAL), None)
 
 
 def _on_gpu(value: Any) -> bool:

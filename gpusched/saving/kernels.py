@@ -30,7 +30,7 @@ from gpusched.fusion.devices import HOST
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.record import Recorder
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import rewrite
+from gpusched.graph.rewrite import Functions, rewrite_task
 from gpusched.graph.segment import Segment, describe, obstacle
 from gpusched.saving.names import name_of
 from gpusched.saving.programs import encode_key
@@ -91,7 +91,7 @@ def find(
     encoder
         Has the arrays that are part of the tasks.
     """
-    search = _Search(rewrite(graph), encoder)
+    search = _Search(graph, encoder)
     for array in given:
         search.stand_in(array)
     tasks = {json.dumps(key): (number, inputs) for key, number, inputs in content["tasks"]}
@@ -107,6 +107,7 @@ class _Search:
     def __init__(self, graph: dict[Any, GraphNode], encoder: Encoder) -> None:
         self.found = Found()
         self._graph = graph
+        self._functions = Functions()
         self._encoder = encoder
         self._values: dict[Any, Any] = {}
         self._seen: dict[Any, Any] = {}
@@ -127,7 +128,7 @@ class _Search:
         try:
             kind = (number, *map(self._kind, inputs))
             if kind not in self._seen:
-                self._seen[kind] = self._result(self._graph[key])
+                self._seen[kind] = self._result(rewrite_task(self._graph[key], self._functions))
             self._values[key] = self._seen[kind]
         except _Unknown:
             pass

@@ -20,7 +20,7 @@ from gpusched.saving.container import Reader
 from gpusched.saving.errors import FormatError, UntrustedError
 from gpusched.saving.rebuild import decode_tasks
 from gpusched.saving.values import Decoder
-from gpusched.saving.writing import FORMAT, VERSION
+from gpusched.saving.writing import FORMAT, VERSION, versions
 from gpusched.serialization.arrays import host
 from gpusched.serialization.frames import CorruptFrameError
 
@@ -83,7 +83,14 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
         content = reader.json("graph.json", manifest)
         if not isinstance(content, dict):
             raise CorruptFrameError(f"graph.json: expected a map, found {content!r:.100}")
-        computation = _computation(reader, content, code, manifest)
+        try:
+            computation = _computation(reader, content, code, manifest)
+        except CorruptFrameError as error:
+            made = manifest.get("made with")
+            if made != versions():
+                # Functions come and go between versions.
+                error.add_note(f"gpusched: made with {made!r:.300}, and here are {versions()}")
+            raise
     if manifest["kind"] == "function":
         return SavedFunction(str(manifest.get("name")), computation)
     return computation.result([])
@@ -141,7 +148,7 @@ def _code(reader: Reader, manifest: dict[str, Any], trust: bool) -> list[Any]:
     if not count:
         return []
     told = manifest.get("code")
-    told = [f"{c.get('name')}" for c in told if isinstance(c, dict)] if told else []
+    told = [f"{c.get('name')!r:.200}" for c in told if isinstance(c, dict)] if told else []
     if not trust:
         raise UntrustedError(
             f"the file carries code of its author's: {', '.join(told)}. If you trust whoever "

@@ -53,10 +53,10 @@ class Encoder:
         UnsavableError
             If no file can carry it; `place` says where it was.
         """
-        refuse(value, place)
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
+        refuse(value, place)
         if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is list:

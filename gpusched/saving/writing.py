@@ -127,7 +127,7 @@ def _optimised(arrays: list[Any], given: list[Any]) -> dict[Any, Any]:
     graph = ensure_dict(optimize(merged, keys))
     tasks: dict[Any, Any] = convert_legacy_graph(graph)
     placed = set(flatten([array.__dask_keys__() for array in given]))
-    needed = set().union(*(node.dependencies for node in tasks.values()))
+    needed = set(keys).union(*(node.dependencies for node in tasks.values()))
     for key in sorted(needed - tasks.keys(), key=str):
         # dask leaves out what it takes to be on a cluster already.
         code.refuse(merged.get(key), f"task {key!r}")
