@@ -66,8 +66,12 @@ def dask_dumps(value: Any, context: dict[str, Any] | None = None) -> Any:
             raise
         told, frames = foreign.serialize(value, context)
         header = {"sub-header": told, "serializer": "dask"}
-    if kinds.is_ours(header["sub-header"]):
+    told = header["sub-header"]
+    if kinds.is_ours(told):
         header["type-serialized"] = _TYPE
+        # distributed looks for it here.
+        if "compression" in told:
+            header["compression"] = told.pop("compression")
     return header, frames
 
 

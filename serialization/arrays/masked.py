@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ _KIND = "masked"
 
 
 def serialize(array: np.ma.MaskedArray, context: dict[str, Any] | None = None) -> Message:
-    """Return a masked array as a header and frames; subclasses are pickled.
+    """Return a masked array as a header and frames; subclasses and objects are pickled.
 
     Examples
     --------
@@ -29,15 +30,17 @@ def serialize(array: np.ma.MaskedArray, context: dict[str, Any] | None = None) -
                  mask=[False,  True],
            fill_value=9), True)
     """
-    if type(array) is not np.ma.MaskedArray:
+    if type(array) is not np.ma.MaskedArray or array.dtype.hasobject:
         return pickled.pack(_KIND, array, context)
-    # Fill values of texts may be longer than the texts.
-    fill = np.array(array.fill_value, None if array.dtype.kind in "SU" else array.dtype)
-    arrays = [array.data, fill]
+    arrays = [array.data]
     if array.mask is not np.ma.nomask:
         arrays.append(np.asarray(array.mask))
+    fill = _fill(array)
+    if fill is not None:
+        arrays.append(fill)
     messages = [plain.serialize(part, context) for part in arrays]
-    return parts.join(_KIND, messages, hard=bool(array.hardmask))
+    told = {"hard": bool(array.hardmask), "fill": fill is not None}
+    return parts.join(_KIND, messages, **told)
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> np.ma.MaskedArray:
@@ -51,22 +54,29 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> np.ma.MaskedArray:
     if not kinds.is_ours(header):
         from distributed.protocol.numpy import deserialize_numpy_maskedarray
 
-        return deserialize_numpy_maskedarray(header, frames) if header else np.ma.masked
+        return deserialize_numpy_maskedarray(header, frames)
     if pickled.is_pickled(header):
         return pickled.unpack(_KIND, header, frames)
     messages, extra = parts.split(_KIND, header, frames)
     arrays = [plain.deserialize(*message) for message in messages]
-    if not 2 <= len(arrays) <= 3:
-        raise CorruptFrameError(f"masked array: expected data, fill value and mask, found {extra}")
-    data, fill, *masks = arrays
-    mask = masks[0] if masks else np.ma.nomask
-    about: dict[str, Any] = {"fill_value": fill[()], "hard_mask": bool(extra.get("hard"))}
+    fill = arrays.pop()[()] if extra.get("fill") and arrays else None
+    if not 1 <= len(arrays) <= 2:
+        raise CorruptFrameError(f"masked array: expected data and a mask, found {len(arrays)}")
+    data, mask = arrays[0], arrays[1] if len(arrays) > 1 else np.ma.nomask
+    about: dict[str, Any] = {"fill_value": fill, "hard_mask": bool(extra.get("hard"))}
     return np.ma.MaskedArray(data, mask, **about)
+
+
+def _fill(array: np.ma.MaskedArray) -> np.ndarray | None:
+    """Return an array's fill value, None for the usual one, which may be none of its dtype's."""
+    fill = np.asarray(array.fill_value)
+    usual = np.asarray(np.ma.MaskedArray(array.data).fill_value)
+    same = fill.dtype == usual.dtype and fill.tobytes() == usual.tobytes()
+    return None if same else fill
 
 
 def register() -> None:
     """Take the place of distributed's own functions."""
-    from distributed.protocol import numpy as theirs
-
-    replace(np.ma.MaskedArray, serialize, deserialize, theirs.serialize_numpy_maskedarray)
-    replace(np.ma.core.MaskedConstant, serialize, deserialize, theirs.serialize_numpy_ma_masked)
+    # Imported first, so that it does not take the place back later. The masked constant stays its.
+    importlib.import_module("distributed.protocol.numpy")
+    replace(np.ma.MaskedArray, serialize, deserialize)

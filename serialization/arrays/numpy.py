@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> np.ndarray:
 
 def register() -> None:
     """Take the place of distributed's own functions."""
-    from distributed.protocol import numpy as theirs
-
-    replace(np.ndarray, serialize, deserialize, theirs.serialize_numpy_ndarray)
-    replace(np.matrix, serialize, deserialize, theirs.serialize_numpy_matrix)
+    # Imported first, so that it does not take the place back later.
+    importlib.import_module("distributed.protocol.numpy")
+    replace(np.ndarray, serialize, deserialize)
+    replace(np.matrix, serialize, deserialize)

@@ -35,8 +35,14 @@ def join(kind: str, messages: Sequence[Message], **extra: Any) -> Message:
     ([[1, 2], [True]], {'hard': True})
     """
     headers = [header for header, _ in messages]
+    compression = [
+        known
+        for header, frames in messages
+        for known in header.pop("compression", None) or [None] * len(frames)
+    ]
     about = {"counts": [len(frames) for _, frames in messages], "extra": {**extra, "kind": kind}}
-    header = {"gpusched": seal(about, _seals(headers)), kinds.KEY: kind, _KEY: headers}
+    header: dict[str, Any] = {"gpusched": seal(about, _seals(headers)), kinds.KEY: kind}
+    header |= {_KEY: headers, "compression": tuple(compression)}
     return header, [frame for _, frames in messages for frame in frames]
 
 

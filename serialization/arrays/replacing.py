@@ -10,8 +10,7 @@ from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 
-def replace(cls: type, serialize: Callable[..., Any], deserialize: Callable[..., Any],
-            theirs: Callable[..., Any] | None = None) -> None:  # fmt: skip
+def replace(cls: type, serialize: Callable[..., Any], deserialize: Callable[..., Any]) -> None:
     """Register functions for a type, and for those of its subclasses that have no own ones.
 
     Parameters
@@ -19,12 +18,12 @@ def replace(cls: type, serialize: Callable[..., Any], deserialize: Callable[...,
     cls
         The type.
     serialize, deserialize
-        Of distributed's family ``dask``. They must be found by name in their modules.
-    theirs
-        distributed's own function that serializes it. A class that inherits it was noted with it
-        once it was first sent, so that the type alone would not replace it.
+        Of distributed's family ``dask``.
     """
-    inheriting = _inheriting(dask_serialize, cls, theirs)
+    theirs = dask_serialize._lookup.get(cls)
+    # A class that inherits a function was noted with it once it was first sent, so that the type
+    # alone would not replace it.
+    inheriting = [] if theirs is None else _inheriting(dask_serialize, cls, theirs)
     for each in (cls, *inheriting):
         dask_serialize.register(each, serialize)
         dask_deserialize.register(each, deserialize)

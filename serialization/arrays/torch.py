@@ -249,10 +249,9 @@ def register() -> None:
     import torch
 
     # Imported first, so that it does not take the place back later.
-    theirs = importlib.import_module("distributed.protocol.torch")
-
-    replace(torch.Tensor, serialize, deserialize, theirs.serialize_torch_Tensor)
-    replace(torch.nn.Parameter, serialize, deserialize_parameter, theirs.serialize_torch_Parameters)
+    importlib.import_module("distributed.protocol.torch")
+    replace(torch.Tensor, serialize, deserialize)
+    replace(torch.nn.Parameter, serialize, deserialize_parameter)
     replace(torch.nn.Module, torch_saved.pack, deserialize_module)
     replace_cuda(torch.Tensor, cuda_serialize, cuda_deserialize)
     sizeof.register(torch.Tensor, _nbytes)

@@ -1,0 +1,111 @@
+"""CuPy as far as `gpusched.serialization` uses it, with arrays that lie in host memory.
+
+`test_emulated` puts this folder on the path of a process of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+__version__ = "14.0.0"
+
+uint8 = np.uint8
+dtype = np.dtype
+
+
+class MemoryPointer:
+    """An address, and whom the memory there belongs to."""
+
+    def __init__(self, owner: Any, pointer: int) -> None:
+        self.owner = owner
+        self.ptr = pointer
+
+    def __add__(self, offset: int) -> MemoryPointer:
+        return MemoryPointer(self.owner, self.ptr + offset)
+
+
+class ndarray:
+    """An array that NumPy does not take for one."""
+
+    def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None):
+        strides = strides or np.empty(shape, "u1").strides
+        if memptr is None:
+            self.values = np.empty(shape, dtype)
+            return
+        low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n and s < 0)
+        high = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n and s > 0)
+        reach = high - low + np.dtype(dtype).itemsize if 0 not in shape else 0
+        memory = (ctypes.c_char * reach).from_address(memptr.ptr + low if reach else 0)
+        self.values = np.ndarray(shape, dtype, memory if reach else b"", -low, strides)
+        self.owner = memptr.owner
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("shape", "dtype", "strides", "size", "ndim", "nbytes", "flags"):
+            return getattr(self.values, name)
+        raise AttributeError(name)
+
+    def __getitem__(self, index: Any) -> ndarray:
+        return of(self.values[index])
+
+    def transpose(self, order: Any) -> ndarray:
+        return of(self.values.transpose(order))
+
+    def reshape(self, shape: Any) -> ndarray:
+        return of(self.values.reshape(shape))
+
+    def view(self, dtype: Any) -> ndarray:
+        return of(self.values.view(dtype))
+
+    @property
+    def data(self) -> MemoryPointer:
+        return MemoryPointer(self, self.values.__array_interface__["data"][0])
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        about = {**self.values.__array_interface__, "strides": self.strides, "version": 3}
+        return about
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+
+def of(values: Any) -> ndarray:
+    """Return an array over NumPy's memory."""
+    made = ndarray.__new__(ndarray)
+    made.values = np.asarray(values)
+    return made
+
+
+def asarray(value: Any) -> ndarray:
+    """Return an array over GPU memory, or with a copy of host memory."""
+    if isinstance(value, ndarray):
+        return value
+    if not hasattr(value, "__cuda_array_interface__"):
+        return of(np.array(value))
+    told = value.__cuda_array_interface__
+    kind, pointer = np.dtype(told["typestr"]), MemoryPointer(value, told["data"][0])
+    strides = told["strides"] or np.empty(told["shape"], kind).strides
+    return ndarray(told["shape"], kind, pointer, strides)
+
+
+def ascontiguousarray(array: ndarray) -> ndarray:
+    return of(np.ascontiguousarray(array.values))
+
+
+def asnumpy(array: ndarray) -> np.ndarray:
+    return array.values.copy()
+
+
+class CUDARuntimeError(RuntimeError):
+    """Raised by nothing here; zarr looks for it."""
+
+
+cuda = SimpleNamespace(
+    runtime=SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=CUDARuntimeError),
+    is_available=lambda: True,
+    get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
+)

@@ -1,0 +1,1 @@
+"""cupyx as far as `gpusched.serialization` uses it."""

@@ -1,0 +1,68 @@
+"""The tests of GPU libraries with emulated ones, whose arrays lie in host memory.
+
+They run in a process of their own, because distributed keeps what types it has seen.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+
+from gpusched.serialization.arrays.without_gpu import WithoutGpuError, is_installed
+from tests.serialization.arrays.sending import received
+
+FOLDER = Path(__file__).parent
+EMULATED = FOLDER / "emulated"
+
+
+def run(*arguments: str) -> str:
+    """Run Python where the emulated libraries are the ones that are found."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=FOLDER.parents[2],
+        env={**os.environ, "PYTHONPATH": str(EMULATED)},
+    )
+    assert not done.returncode, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_cupy() -> None:
+    told = run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", str(FOLDER / "test_cupy.py")
+    )
+    assert " passed" in told
+    assert "skipped" not in told
+
+
+MESSAGE = """
+import numpy as np, cupy
+from cupyx.scipy import sparse
+from tests.serialization.arrays.sending import frames_of
+array = cupy.asarray(np.asfortranarray(np.arange(6).reshape(2, 3)))
+part = cupy.asarray(np.arange(2))
+value = {"array": array, "matrix": sparse.coo_matrix((part, (part, part)), shape=(2, 2))}["%s"]
+print([bytes(frame) for frame in frames_of(value)])
+"""
+
+
+@pytest.mark.parametrize("name", ["array", "matrix"])
+@pytest.mark.skipif(is_installed("cupy"), reason="CuPy is installed")
+def test_arrays_that_arrive_without_cupy_are_errors_or_host_arrays(name: str) -> None:
+    frames = eval(run("-c", MESSAGE % name))
+    with pytest.raises(WithoutGpuError, match="CuPy is not installed"):
+        received(frames)
+    with dask.config.set({"gpusched.serialization.without-gpu": "host"}):
+        found = received(frames)
+    if name == "matrix":
+        assert found.toarray().tolist() == [[0, 0], [0, 1]]
+    else:
+        assert found.strides == (8, 16)
+        assert np.array_equal(found, [[0, 1, 2], [3, 4, 5]])
