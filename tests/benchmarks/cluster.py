@@ -93,8 +93,13 @@ def recovery(client: Client) -> float:
     return perf_counter() - begun
 
 
-def spill_and_unspill(mapping: Any, values: list[np.ndarray]) -> tuple[float, float]:
-    """Return the seconds of moving values to disk, and of reading them all."""
+def spill_and_unspill(
+    mapping: Any, values: list[np.ndarray], spilled: Callable[[], object] = lambda: None
+) -> tuple[float, float]:
+    """Return the seconds of moving values to disk, and of reading them all.
+
+    Between the two, `spilled` is called.
+    """
     # Copies that nobody else holds, which could be found in memory again.
     copies = [value.copy() for value in values]
     begun = perf_counter()
@@ -105,10 +110,12 @@ def spill_and_unspill(mapping: Any, values: list[np.ndarray]) -> tuple[float, fl
     else:
         while mapping.fast:
             mapping.evict()
-    written = perf_counter()
+    written = perf_counter() - begun
+    spilled()
+    begun = perf_counter()
     for key in range(len(values)):
         assert mapping[key].nbytes
-    return written - begun, perf_counter() - written
+    return written, perf_counter() - begun
 
 
 def stores(folder: Path) -> dict[str, Callable[[], Any]]:

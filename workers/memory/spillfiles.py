@@ -241,7 +241,7 @@ class SpillFiles(MutableMapping[Key, object]):
         header, parts = self._pack(key, value)
         path = self.directory / f"{self._prefix}-{next(self._numbers)}.spill"
         partial = path.with_suffix(".partial")
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             with open(partial, "xb", buffering=0) as file:
                 started = time.perf_counter()
