@@ -8,11 +8,13 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.array.optimization import optimize as dask_optimize
 from dask.base import get_scheduler
 from dask.highlevelgraph import HighLevelGraph
 from dask.optimization import cull
 from dask.tokenize import tokenize
 
+from gpusched import config
 from gpusched.graph import optimize
 from gpusched.saving import structure
 from gpusched.saving.rebuild import Names, SavedTask, rebuild
@@ -35,7 +37,10 @@ class Computation:
     tasks: list[SavedTask]
     structure: Any
     """How the outputs make up the result, as JSON."""
-    decoder: Decoder
+    stored: list[np.ndarray]
+    """Arrays that are part of the result."""
+    code: list[Any]
+    """What was pickled."""
     token: str
     """What no other file has."""
 
@@ -63,7 +68,7 @@ class Computation:
 
     def assembled(self, outputs: list[Any]) -> Any:
         """Return what was saved, of its arrays."""
-        return structure.decode(self.structure, outputs, self.decoder)
+        return structure.decode(self.structure, outputs, Decoder(self.stored, self.code))
 
 
 class SavedFunction:
@@ -130,7 +135,8 @@ def _computed(arrays: list[Any]) -> list[Any]:
     if not lazy:
         return arrays
     keys = [array.__dask_keys__() for array in lazy]
-    graph = optimize(HighLevelGraph.merge(*(a.__dask_graph__() for a in lazy)), keys)
+    optimised = optimize if config.get("fusion.enabled") else dask_optimize
+    graph = optimised(HighLevelGraph.merge(*(a.__dask_graph__() for a in lazy)), keys)
     found = get_scheduler(collections=lazy)(graph, keys)
     finish = [array.__dask_postcompute__() for array in lazy]
     return [f(chunks, *args) for (f, args), chunks in zip(finish, found, strict=True)]

@@ -198,7 +198,8 @@ def _decoded(text: str) -> bytes:
 def _computation(
     reader: Reader, content: dict[str, Any], code: list[Any], manifest: dict[str, Any]
 ) -> Computation:
-    decoder = Decoder(_arrays(reader, content.get("arrays")), code)
+    arrays = _arrays(reader, content.get("arrays"))
+    decoder = Decoder(arrays, code)
     inputs, outputs = content.get("inputs"), content.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list):
         raise CorruptFrameError("graph.json: no inputs and outputs")
@@ -209,7 +210,7 @@ def _computation(
     for array in described:
         _check_output(array, keys, list(given.values()))
     token = tokenize(manifest["checksums"])
-    return Computation(given, described, tasks, content.get("result"), decoder, token)
+    return Computation(given, described, tasks, content.get("result"), arrays, code, token)
 
 
 def _parameter(encoded: Any) -> str:

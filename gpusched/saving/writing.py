@@ -91,23 +91,24 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     >>> bool((gpusched.load(path) == (x**2).mean(axis=0)).all())
     True
     """
-    encoder, outputs = Encoder(), None
+    encoder = Encoder()
     about: dict[str, Any] = {"kind": "value"}
     content: dict[str, Any] = {"inputs": []}
-    if callable(value) and not is_dask_collection(value) and (examples or named):
+    given: list[Any] = []
+    place = "the saved value"
+    if examples or named:
+        if is_dask_collection(value) or not callable(value):
+            raise TypeError(f"examples are for functions, and this is a {type(value).__name__}")
         recorded = recording.record(value, examples, named)
         about = {"kind": "function", "name": recorded.name, **recorded.told()}
         content["inputs"] = [
             {"parameter": name, **encode_array(array, encoder, f"input {name!r}")}
             for name, array in recorded.inputs.items()
         ]
-        given, value = list(recorded.inputs.values()), recorded.result
-    elif examples or named:
-        raise TypeError(f"examples are for functions, and this is a {type(value).__name__}")
-    else:
-        given = []
+        given = list(recorded.inputs.values())
+        value, place = recorded.result, recorded.place
     outputs = Outputs(encoder)
-    content["result"] = outputs.encode(value, recorded.place if given else "the saved value")
+    content["result"] = outputs.encode(value, place)
     content["outputs"] = [encode_array(a, encoder, f"array {a.name!r}") for a in outputs.arrays]
     graph = _optimised(outputs.arrays, given)
     content |= encode_tasks(graph, encoder)

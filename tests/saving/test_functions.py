@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -42,6 +44,20 @@ def test_numpy_arrays_are_computed_by_kernels(saved: SavedFunction) -> None:
     gpusched.reset_statistics()
     saved(A, B)
     assert gpusched.statistics().launches > 0
+
+
+def test_fusion_can_be_switched_off(saved: SavedFunction) -> None:
+    gpusched.reset_statistics()
+    with dask.config.set({"gpusched.fusion.enabled": False}):
+        np.testing.assert_allclose(saved(A, B), standardised(A, B, 3.0))
+    assert gpusched.statistics().launches == 0
+
+
+def test_calls_from_many_threads(saved: SavedFunction) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda k: saved(A + k, B), range(40)))
+    for k, one in enumerate(found):
+        np.testing.assert_allclose(one, standardised(A + k, B, 3.0))
 
 
 def test_dask_arrays_in_dask_arrays_out(saved: SavedFunction) -> None:
