@@ -34,10 +34,10 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def test_cupy() -> None:
-    told = run(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", str(FOLDER / "test_cupy.py")
-    )
+def test_cupy_and_other_arrays_on_gpus() -> None:
+    files = [str(FOLDER / f"test_{name}.py") for name in ("cupy", "interface")]
+    # The configuration skips what is marked as in need of a GPU.
+    told = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", *files)
     assert " passed" in told
     assert "skipped" not in told
 

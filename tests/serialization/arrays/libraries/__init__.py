@@ -1,0 +1,1 @@
+"""Array libraries that gpusched knows nothing of."""
