@@ -212,15 +212,18 @@ def _remedy(kind: type) -> str | None:
 
 def _on_gpu(value: Any) -> bool:
     kind = type(value)
-    top = kind.__module__.partition(".")[0]
-    if top in ("cupy", "cupyx") and not isinstance(value, type) and hasattr(kind, "dtype"):
-        return True
-    if top in ("numpy", "builtins"):
+    if isinstance(value, type):
         return False
-    # Such as of numba and RMM; torch's tensors have the attribute, which raises on the CPU.
-    if top == "torch":
-        return bool(getattr(value, "is_cuda", False))
-    return not isinstance(value, type) and hasattr(kind, "__cuda_array_interface__")
+    match kind.__module__.partition(".")[0]:
+        case "numpy" | "builtins":
+            return False
+        case "cupy" | "cupyx":
+            return hasattr(kind, "dtype")
+        case "torch":
+            return bool(getattr(value, "is_cuda", False))
+        case "jax" | "jaxlib" if hasattr(kind, "devices"):
+            return any(device.platform != "cpu" for device in value.devices())
+    return hasattr(kind, "__cuda_array_interface__")
 
 
 def _reference(value: Any, inside: Any) -> str:

@@ -65,7 +65,7 @@ def record(
     def replaced(parameter: str, value: Any) -> Any:
         if isinstance(value, np.ndarray | da.Array):
             inputs[parameter] = _unknown(len(inputs), parameter, value, name)
-            return inputs[parameter]
+            return inputs[parameter].copy()  # which the function may change in place
         if _holds_arrays(value):
             told = f"argument {parameter!r} is a {type(value).__name__} of arrays"
             raise UnsavableError(f"function {name}: {told}: give each array a parameter of its own")
@@ -77,7 +77,12 @@ def record(
     keywords = {parameter: replaced(parameter, value) for parameter, value in kwargs.items()}
     if not inputs:
         raise UnsavableError(f"function {name}: none of the examples is a NumPy or dask array")
-    return Recorded(name, inputs, constants, function(*positional, **keywords))
+    try:
+        result = function(*positional, **keywords)
+    except Exception as error:
+        error.add_note(f"gpusched: raised while {name} was recorded on dask arrays")
+        raise
+    return Recorded(name, inputs, constants, result)
 
 
 def _names(function: Callable[..., Any], args: tuple[Any, ...]) -> Iterator[str]:

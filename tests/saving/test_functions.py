@@ -119,6 +119,17 @@ def test_results_keep_their_structure(tmp_path: Path, name: str) -> None:
     np.testing.assert_equal(gpusched.load(tmp_path / "f")(B), RESULTS[name](B))
 
 
+def test_function_that_changes_its_input_in_place(tmp_path: Path) -> None:
+    def clipped(x: Any) -> Any:
+        x[x > 0.5] = 0.5
+        return x * 2
+
+    gpusched.save(tmp_path / "f", clipped, B)
+    x = B.copy()
+    np.testing.assert_array_equal(gpusched.load(tmp_path / "f")(x), np.minimum(B, 0.5) * 2)
+    np.testing.assert_array_equal(x, B)
+
+
 def test_ufunc_and_function_of_many_arguments(tmp_path: Path) -> None:
     gpusched.save(tmp_path / "f", np.hypot, B, B)
     np.testing.assert_allclose(gpusched.load(tmp_path / "f")(B, B + 1), np.hypot(B, B + 1))
@@ -148,6 +159,12 @@ def test_function_that_looks_at_values_is_refused(tmp_path: Path) -> None:
     ):
         gpusched.save(tmp_path / "f", sign, B)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_error_of_the_function_itself_is_told_from_where(tmp_path: Path) -> None:
+    with pytest.raises(AttributeError) as caught:
+        gpusched.save(tmp_path / "f", lambda x: x.no_such_thing, B)
+    assert caught.value.__notes__ == ["gpusched: raised while <lambda> was recorded on dask arrays"]
 
 
 def test_arrays_inside_of_arguments_are_refused(tmp_path: Path) -> None:

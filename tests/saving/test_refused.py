@@ -84,6 +84,30 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+class Emulated:
+    """Stands for `cupy.ndarray`."""
+
+    dtype = np.dtype("f4")
+
+
+Emulated.__module__ = "cupy"
+
+
+def test_arrays_of_cupy_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsavableError, match=r"cupy\.Emulated.*to_backend\('numpy'\)"):
+        gpusched.save(tmp_path / "x", lambda block, there=Emulated(): block)  # noqa: B008
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_arrays_of_other_libraries_on_the_cpu_are_carried(tmp_path: Path, library: str) -> None:
+    module = pytest.importorskip(library)
+    value = module.asarray([1.0, 2.0]) if library == "torch" else module.numpy.asarray([1.0, 2.0])
+    gpusched.save(tmp_path / "x", [value])
+    (loaded,) = gpusched.load(tmp_path / "x", trust=True)
+    assert type(loaded) is type(value)
+    assert loaded.tolist() == [1.0, 2.0]
+
+
 @pytest.mark.parametrize("name", list(REFUSED))
 def test_refused_with_place_and_remedy(tmp_path: Path, name: str) -> None:
     make, message = REFUSED[name]
