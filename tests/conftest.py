@@ -5,6 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from hypothesis import settings
+
+# Timings are not tests: the first example may compile, and the machine may be busy.
+settings.register_profile("gpusched", deadline=None)
+settings.load_profile("gpusched")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
