@@ -14,9 +14,12 @@ import dask
 from dask.typing import Key
 from distributed import Worker
 from distributed.core import Status
+from distributed.worker import WORKER_ANY_RUNNING
 from distributed.worker_state_machine import (
     ExecuteFailureEvent,
     FreeKeysEvent,
+    GatherDepFailureEvent,
+    GatherDepSuccessEvent,
     RescheduleEvent,
     StateMachineEvent,
 )
@@ -31,6 +34,7 @@ from gpusched.workers.memory.store import Store
 from gpusched.workers.onstream import OnStream
 from gpusched.workers.orphans import end_with_parent
 from gpusched.workers.outgoing import Outgoing
+from gpusched.workers.unreadable import Unreadable, fetch_each
 
 logger = logging.getLogger("distributed.worker")
 
@@ -84,6 +88,7 @@ class DeviceWorker(Worker):
                 logger.warning("not bound to cores %s: %s", sorted(cpus), refused)
         self.device = self._open_device(gpu, device_uuid, device_memory_limit, pool, pool_size)
         self._leaving = False
+        self._unreadable: set[Key] = set()
         self.outgoing = Outgoing()
         super().__init__(*args, **{**kwargs, "data": self._open_store})
         limit = self.memory_manager.memory_limit
@@ -147,6 +152,11 @@ class DeviceWorker(Worker):
             await asyncio.wrap_future(self.data.make_room())
         if self._lacks_input(key):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)
+        error = self._unreadable_input(key)
+        if error is not None:
+            return ExecuteFailureEvent.from_exception(
+                error, key=key, run_id=task.run_id, stimulus_id=stimulus_id
+            )
         spec = task.run_spec
         if spec is not None and not spec.is_coro and not isinstance(spec, OnStream):
             task.run_spec = OnStream(spec, key, self.execution)  # type: ignore[assignment]
@@ -154,6 +164,43 @@ class DeviceWorker(Worker):
         if isinstance(event, ExecuteFailureEvent) and self._lacks_input(key):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)
         return event
+
+    async def gather_dep(
+        self, worker: str, to_gather: Collection[Key], total_nbytes: int, *, stimulus_id: str
+    ) -> StateMachineEvent:
+        """Fetch results from another worker; what cannot be read is an error of its tasks."""
+
+        async def fetch(keys: Any) -> StateMachineEvent:
+            event = await super(DeviceWorker, self).gather_dep(
+                worker, keys, total_nbytes, stimulus_id=stimulus_id
+            )
+            if isinstance(event, GatherDepFailureEvent):
+                # On the connection, the other worker still waits for an answer to what it has sent.
+                for comm in list(self.rpc.available.get(worker, ())):
+                    comm.abort()
+            return event
+
+        event = await fetch(to_gather)
+        if not isinstance(event, GatherDepFailureEvent) or self.status not in WORKER_ANY_RUNNING:
+            return event
+        event = await fetch_each(fetch, event, to_gather)
+        if isinstance(event, GatherDepSuccessEvent):
+            found = event.data.items()
+            self._unreadable |= {key for key, value in found if isinstance(value, Unreadable)}
+        return event
+
+    def _unreadable_input(self, key: Key) -> BaseException | None:
+        """Return why a task's input could not be read, and forget that there is one here."""
+        inputs = {dependency.key for dependency in self.state.tasks[key].dependencies}
+        for unreadable in inputs & self._unreadable:
+            self._unreadable.discard(unreadable)
+            value = self.data.get(unreadable)
+            if isinstance(value, Unreadable):
+                # Others, which may be able to read it, shall not ask here for it.
+                freed = FreeKeysEvent(keys=[unreadable], stimulus_id=f"unreadable-{self.id}")
+                self.handle_stimulus(freed)
+                return value.error
+        return None
 
     def _lacks_input(self, key: Key) -> bool:
         task = self.state.tasks.get(key)

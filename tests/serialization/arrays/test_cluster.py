@@ -117,6 +117,22 @@ def claim() -> Claimed:
     return Claimed()
 
 
+def test_a_gpu_array_on_a_worker_without_a_gpu_is_an_error_of_its_tasks(client: Client) -> None:
+    if not isinstance(client.cluster, Cluster):
+        pytest.skip("distributed's own workers wait for ever: dask/distributed#6705")
+    first, second = client.scheduler_info()["workers"]
+    made = client.submit(claim, workers=[first], pure=False)
+    fine = client.submit(make, "scalar", workers=[first], pure=False)
+    for _ in range(2):
+        failed = client.submit(lambda *given: given, made, fine, workers=[second], pure=False)
+        with pytest.raises(WithoutGpuError, match=r"cupy.ndarray has arrived where CuPy"):
+            failed.result(timeout=30)
+    # What could not be read is not offered to others, and what arrived with it is not lost.
+    assert client.submit(str, fine, workers=[second], pure=False).result(timeout=30) == "(3+4j)"
+    assert client.submit(type, made, workers=[first], pure=False).result(timeout=30) is Claimed
+    assert set(client.who_has(made)[made.key]) == {first}
+
+
 def test_a_client_without_a_gpu_is_told_so(client: Client) -> None:
     made = client.submit(claim, pure=False)
     with pytest.raises(WithoutGpuError, match=r"cupy.ndarray has arrived where CuPy"):

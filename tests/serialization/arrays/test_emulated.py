@@ -34,10 +34,10 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-def test_cupy_and_other_arrays_on_gpus() -> None:
-    files = [str(FOLDER / f"test_{name}.py") for name in ("cupy", "interface")]
+def test_arrays_on_gpus() -> None:
+    files = [str(FOLDER / f"test_{name}.py") for name in ("cupy", "interface", "numba_cuda")]
     # The configuration skips what is marked as in need of a GPU.
-    told = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", *files)
+    told = run("-m", "pytest", "-q", "-p", "numba_gpu", "--noconftest", *files)
     assert " passed" in told
     assert "skipped" not in told
 
