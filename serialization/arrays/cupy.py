@@ -89,7 +89,7 @@ def missing() -> str | None:
     return None if cupy.cuda.is_available() else "CuPy finds no GPU"
 
 
-def pack_on_device(kind: str, array: Any, **extra: Any) -> Message:
+def pack_on_device(kind: str, array: Any, /, **extra: Any) -> Message:
     """Return an array, of CuPy's or wrapped by it, as a message for the reader of that name."""
     import cupy
 

@@ -16,7 +16,7 @@ from gpusched.serialization.frames import CorruptFrameError
 from gpusched.serialization.sealed import seal, unseal
 
 
-def pack(kind: str, layout: Layout, dtype: Any, frame: Any, **extra: Any) -> Message:
+def pack(kind: str, layout: Layout, dtype: Any, frame: Any, /, **extra: Any) -> Message:
     """Return an array as a message for the reader of that name.
 
     Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import dask
@@ -104,6 +105,34 @@ def test_gpu_array_without_a_gpu_is_an_error_unless_host_arrays_are_wanted(
         received(frames)
     with dask.config.set({"gpusched.serialization.without-gpu": "host"}):
         check_same(received(frames), array)
+
+
+def lent(region: Any, copy: bool) -> Any:
+    """Return an array with a copy of host memory, as JAX makes them of a GPU's."""
+    told = region.__cuda_array_interface__
+    kind, size = np.dtype(told["typestr"]), region.nbytes
+    memory = (ctypes.c_char * size).from_address(told["data"][0])
+    return jax.numpy.asarray(np.frombuffer(bytes(memory), kind).reshape(told["shape"]))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith("int4")])
+@pytest.mark.parametrize("shape", [(2, 3), (), (0, 3)])
+def test_frames_of_a_gpu_hold_the_same_where_a_gpu_is_emulated(
+    name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = array_of(name, np.arange(6)[: np.prod(shape, dtype=int)].reshape(shape))
+    monkeypatch.setattr(file, "_is_on_gpu", lambda array: True)
+    header, frames = serialize(array, ["cuda"], "raise")
+    assert sum(frame.nbytes for frame in frames) == array.nbytes
+    monkeypatch.setattr(jax.numpy, "array", lent)
+    check_same(deserialize(header, frames), array)
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4"])
+def test_less_than_a_byte_goes_through_the_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "_is_on_gpu", lambda array: True)
+    header, _ = serialize(array_of(name, np.arange(4)), ["cuda", "dask"], "raise")
+    assert header["serializer"] == "dask"
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -164,6 +165,20 @@ def test_gpu_tensor_without_a_gpu_is_an_error_unless_host_tensors_are_wanted(
         pytest.raises(ValueError, match="expected error or host"),
     ):
         received(gpu_message)
+
+
+@given(tensors())
+def test_frames_of_a_gpu_hold_the_same_where_a_gpu_is_emulated(tensor: Any) -> None:
+    as_tensor = torch.as_tensor
+    stream = SimpleNamespace(synchronize=lambda: None)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torch.Tensor, "is_cuda", True)
+        patched.setattr(torch.cuda, "current_stream", lambda: stream)
+        patched.setattr(torch, "as_tensor", lambda data, device: as_tensor(data))
+        header, frames = serialize(tensor, ["cuda"], "raise")
+        found = deserialize(header, frames)
+    check_same(found, tensor)
+    assert sum(frame.nbytes for frame in frames) <= max(tensor.nbytes, 0)
 
 
 @pytest.mark.gpu
