@@ -12,6 +12,7 @@ from distributed import Client, LocalCluster
 
 from gpusched import Cluster
 from gpusched.serialization.arrays.without_gpu import WithoutGpuError
+from gpusched.serialization.frames import CorruptFrameError
 
 BIG = 9_000_000
 """Items, of 8 bytes each: more than distributed sends in one frame."""
@@ -131,6 +132,35 @@ def test_a_gpu_array_on_a_worker_without_a_gpu_is_an_error_of_its_tasks(client: 
     assert client.submit(str, fine, workers=[second], pure=False).result(timeout=30) == "(3+4j)"
     assert client.submit(type, made, workers=[first], pure=False).result(timeout=30) is Claimed
     assert set(client.who_has(made)[made.key]) == {first}
+
+
+class Damaged:
+    """Arrives with another byte than was sent."""
+
+
+def damage() -> Damaged:
+    from distributed.protocol.serialize import dask_serialize
+
+    from gpusched.serialization.arrays import kinds
+
+    def serialize(value: Any) -> Any:
+        array = np.arange(3)
+        header, frames = kinds.pack("numpy", array, None)
+        array[1] = 7
+        return header, frames
+
+    dask_serialize.register(Damaged, serialize)
+    return Damaged()
+
+
+def test_damage_on_the_way_is_an_error_of_tasks_and_clients(client: Client) -> None:
+    first, second = client.scheduler_info()["workers"]
+    made = client.submit(damage, workers=[first], pure=False)
+    with pytest.raises(CorruptFrameError, match="checksum"):
+        made.result(timeout=30)
+    if isinstance(client.cluster, Cluster):
+        with pytest.raises(CorruptFrameError, match="checksum"):
+            client.submit(type, made, workers=[second], pure=False).result(timeout=30)
 
 
 def test_a_client_without_a_gpu_is_told_so(client: Client) -> None:
