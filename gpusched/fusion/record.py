@@ -72,6 +72,8 @@ class Recorder:
         self.escape: str | None = None
         """Why this run cannot be repeated from the plan, if it cannot."""
         self.breaks: list[tuple[str, str]] = []
+        self.step = 0
+        """Which call of the program is being recorded, by the register of its result."""
 
     # Nodes ------------------------------------------------------------------------------
 
@@ -165,12 +167,16 @@ class Recorder:
         for group in groups(roots, self._done):
             builder = KernelBuilder(group, self._done, self._registers)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
-            step = builder.launch(targets, self.device)
+            step = self.launch(builder, targets)
             for node, target in zip(group.nodes, targets, strict=True):
                 self._registers.append(None)
                 self._done[id(node)] = target
             self.run(step)
         self._pending = 0
+
+    def launch(self, builder: KernelBuilder, targets: list[int]) -> Step:
+        """Return the step that computes a group of nodes into `targets`."""
+        return builder.launch(targets, self.device)
 
     def run(self, step: Step) -> None:
         """Execute a step now and keep it for the plan."""

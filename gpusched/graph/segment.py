@@ -82,7 +82,7 @@ class Segment:
         self.replayed = all(step.replayed for _, step in steps)
         self._plans: dict[Any, Plan | Direct] = {}
         self._lock = threading.Lock()
-        self._unsafe = [] if recorded else _reasons(step.function for _, step in steps)
+        self.unsafe = [] if recorded else _reasons(step.function for _, step in steps)
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
@@ -93,12 +93,12 @@ class Segment:
     def run_whole(self, registers: Registers) -> None:
         """Do what `run` does, on the whole chunks."""
         if not self.recorded:
-            if self._unsafe:
+            if self.unsafe:
                 with updating() as counters:
-                    counters.breaks.update(self._unsafe)
-            return self._call(registers)
+                    counters.breaks.update(self.unsafe)
+            return self.call(registers)
         inputs = tuple(registers[k] for k in self.inputs)
-        key = self._key(inputs)
+        key = self.key(inputs)
         found = self._plans.get(key) if key is not None else None
         if found is None:
             found = self._decide(inputs, key)
@@ -112,17 +112,17 @@ class Segment:
             with updating() as counters:
                 counters.tasks += 1
                 counters.breaks[found.operation, found.reason] += 1
-            return self._call(registers)
+            return self.call(registers)
         return self._record(inputs, key, registers)
 
-    def _call(self, registers: Registers) -> None:
+    def call(self, registers: Registers) -> None:
         """Call the functions as they are."""
         for register, step in self.steps:
             registers[register] = step.function(
                 *substitute(step.args, registers), **substitute(step.kwargs, registers)
             )
 
-    def _key(self, inputs: tuple[Any, ...]) -> Any:
+    def key(self, inputs: tuple[Any, ...]) -> Any:
         """Return what a plan depends on, or None if that cannot be told."""
         try:
             return tuple([describe(value) for value in inputs])
@@ -156,10 +156,10 @@ class Segment:
         device = next(d for d in map(device_of, inputs) if d is not None)
         recorder = Recorder(device, dask.config.get("gpusched.fusion.maximum-operations", 256))
         try:
-            local, arrays = self._trace(recorder, inputs, registers)
-            direct = self._too_little(recorder)
+            local, arrays = self.trace(recorder, inputs, registers)
+            direct = self.too_little(recorder)
             if direct is None:
-                outputs = self._finish(recorder, local, registers)
+                outputs = self.finish(recorder, local, registers)
         except MemoryError:
             # Says nothing about the functions: there may be room the next time.
             raise
@@ -173,7 +173,7 @@ class Segment:
             direct = Direct(_name(self.steps[-1][1].function),
                             f"recording failed: {type(error).__name__}: {error}")  # fmt: skip
         if direct is not None:
-            self._call(registers)
+            self.call(registers)
             if key is not None:
                 self._remember(key, direct)
             with updating() as counters:
@@ -191,9 +191,12 @@ class Segment:
                 counters.breaks["plan", recorder.escape] += 1
         count(plan, 0.0)
 
-    def _trace(self, recorder: Recorder, inputs: tuple[Any, ...],
+    def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
-        """Call the functions with lazy chunks; return the registers and the arrays' places."""
+        """Call the functions with lazy chunks; return the registers and the arrays' places.
+
+        Nothing is left in `registers`: `finish` does that, and `run_whole` is both.
+        """
         local: Registers = list(registers)
         arrays = []
         for number, (register, value) in enumerate(zip(self.inputs, inputs, strict=True)):
@@ -202,20 +205,19 @@ class Segment:
                 arrays.append((number, leaf.register))
                 local[register] = LazyChunk(recorder, leaf)
         for register, function, step in self.calls:
+            recorder.step = register
             local[register] = function(*substitute(step.args, local),
                                        **substitute(step.kwargs, local))  # fmt: skip
         return local, tuple(arrays)
 
-    def _too_little(self, recorder: Recorder) -> Direct | None:
+    def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
         least = dask.config.get("gpusched.fusion.minimum-operations", 2)
         if recorder.launched or recorder.operations >= least:
             return None
         return Direct(_name(self.steps[-1][1].function), "nothing to fuse it with")
 
-    def _finish(
-        self, recorder: Recorder, local: Registers, registers: Registers
-    ) -> tuple[Any, ...]:
+    def finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
         """Compute the outputs into `registers`, and return them as structures of registers."""
         recorder.flush(lazies([local[k] for k in self.outputs]))
         structures = []
