@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import device, kinds, pickled, without_gpu
+from gpusched.serialization import codec
+from gpusched.serialization.arrays import device, host, kinds, pickled, without_gpu
 from gpusched.serialization.arrays.dtypes import is_plain
 from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.layout import Layout, compact, restore
+from gpusched.serialization.arrays.layout import Layout, compact
 from gpusched.serialization.arrays.replacing import replace, replace_cuda
 
 _KIND = "cupy"
@@ -45,7 +46,7 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
     """Return an array as a header and frames in host memory; subclasses are pickled."""
     if not _is_plain(array):
         return pickled.pack(_KIND, array, context)
-    return kinds.pack(_KIND, to_host(array), context)
+    return pack_to_host(_KIND, array, context)
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
@@ -64,12 +65,11 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
         return dask_deserialize_cupy_ndarray(header, frames)
     if pickled.is_pickled(header):
         return pickled.unpack(_KIND, header, frames)
-    array, _ = kinds.unpack(_KIND, header, frames)
     why = missing()
     if why is None:
-        return to_device(array)
+        return unpack_to_device(_KIND, header, frames)[0]
     without_gpu.allow_host("cupy.ndarray", why)
-    return array
+    return kinds.unpack(_KIND, header, frames)[0]
 
 
 def missing() -> str | None:
@@ -100,23 +100,36 @@ def pack_on_device(kind: str, array: Any, /, **extra: Any) -> Message:
     return device.pack(kind, layout, array.dtype, flat, **extra)
 
 
-def to_host(array: Any) -> np.ndarray:
-    """Return an array's copy in host memory, in the same order and without gaps."""
+def pack_to_host(kind: str, array: Any, context: dict[str, Any] | None, /, **extra: Any) -> Message:
+    """Return an array of CuPy's as a message in host memory for the reader of that name.
+
+    It is compressed where that pays, after a shuffle on the GPU.
+    """
     import cupy
 
     layout, flat = compact(array, cupy.ascontiguousarray)
-    return restore(layout, array.dtype, cupy.asnumpy(flat))
+    message = host.pack_bytes(layout, array.dtype, flat, context, kind=kind, **extra)
+    return kinds.mark(kind, message)
+
+
+def unpack_to_device(kind: str, header: dict[str, Any],
+                     frames: list[Any]) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """Return an array of CuPy's on the current device, and what else was said of it.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the message is damaged, or another reader's.
+    """
+    layout, dtype, data, extra = host.unpack_to_device(header, frames)
+    kinds.check(kind, extra)
+    return place(layout, dtype, data), extra
 
 
 def to_device(array: np.ndarray) -> Any:
     """Return a host array's copy on the current device, in the same order and without gaps."""
-    import cupy
-
     layout, flat = compact(array)
-    data = cupy.asarray(flat)
-    # Tasks that read it have streams of their own.
-    cupy.cuda.get_current_stream().synchronize()
-    return place(layout, array.dtype, data)
+    return place(layout, array.dtype, codec.to_device(flat))
 
 
 def place(layout: Layout, dtype: np.dtype, data: Any) -> Any:

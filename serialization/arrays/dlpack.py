@@ -87,10 +87,10 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
 
 def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
     """Return an array as a header and frames in host memory."""
-    lent, place = _lend(array), "cpu"
-    if not isinstance(lent, np.ndarray):
-        lent, place = cupy.to_host(lent), "gpu"
-    return kinds.pack(_KIND, lent, context, library=_library(array), device=place)
+    lent, library = _lend(array), _library(array)
+    if isinstance(lent, np.ndarray):
+        return kinds.pack(_KIND, lent, context, library=library, device="cpu")
+    return cupy.pack_to_host(_KIND, lent, context, library=library, device="gpu")
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:

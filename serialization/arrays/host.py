@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,15 +52,40 @@ def pack(array: np.ndarray, context: Mapping[str, Any] | None = None, **extra: A
     if not dtypes.is_plain(array.dtype):
         raise TypeError(f"arrays of {array.dtype} have no plain bytes: pickle them")
     layout, data = compact(array)
-    how, frames = codec.encode(data, array.dtype.itemsize, context)
+    return pack_bytes(layout, array.dtype, data, context, array.flags.writeable, **extra)
+
+
+def pack_bytes(
+    layout: Layout,
+    dtype: np.dtype,
+    data: Any,
+    context: Mapping[str, Any] | None,
+    writeable: bool = True,
+    /,
+    **extra: Any,
+) -> Message:
+    """Return the bytes of an array, on the host or in GPU memory, as `pack` does.
+
+    Parameters
+    ----------
+    layout, data
+        What `gpusched.serialization.arrays.layout.compact` returns, for NumPy's arrays or CuPy's.
+    dtype
+        A plain one.
+    context, extra
+        As for `pack`.
+    writeable
+        Whether the array that is received may be written to.
+    """
+    how, frames = codec.encode(data, dtype.itemsize, context)
     about = {
-        "dtype": dtypes.describe(array.dtype),
+        "dtype": dtypes.describe(dtype),
         "shape": layout.shape,
         "strides": layout.strides,
         "offset": layout.offset,
         "nbytes": data.nbytes,
         "codec": how,
-        "writeable": array.flags.writeable,
+        "writeable": writeable,
         "extra": extra,
     }
     sealed = contain(about) if codec.is_file(context) else seal(about, frames)
@@ -79,23 +104,54 @@ def unpack(header: dict[str, Any], frames: list[Any]) -> tuple[np.ndarray, dict[
     CorruptFrameError
         If the header or the frames are not those that were packed.
     """
+    described = _described(header, frames)
+    data = codec.decode(described.how, frames, described.nbytes)
+    if described.writeable and memoryview(data).readonly:
+        # The bytes rather than the array, which may repeat them a million times.
+        data = np.frombuffer(data, np.uint8).copy()
+    array = restore(described.layout, described.dtype, data)
+    array.flags.writeable = described.writeable
+    return array, described.extra
+
+
+def unpack_to_device(
+    header: dict[str, Any], frames: list[Any]
+) -> tuple[Layout, np.dtype, Any, dict[str, Any]]:
+    """Return the layout, the dtype, the bytes in GPU memory (CuPy's), and what else was said.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the header or the frames are not those that were packed.
+    """
+    described = _described(header, frames)
+    data = codec.decode_to_device(described.how, frames, described.nbytes)
+    return described.layout, described.dtype, data, described.extra
+
+
+class _Described(NamedTuple):
+    layout: Layout
+    dtype: np.dtype
+    nbytes: int
+    how: Any
+    writeable: bool
+    extra: dict[str, Any]
+
+
+def _described(header: dict[str, Any], frames: list[Any]) -> _Described:
     about = unseal(header.get("gpusched"), frames)
     try:
-        layout = Layout(tuple(about["shape"]), tuple(about["strides"]), about["offset"])
-        dtype = dtypes.parse(about["dtype"])
-        nbytes, how = about["nbytes"], about["codec"]
-        writeable, extra = about["writeable"], about["extra"]
+        found = _Described(
+            Layout(tuple(about["shape"]), tuple(about["strides"]), about["offset"]),
+            dtypes.parse(about["dtype"]),
+            *(about[name] for name in ("nbytes", "codec", "writeable", "extra")),
+        )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, CorruptFrameError):
             raise
         raise CorruptFrameError(f"description of an array: {error!r}") from error
-    if type(nbytes) is not int or type(writeable) is not bool or not isinstance(extra, dict):
+    kinds = type(found.nbytes), type(found.writeable), type(found.extra)
+    if kinds != (int, bool, dict):
         raise CorruptFrameError(f"description of an array: found {about!r:.500}")
-    check(layout, dtype, nbytes)
-    data = codec.decode(how, frames, nbytes)
-    if writeable and memoryview(data).readonly:
-        # The bytes rather than the array, which may repeat them a million times.
-        data = np.frombuffer(data, np.uint8).copy()
-    array = restore(layout, dtype, data)
-    array.flags.writeable = writeable
-    return array, extra
+    check(found.layout, found.dtype, found.nbytes)
+    return found

@@ -36,7 +36,20 @@ def pack(kind: str, array: np.ndarray, context: dict[str, Any] | None, **extra: 
     ...
     gpusched.serialization.frames.CorruptFrameError: reader: expected 'jax', found 'torch'
     """
-    header, frames = host.pack(array, context, kind=kind, **extra)
+    return mark(kind, host.pack(array, context, kind=kind, **extra))
+
+
+def mark(kind: str, message: Message) -> Message:
+    """Return a message of `gpusched.serialization.arrays.host` with the reader's name in the open.
+
+    Parameters
+    ----------
+    kind
+        As for `pack`; what is sealed holds it under ``kind``.
+    message
+        A header and frames.
+    """
+    header, frames = message
     return {**header, KEY: kind}, frames
 
 

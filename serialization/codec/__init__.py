@@ -16,7 +16,7 @@ from gpusched.serialization.codec import blocks, choice, device, link
 from gpusched.serialization.codec.link import KEY, Link
 from gpusched.serialization.frames import CorruptFrameError
 
-__all__ = ["Link", "decode", "decode_to_device", "encode", "is_file", "to_file"]
+__all__ = ["Link", "decode", "decode_to_device", "encode", "is_file", "to_device", "to_file"]
 
 _NAME = "blosc-lz4"
 Context = Mapping[str, Any]
@@ -90,10 +90,11 @@ def decode_to_device(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
     CorruptFrameError
         If the frames do not hold so many bytes.
     """
-    return _decoded(how, frames, nbytes, _upload, device.decode)
+    return _decoded(how, frames, nbytes, to_device, device.decode)
 
 
-def _upload(frame: Any) -> Any:
+def to_device(frame: Any) -> Any:
+    """Return bytes in GPU memory, CuPy's, with shape ``(n,)`` and dtype uint8."""
     return device.upload(np.frombuffer(frame, np.uint8))
 
 

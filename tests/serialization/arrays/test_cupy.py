@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from distributed.protocol.serialize import deserialize, serialize
 
+from gpusched.serialization.codec.link import KEY, Link
 from gpusched.serialization.frames import CorruptFrameError
 from tests.serialization.arrays.sending import sent
 
@@ -72,6 +73,16 @@ def test_broadcast_is_not_expanded(way: Any) -> None:
     row = cupy.asarray(np.arange(3.0))
     array = cupy.ndarray((1 << 40, 3), row.dtype, row.data, (0, 8))
     assert way(array).strides == (0, 8)
+
+
+@pytest.mark.parametrize("view", ["plain", "reversed", "fortran"])
+def test_bytes_are_compressed_for_a_slow_link(view: str) -> None:
+    array = VIEWS[view](cupy.asarray(np.arange(60_000.0).reshape(30, 40, 50)))
+    context = {"recipient": {KEY: Link(1.0)}}
+    header, frames = serialize(array, ["dask"], "raise", context)
+    assert all(isinstance(frame, bytes) for frame in frames)
+    assert sum(map(len, frames)) < array.nbytes / 4
+    check_same(deserialize(header, frames), array)
 
 
 def test_dense_frames_are_not_copied() -> None:

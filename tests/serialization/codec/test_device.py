@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,7 @@ from gpusched.serialization.codec.blosc import Header
 from gpusched.serialization.codec.link import KEY, Link
 from gpusched.serialization.frames import CorruptFrameError
 
-from ..emulated_cupy import Array, Stream, cupy
-
-__all__ = ["cupy"]
-
+EMULATED = Path(__file__).parents[1] / "arrays/emulated/cupy.py"
 SHORT = 1 << 16
 KINDS = {
     "count": np.arange(40_000).view("u1"),
@@ -40,6 +40,17 @@ def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     staging._of.cache_clear()
 
 
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Take CuPy's place."""
+    spec = spec_from_file_location("cupy", EMULATED)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
 @given(st.integers(1, 3000), st.integers(2, 40), st.sampled_from([1 << 16, 1 << 19, 1000]))
 def test_turning_is_undone(nbytes: int, itemsize: int, inner: int) -> None:
     inner = max(inner // itemsize, 1) * itemsize
@@ -55,7 +66,7 @@ def test_host_and_device_read_each_others_blocks(
     cupy: Any, kind: str, shuffle: str, itemsize: int
 ) -> None:
     data = KINDS[kind]
-    from_device = device.encode(Array(data), itemsize, shuffle)
+    from_device = device.encode(cupy.of(data), itemsize, shuffle)
     from_host = blocks.encode(data, itemsize, shuffle)
     for frames in (from_device, from_host):
         assert blocks.decode(frames, data.size, SHORT).tobytes() == data.tobytes()
@@ -64,7 +75,7 @@ def test_host_and_device_read_each_others_blocks(
 
 def test_device_shuffles_as_well_as_the_host(cupy: Any) -> None:
     data = KINDS["count"]
-    coded = device.encode(Array(data), 8, "byte")
+    coded = device.encode(cupy.of(data), 8, "byte")
     assert all(Header.of(frame).is_shuffled for frame in coded)
     assert sum(map(len, coded)) < 1.1 * sum(map(len, blocks.encode(data, 8, "byte")))
 
@@ -87,23 +98,25 @@ def test_device_unshuffles_what_the_host_has_shuffled(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_go_down_and_up(cupy: Any, kind: str) -> None:
-    down = device.download(Array(KINDS[kind]))
+    down = device.download(cupy.of(KINDS[kind]))
     assert down.tobytes() == KINDS[kind].tobytes()
     assert device.upload(down).get().tobytes() == KINDS[kind].tobytes()
 
 
 def test_each_thread_waits_for_its_own_stream_and_the_callers(cupy: Any) -> None:
     before = cupy.cuda.get_current_stream().synchronized
-    device.download(Array(KINDS["noise"]))
+    device.download(cupy.of(KINDS["noise"]))
     assert cupy.cuda.get_current_stream().synchronized == before + 1
-    assert 0 < len(Stream.made) <= blocks.threads()
-    assert all(stream.non_blocking and len(stream.threads) == 1 for stream in Stream.made)
-    assert sum(stream.synchronized for stream in Stream.made) == len(blocks.split(KINDS["noise"]))
+    assert 0 < len(cupy.Stream.made) <= blocks.threads()
+    assert all(stream.non_blocking and len(stream.threads) == 1 for stream in cupy.Stream.made)
+    assert sum(stream.synchronized for stream in cupy.Stream.made) == len(
+        blocks.split(KINDS["noise"])
+    )
 
 
 def test_staging_is_bounded_and_used_again(cupy: Any) -> None:
     for _ in range(3):
-        device.encode(Array(np.zeros(100 * SHORT, "u1")), 8, "byte")
+        device.encode(cupy.of(np.zeros(100 * SHORT, "u1")), 8, "byte")
     assert 0 < staging.staging().made <= blocks.threads() + 2
 
 
@@ -136,7 +149,7 @@ def test_damaged_blocks_are_refused(cupy: Any) -> None:
 def test_codec_takes_buffers_on_a_device(cupy: Any, kind: str, bandwidth: float) -> None:
     data = KINDS[kind]
     context = {"recipient": {KEY: Link(bandwidth)}}
-    how, frames = codec.encode(Array(data), 8, context)
+    how, frames = codec.encode(cupy.of(data), 8, context)
     assert all(isinstance(frame, bytes | np.ndarray) for frame in frames)
     assert bytes(codec.decode(how, frames, data.size)) == data.tobytes()
     assert codec.decode_to_device(how, frames, data.size).get().tobytes() == data.tobytes()

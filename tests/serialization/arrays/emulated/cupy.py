@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,11 +52,28 @@ class ndarray:
     def __getitem__(self, index: Any) -> ndarray:
         return of(self.values[index])
 
-    def transpose(self, order: Any) -> ndarray:
-        return of(self.values.transpose(order))
+    def __setitem__(self, index: Any, value: ndarray) -> None:
+        self.values[index] = value.values
 
-    def reshape(self, shape: Any) -> ndarray:
-        return of(self.values.reshape(shape))
+    def copy(self) -> ndarray:
+        return of(self.values.copy())
+
+    def transpose(self, *order: Any) -> ndarray:
+        return of(self.values.transpose(*order))
+
+    def reshape(self, *shape: Any) -> ndarray:
+        return of(self.values.reshape(*shape))
+
+    def get(self, out: np.ndarray | None = None) -> np.ndarray:
+        if out is None:
+            return self.values.copy()
+        assert out.shape == self.shape
+        np.copyto(out, self.values)
+        return out
+
+    def set(self, values: np.ndarray) -> None:
+        assert values.shape == self.shape
+        np.copyto(self.values, values)
 
     def view(self, dtype: Any) -> ndarray:
         return of(self.values.view(dtype))
@@ -100,6 +118,47 @@ def asnumpy(array: ndarray) -> np.ndarray:
     return array.values.copy()
 
 
+def empty(shape: Any, dtype: Any) -> ndarray:
+    """Return an array that is not zeros."""
+    return of(np.full(shape, 0xAB, dtype))
+
+
+class Device:
+    """The only one."""
+
+    id = 0
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Stream:
+    """Knows how often it was waited for, and by which threads it was used."""
+
+    made: ClassVar[list[Stream]] = []
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.non_blocking = non_blocking
+        self.synchronized = 0
+        self.threads: set[int] = set()
+        self.made.append(self)
+
+    def __enter__(self) -> Stream:
+        self.threads.add(threading.get_ident())
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def synchronize(self) -> None:
+        self.synchronized += 1
+
+
+NULL = Stream()
+"""The stream of whoever has chosen none."""
+NULL.made.clear()
+
+
 class CUDARuntimeError(RuntimeError):
     """Raised by nothing here; zarr looks for it."""
 
@@ -107,5 +166,8 @@ class CUDARuntimeError(RuntimeError):
 cuda = SimpleNamespace(
     runtime=SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=CUDARuntimeError),
     is_available=lambda: True,
-    get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
+    Device=Device,
+    Stream=Stream,
+    alloc_pinned_memory=lambda nbytes: bytearray(nbytes),
+    get_current_stream=lambda: NULL,
 )
