@@ -42,12 +42,40 @@ class DeviceNanny(Nanny):
         kwargs.setdefault("worker_class", DeviceWorker)
         super().__init__(*args, **kwargs)
         self._told_pid = -1
+        self._asked_to_end = False
+        self._was_asked = False
+        self._starting = asyncio.Lock()
+
+    async def instantiate(self) -> Status:
+        """Start the worker's process as distributed does, one start after the other.
+
+        A process that ends while its start is still waited for would otherwise have its successor
+        taken for it.
+        """
+        async with self._starting:
+            if self.status in (Status.closing, Status.closed):
+                return self.status
+            if self.process is not None and self.process.status == Status.stopped:
+                # The new process tells its address once it is up, and may end before.
+                self.process.worker_address = None
+            return await super().instantiate()
+
+    async def kill(self, timeout: float = 5, reason: str = "nanny-kill") -> None:
+        """End the worker's process as distributed does; that end is no news."""
+        self._asked_to_end = True
+        try:
+            await super().kill(timeout=timeout, reason=reason)
+        finally:
+            self._asked_to_end = False
+
+    def _on_worker_exit_sync(self, exitcode: int) -> None:
+        self._was_asked = self._asked_to_end
+        super()._on_worker_exit_sync(exitcode)
 
     async def _on_worker_exit(self, exitcode: int) -> None:
         # Before distributed's own part, which lets the scheduler forget the worker.
-        closing = self.status in (Status.closing, Status.closing_gracefully, Status.closed)
-        if exitcode and self.worker_address is not None and not closing:
-            await self._tell(self.worker_address, self._describe(exitcode))
+        if self.status == Status.running and not self._was_asked:
+            await self._tell(self._describe(exitcode))
         await super()._on_worker_exit(exitcode)
 
     def _describe(self, exitcode: int) -> str:
@@ -62,13 +90,14 @@ class DeviceNanny(Nanny):
             f"--memory-limit"
         )
 
-    async def _tell(self, worker: str, reason: str) -> None:
-        message = {"worker": worker, "reason": f"its process {reason}"}
+    async def _tell(self, reason: str) -> None:
+        worker = self.worker_address or ""
+        message = {"worker": worker, "nanny": self.address, "reason": f"its process {reason}"}
         try:
             await wait_for(
                 self.scheduler.log_event(topic=exits.EVENTS, msg=message), timeout=_PATIENCE
             )
         except (OSError, TimeoutError) as error:
             logger.warning(
-                "the scheduler was not told that worker %s %s: %s", worker, reason, error
+                "the scheduler was not told that worker %s %s: %s", self.name, reason, error
             )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dask.config
+from dask.utils import parse_timedelta
 from distributed import Nanny, Scheduler, Worker
 from distributed.core import Status
 from distributed.deploy.adaptive import Adaptive
@@ -236,6 +237,33 @@ class Cluster(SpecCluster):
         devices = len(self.plan_of_workers.devices)
         if devices and workers > devices:
             raise ValueError(f"there are {devices} GPUs, so no more than {devices} workers")
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        name = self.scheduler_info["workers"][msg]["name"] if op == "remove" else None
+        node = self.workers.get(name)
+        if not isinstance(node, Nanny):
+            super()._update_worker_status(op, msg)
+            return
+        # distributed closes a nanny whose worker is missing when some time has passed, although it
+        # may be starting it again, which takes long on a busy machine.
+        self._look_for(name, node)
+        super(SpecCluster, self)._update_worker_status(op, msg)
+
+    def _look_for(self, name: Any, nanny: Nanny) -> None:
+        """Close a nanny, once it no longer tries to bring a lost worker back."""
+
+        def look() -> None:
+            present = (worker["name"] for worker in self.scheduler_info["workers"].values())
+            if self.workers.get(name) is not nanny or name in present:
+                return
+            if nanny.status == Status.running:
+                self._look_for(name, nanny)
+                return
+            self._futures.add(asyncio.ensure_future(nanny.close()))
+            del self.workers[name]
+
+        delay = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout"))
+        asyncio.get_running_loop().call_later(delay, look)
 
     async def _start(self) -> None:
         # Before the workers start, because they start with this process's configuration.

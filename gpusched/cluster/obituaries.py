@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from dask.typing import Key
 from dask.utils import format_bytes
 from distributed import Scheduler
+from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.metrics import time
 from distributed.scheduler import KilledWorker, WorkerState
 
 from gpusched.workers import exits
@@ -44,30 +47,71 @@ class Obituaries(SchedulerPlugin):
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._waiting: dict[str, asyncio.Event] = {}
+        self._removing = scheduler.remove_worker
 
     def install(self) -> None:
         """Start to follow the scheduler's workers."""
         self._scheduler.add_plugin(self)
         _explain_killed_workers()
-        removing = self._scheduler.remove_worker
+        self._scheduler.remove_worker = self._remove  # type: ignore[method-assign]
+        # A nanny that asks for it has told how the process ended.
+        self._scheduler.handlers["unregister"] = self._remove_at_once
+        adding = self._scheduler.handlers["register-worker"]
 
-        async def remove_worker(address: str, **kwargs: Any) -> Any:
-            worker = self._scheduler.workers.get(address)
-            if worker is not None and not kwargs.get("expected"):
-                _remember(_samples, address, _sample(worker))
-                await self._hear_of(worker)
-            return await removing(address, **kwargs)
+        async def add_worker(comm: Any, **kwargs: Any) -> Any:
+            await self._make_way(kwargs["name"])
+            return await adding(comm, **kwargs)
 
-        self._scheduler.remove_worker = remove_worker  # type: ignore[method-assign]
+        self._scheduler.handlers["register-worker"] = add_worker
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """Forget how an earlier worker at this address ended; ports may be fixed."""
+        _reasons.pop(worker, None)
+        _samples.pop(worker, None)
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Note what a worker or a nanny tells."""
         if topic != exits.EVENTS:
             return
+        worker = self._worker_of(msg)
         # A worker's own word comes before its nanny's, and tells more than an exit code.
-        _remember(_reasons, msg["worker"], msg["reason"])
-        if msg["worker"] in self._waiting:
-            self._waiting[msg["worker"]].set()
+        _remember(_reasons, worker, msg["reason"])
+        if worker in self._waiting:
+            self._waiting[worker].set()
+
+    def _worker_of(self, msg: dict[str, str]) -> str:
+        """Return the address of the worker that a message is about.
+
+        A nanny whose worker ended before it heard of its start does not know the address.
+        """
+        if msg["worker"] not in self._scheduler.workers and msg.get("nanny"):
+            for worker in self._scheduler.workers.values():
+                if worker.nanny == msg["nanny"]:
+                    return worker.address
+        return msg["worker"]
+
+    async def _remove(self, address: str, **kwargs: Any) -> Any:
+        worker = self._scheduler.workers.get(address)
+        if worker is not None and not kwargs.get("expected"):
+            _remember(_samples, address, _sample(worker))
+            await self._hear_of(worker)
+            if self._scheduler.workers.get(address) is not worker:
+                # Its successor has made it go, and may have the same address.
+                return "already-removed"
+        return await self._removing(address, **kwargs)
+
+    async def _remove_at_once(self, address: str, **kwargs: Any) -> Any:
+        worker = self._scheduler.workers.get(address)
+        if worker is not None:
+            _remember(_samples, address, _sample(worker))
+        return await self._removing(address, **kwargs)
+
+    async def _make_way(self, name: Any) -> None:
+        """End the wait for word on a worker whose successor is here, which must get the name."""
+        address = self._scheduler.aliases.get(name)
+        if address in self._waiting:
+            self._waiting[address].set()
+            await self._removing(address, stimulus_id=f"successor-{time()}")
 
     async def _hear_of(self, worker: WorkerState) -> None:
         """Wait for the reason of an end, if a task is about to be given up because of it.
@@ -80,11 +124,12 @@ class Obituaries(SchedulerPlugin):
         if all(task.suspicious < allowed for task in worker.processing):
             return
         told = self._waiting.setdefault(worker.address, asyncio.Event())
+        # No further task may be sent to it, and be given up in its turn.
+        self._scheduler.handle_worker_status_change(Status.closing, worker, f"ended-{time()}")
         try:
-            async with asyncio.timeout(_PATIENCE):
-                await told.wait()
-        except TimeoutError:
-            _remember(_reasons, worker.address, "nobody told how its process ended")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await told.wait()
         finally:
             self._waiting.pop(worker.address, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
@@ -19,8 +20,10 @@ import psutil
 import pytest
 from distributed import KilledWorker, as_completed, wait
 
+from gpusched.cluster import obituaries
 from gpusched.workers import exits
 from gpusched.workers.device import PoisonedContextError
+from gpusched.workers.nanny import DeviceNanny
 
 from .conftest import Harmed
 
@@ -84,6 +87,74 @@ def test_task_that_is_given_up_says_why(
     shown = "".join(traceback.format_exception_only(caught.value))
     assert reason in shown
     assert "memory at its last heartbeat: host" in shown
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_task_that_ends_its_process_is_given_up_and_says_so(
+    start: Start, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    harmed = start(1, {"distributed.scheduler.allowed-failures": 3}, silence_logs=False)
+    future = harmed.client.submit(os._exit, code)
+    with caplog.at_level(logging.WARNING), pytest.raises(KilledWorker) as caught:
+        future.result(timeout=60)
+    shown = "".join(traceback.format_exception_only(caught.value))
+    assert f"its process left with exit code {code}" in shown
+    assert harmed.client.submit(lambda: 7).result(timeout=60) == 7
+    assert "name taken" not in caplog.text
+    assert "duplicate name" not in caplog.text
+
+
+def test_worker_that_takes_anothers_place_does_not_wait_for_word_of_its_end(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tell_nothing(*arguments: Any) -> None:
+        pass
+
+    monkeypatch.setattr(obituaries, "_PATIENCE", 600)
+    monkeypatch.setattr(DeviceNanny, "_tell", tell_nothing)
+    monkeypatch.setattr(DeviceNanny, "_unregister", tell_nothing)
+    harmed = start(1, {"distributed.scheduler.allowed-failures": 0})
+    future = harmed.client.submit(die)
+    with pytest.raises(KilledWorker) as caught:
+        future.result(timeout=60)
+    assert "nobody told how its process ended" in caught.value.__notes__[0]
+    assert harmed.client.submit(lambda: 7).result(timeout=60) == 7
+
+
+def test_worker_that_ends_before_its_nanny_knows_its_address(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(obituaries, "_PATIENCE", 600)
+    harmed = start(1, {"distributed.scheduler.allowed-failures": 0})
+    (nanny,) = harmed.cluster.workers.values()
+    nanny.process.worker_address = None
+    future = harmed.client.submit(die)
+    with pytest.raises(KilledWorker) as caught:
+        future.result(timeout=60)
+    assert "its process was ended by SIGKILL" in caught.value.__notes__[0]
+
+
+def test_worker_that_is_slow_to_come_back_is_not_given_up(start: Start) -> None:
+    harmed = start(1, {"distributed.deploy.lost-worker-timeout": "10ms"})
+    (pid,) = harmed.pids().values()
+    harmed.kill(pid)
+    assert harmed.client.submit(lambda: 7).result(timeout=60) == 7
+    assert harmed.pids()[0] != pid
+
+
+def test_nanny_that_is_gone_is_given_up(start: Start) -> None:
+    harmed = start(1, {"distributed.deploy.lost-worker-timeout": "10ms"})
+    (nanny,) = harmed.cluster.workers.values()
+    harmed.cluster.sync(nanny.close)
+    harmed.wait_for(lambda: not harmed.cluster.workers)
+
+
+def test_end_that_was_asked_for_is_no_news(start: Start) -> None:
+    harmed = start(1)
+    before = harmed.pids()
+    harmed.client.restart(timeout=60)
+    assert harmed.pids() != before
+    assert harmed.client.get_events(exits.EVENTS) == ()
 
 
 def test_task_that_takes_all_memory_says_so(start: Start) -> None:
