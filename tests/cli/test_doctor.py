@@ -18,7 +18,7 @@ from typing import Any
 import dask
 import pytest
 from click.testing import CliRunner
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
 from gpusched import Cluster
 from gpusched.cli import checks, doctor
@@ -99,8 +99,31 @@ def test_program_that_fails_is_told() -> None:
 def test_spill_folder_in_memory_or_missing(tmp_path: Path) -> None:
     with dask.config.set({"temporary-directory": "/dev/shm"}):
         assert "lies in memory" in host.spill_folder().text
-    with dask.config.set({"temporary-directory": str(tmp_path / "missing")}):
-        assert host.spill_folder().status == "failure"
+    with dask.config.set({"temporary-directory": "/dev/shm/no/such"}):
+        assert "lies in memory" in host.spill_folder().text
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "under"):
+        with dask.config.set({"temporary-directory": str(path)}):
+            found = host.spill_folder()
+        assert found.status == "failure"
+        assert str(path) in found.text
+        assert f"{tmp_path / 'file'} is no folder that can be written" in found.text
+
+
+def test_spill_folder_that_workers_will_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_is_memory", lambda folder: False)
+    monkeypatch.setattr(host, "_LITTLE_SPACE", 0)
+    missing = tmp_path / "not" / "yet"
+    with dask.config.set({"temporary-directory": str(missing)}):
+        found = host.spill_folder()
+        assert found.status == "ok"
+        assert f"{missing} (made when needed), " in found.text
+        assert not missing.parent.exists()
+        with Cluster(1, 1, gpus=0) as cluster, Client(cluster) as client:
+            (used,) = client.run(lambda dask_worker: dask_worker.local_directory).values()
+    assert Path(used).is_relative_to(missing)
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,11 +126,15 @@ def spill_folder() -> Finding:
     configured = dask.config.get("temporary-directory", None)
     folder = Path(configured or os.environ.get("TMPDIR") or "/tmp")
     change = "choose another disk by --local-directory or dask's setting temporary-directory"
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        return Finding.failure(f"{folder} is no folder that can be written", change)
-    free = shutil.disk_usage(folder).free
-    told = f"{folder}, {format_bytes(free)} free"
-    if _is_memory(folder):
+    # Workers make it, and what lies above it, if it is missing.
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        unmade = "" if nearest == folder else f"{folder} cannot be made: "
+        return Finding.failure(f"{unmade}{nearest} is no folder that can be written", change)
+    free = shutil.disk_usage(nearest).free
+    missing = "" if nearest == folder else " (made when needed)"
+    told = f"{folder}{missing}, {format_bytes(free)} free"
+    if _is_memory(nearest):
         return Finding.warning(f"{told}, lies in memory: spilling there frees none", change)
     if free < _LITTLE_SPACE:
         return Finding.warning(told, change)
