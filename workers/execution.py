@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 from dask.typing import Key
 from dask.utils import format_bytes
 
@@ -144,7 +145,7 @@ class Execution:
         told = {
             "results still held": format_bytes(results),
             "of them inputs of this task": f"{len(values)} values",
-            "taken by this process": format_bytes(device.held()),
+            "taken by this process": format_bytes(_resident() if on_host else device.held()),
             "limit for results": "none" if limit == math.inf else format_bytes(int(limit)),
         }
         sizes = ", ".join(f"{name}: {size}" for name, size in told.items())
@@ -154,6 +155,12 @@ class Execution:
             f"given back. {sizes}. Use smaller chunks, fewer threads per worker, or "
             f"{'a larger --memory-limit' if on_host else 'a GPU with more memory'}"
         )
+
+
+def _resident() -> int:
+    """Return the bytes of host memory that this process has."""
+    resident: int = psutil.Process().memory_info().rss
+    return resident
 
 
 def forget_variables(error: BaseException | None) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
+from dask.utils import parse_bytes
+from distributed import Client
 
+from gpusched import Cluster
 from gpusched.graph.pieces import HostResult, wanted
 from gpusched.workers.device import HostDevice, OutOfDeviceMemoryError, PoisonedContextError
 from gpusched.workers.execution import Execution
@@ -172,3 +177,29 @@ def test_memory_error_on_the_host_spills_to_disk(tmp_path: Path) -> None:
     assert Execution(HostDevice(), store, leave).run(task, "key", {}) == 7
     assert attempts == [0, 1]
     store.close()
+
+
+def test_host_without_room_says_what_the_process_takes(tmp_path: Path) -> None:
+    def task(values: dict[str, Any]) -> Any:
+        raise MemoryError("Unable to allocate 1.00 PiB")
+
+    store = Store(HostDevice(), SpillFiles(tmp_path / "files"))
+    taken = psutil.Process().memory_info().rss
+    with pytest.raises(OutOfDeviceMemoryError) as caught:
+        Execution(HostDevice(), store, leave).run(task, "key", {})
+    store.close()
+    text = str(caught.value)
+    assert "ran out of memory on host (Unable to allocate 1.00 PiB)" in text
+    told = re.search(r"taken by this process: ([^,]+),", text)
+    assert told is not None
+    assert parse_bytes(told[1]) == pytest.approx(taken, rel=0.2)
+
+
+def test_worker_without_room_says_what_its_process_takes() -> None:
+    with Cluster(1, 1, gpus=0) as cluster, Client(cluster) as client:
+        with pytest.raises(OutOfDeviceMemoryError, match="on host") as caught:
+            client.submit(np.ones, 2**50).result(timeout=60)
+        (taken,) = client.run(lambda: psutil.Process().memory_info().rss).values()
+    told = re.search(r"taken by this process: ([^,]+),", str(caught.value))
+    assert told is not None
+    assert parse_bytes(told[1]) == pytest.approx(taken, rel=0.2)
