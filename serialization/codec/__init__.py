@@ -6,6 +6,7 @@ from a small sample and from what is known of the `link` over which the bytes wi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from gpusched import config
 from gpusched.serialization.codec import blocks, choice, device, link
-from gpusched.serialization.codec.link import KEY, Link
+from gpusched.serialization.codec.link import KEY, Link, Transfer
 from gpusched.serialization.frames import CorruptFrameError
 
 __all__ = ["Link", "decode", "decode_to_device", "encode", "is_file", "to_device", "to_file"]
@@ -53,22 +54,26 @@ def encode(data: Any, itemsize: int, context: Context | None) -> tuple[list[Any]
     tuple
         What `decode` needs to know, and frames in host memory.
     """
-    shuffle = None
     wanted = config.get("serialization.compression")
-    way = None
+    way, found = None, None
     if context is not None and wanted is not False:
         way = context[KEY] if is_file(context) else link.to(context)
     if way is not None:
-        shuffle = choice.choose(data, itemsize, None if wanted is True else way)
+        found = choice.choose(data, itemsize, None if wanted is True else way)
     on_device = not isinstance(data, np.ndarray)
-    if on_device and (shuffle is None or is_file(context)):
-        data = device.download(data)
-    if shuffle is None:
+    if on_device and (found is None or is_file(context)):
+        data, on_device = device.download(data), False
+    if found is None:
         return None, [data]
-    if on_device and not is_file(context):
-        return [_NAME, blocks.BLOCK], device.encode(data, itemsize, shuffle)
-    make = blocks.pending if is_file(context) else blocks.encode
-    return [_NAME, blocks.BLOCK], make(data, itemsize, shuffle)
+    if is_file(context):
+        return [_NAME, blocks.BLOCK], blocks.pending(data, itemsize, found.shuffle)
+    started = time.perf_counter()
+    frames = (device if on_device else blocks).encode(data, itemsize, found.shuffle)
+    if isinstance(way, Transfer):
+        seconds = time.perf_counter() - started
+        # On a machine as busy as the sample found it, and as this was.
+        way.coding += seconds * (1 + found.decoding / found.encoding)
+    return [_NAME, blocks.BLOCK], frames
 
 
 def decode(how: Any, frames: Sequence[Any], nbytes: int) -> Any:

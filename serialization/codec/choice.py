@@ -28,16 +28,19 @@ class Sample:
     shuffle: str
     ratio: float
     """Bytes before a byte after."""
-    seconds: float
-    """To compress and decompress a byte, with one thread."""
+    encoding: float
+    """Seconds to compress a byte, with one thread."""
+    decoding: float
+    """Seconds to decompress a byte, with one thread."""
 
 
-def choose(data: Any, itemsize: int, link: Link | Transfer | None) -> str | None:
-    """Return the shuffle to compress a buffer with, or None to leave it as it is.
+def choose(data: Any, itemsize: int, link: Link | Transfer | None) -> Sample | None:
+    """Return the sample that shows how to compress a buffer, or None to leave it as it is.
 
     It is compressed if that is expected to take less time, all in all: with ``n`` bytes, ratio
     ``r``, ``c`` seconds a byte to compress and decompress on ``p`` threads, and a link of ``w``
-    bytes a second, if ``n c / p + n / (r w)`` is well below ``n / w``.
+    bytes a second, if ``n c / p + n / (r w)`` is well below ``n / w``. Between two processes of
+    one machine ``p`` is 1, since sender and receiver need its other cores to pass the bytes.
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ def choose(data: Any, itemsize: int, link: Link | Transfer | None) -> str | None
     itemsize
         Bytes of what is in it.
     link
-        None compresses whatever gets smaller. A transfer is told what that will take.
+        None compresses whatever gets smaller.
 
     Examples
     --------
@@ -66,9 +69,7 @@ def choose(data: Any, itemsize: int, link: Link | Transfer | None) -> str | None
         return None
     if link is not None and _cost(best, data.nbytes, link) > _GAIN / link.bandwidth:
         return None
-    if isinstance(link, Transfer):
-        link.coding += _coding(best, data.nbytes) * data.nbytes
-    return best.shuffle
+    return best
 
 
 def samples(data: Any, itemsize: int) -> list[Sample]:
@@ -94,24 +95,22 @@ def _places(data: Any, itemsize: int) -> list[Any]:
 
 
 def _sample(parts: list[np.ndarray], itemsize: int, shuffle: str) -> Sample:
-    seconds, before, after = [], 0, 0
+    times, before, after = [], 0, 0
     for part in parts:
         started = time.perf_counter()
         coded = blosc.compress(part, itemsize, shuffle)
+        encoded = time.perf_counter()
         blocks.decode([coded], part.nbytes, part.nbytes)
-        seconds.append((time.perf_counter() - started) / part.nbytes)
+        decoded = time.perf_counter()
+        times.append(((encoded - started) / part.nbytes, (decoded - encoded) / part.nbytes))
         before, after = before + part.nbytes, after + len(coded)
     # The first part finds cold caches, and any may wait for its turn on a busy machine.
-    return Sample(shuffle, before / after, min(seconds))
-
-
-def _coding(sample: Sample, nbytes: int) -> float:
-    """Return the seconds that compressing and decompressing a byte take."""
-    return sample.seconds / blocks.parallel(nbytes)
+    return Sample(shuffle, before / after, *map(min, zip(*times, strict=True)))
 
 
 def _cost(sample: Sample, nbytes: int, link: Link | Transfer | None) -> float:
     """Return the seconds that a byte takes, from being compressed to being decompressed."""
     if link is None:
         return 1 / sample.ratio
-    return _coding(sample, nbytes) + 1 / (sample.ratio * link.bandwidth)
+    threads = 1 if link.shares_cores else blocks.parallel(nbytes)
+    return (sample.encoding + sample.decoding) / threads + 1 / (sample.ratio * link.bandwidth)

@@ -30,6 +30,8 @@ class Link:
     most
         Bytes a second; observations above it count as this. A disk's page cache is faster than
         the disk, for one.
+    shares_cores
+        Whether both ends work on the same processor cores.
 
     Notes
     -----
@@ -44,9 +46,12 @@ class Link:
     100000000.0
     """
 
-    def __init__(self, bandwidth: float, most: float = float("inf")) -> None:
+    def __init__(
+        self, bandwidth: float, most: float = float("inf"), shares_cores: bool = False
+    ) -> None:
         self.bandwidth = float(bandwidth)
         self.most = most
+        self.shares_cores = shares_cores
         self.observations = 0
         self._lock = threading.Lock()
 
@@ -91,12 +96,17 @@ class Transfer:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.coding = 0.0
-        """Seconds that compressing and decompressing it are expected to take."""
+        """Seconds that compressing it took, and that decompressing it is expected to take."""
 
     @property
     def bandwidth(self) -> float:
         """Bytes a second."""
         return self.link.bandwidth
+
+    @property
+    def shares_cores(self) -> bool:
+        """Whether both ends work on the same processor cores."""
+        return self.link.shares_cores
 
     def done(self, nbytes: int, seconds: float) -> None:
         """Note how many bytes it took, and how long from the first step to the last."""
@@ -118,7 +128,7 @@ def usual(sender: str, recipient: str) -> Link:
     """
     hosts = {get_address_host(address) if address else "" for address in (sender, recipient)}
     if len(hosts) == 1:
-        return Link(_SAME_HOST)
+        return Link(_SAME_HOST, shares_cores=True)
     return Link(parse_bytes(config.get("serialization.bandwidth")))
 
 

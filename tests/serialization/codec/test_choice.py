@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dask
 import numpy as np
 import pytest
 
+from gpusched.serialization import codec
 from gpusched.serialization.codec import choice
 from gpusched.serialization.codec.choice import choose, samples
-from gpusched.serialization.codec.link import Link, Transfer
+from gpusched.serialization.codec.link import KEY, Link, Transfer
 
 MIB = 1 << 20
 SLOW = Link(1e5)
@@ -35,8 +37,9 @@ def test_noise_is_left_as_it_is() -> None:
 def test_shuffle_fits_what_is_in_the_buffer(
     data: np.ndarray, itemsize: int, shuffles: set[str]
 ) -> None:
-    assert choose(data, itemsize, None) in shuffles
-    assert choose(data, itemsize, SLOW) in shuffles
+    for link in (None, SLOW):
+        found = choose(data, itemsize, link)
+        assert found is not None and found.shuffle in shuffles
 
 
 def test_fast_link_takes_bytes_as_they_are() -> None:
@@ -48,13 +51,23 @@ def test_short_buffers_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     assert choose(COUNT[: 63 << 10], 8, None) is None
 
 
-def test_transfer_is_told_the_time_that_coding_takes() -> None:
+def test_link_that_shares_cores_must_gain_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice.blocks, "parallel", lambda nbytes: 8)
+    sample = choice.Sample("byte", 2.0, encoding=0.6e-9, decoding=0.4e-9)
+    monkeypatch.setattr(choice, "samples", lambda data, itemsize: [sample])
+    assert choose(COUNT, 8, Link(1e9)) is sample
+    assert choose(COUNT, 8, Link(1e9, shares_cores=True)) is None
+
+
+@pytest.mark.parametrize("mode", ["auto", True])
+def test_transfer_is_told_the_time_that_coding_takes(mode: object) -> None:
     transfer = Transfer(SLOW)
-    assert choose(COUNT, 8, transfer)
-    assert 0 < transfer.coding < 10
-    before = transfer.coding
-    assert choose(NOISE, 8, transfer) is None
-    assert transfer.coding == before
+    context = {"recipient": {KEY: transfer}}
+    with dask.config.set({"gpusched.serialization.compression": mode}):
+        codec.encode(COUNT, 8, context)
+        before = transfer.coding
+        codec.encode(NOISE, 1, context)
+    assert 0 < before == transfer.coding < 10
 
 
 def test_sample_is_small_and_begins_with_items(monkeypatch: pytest.MonkeyPatch) -> None:
