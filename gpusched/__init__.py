@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gpusched.cluster import Cluster, local
     from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
     from gpusched.graph import disable, enable, fusible
+    from gpusched.kernels import kernel
     from gpusched.saving import load, save
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ __all__ = [
     "disable",
     "enable",
     "fusible",
+    "kernel",
     "load",
     "local",
     "reset_statistics",
@@ -34,6 +36,7 @@ _HOMES = {
     "disable": "gpusched.graph",
     "enable": "gpusched.graph",
     "fusible": "gpusched.graph",
+    "kernel": "gpusched.kernels",
     "load": "gpusched.saving",
     "local": "gpusched.cluster",
     "reset_statistics": "gpusched.fusion.statistics",

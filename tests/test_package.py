@@ -22,6 +22,7 @@ PUBLIC = {
     "disable",
     "enable",
     "fusible",
+    "kernel",
     "load",
     "local",
     "reset_statistics",

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpusched.fusion import scalars
 from gpusched.fusion.kernel import Access, Kernel, Output, Statement
-from gpusched.fusion.operations import OPERATIONS
+from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 
 BLOCK = 512
 """Elements summed in one go before the partial sum joins a wider, compensated total."""
@@ -79,7 +79,7 @@ def _helpers() -> dict[str, str]:
 def expression(statement: Statement, operands: list[str]) -> str:
     """Return the Python expression of one statement."""
     kind = np.dtype(statement.operand).kind
-    template = OPERATIONS[statement.operation].template(kind, statement.output)
+    template = named(statement.operation).template(kind, statement.output)
     if template is None:
         raise KeyError(f"{statement.operation} has no template for {statement.operand}")
     width = "f32" if statement.operand == "float32" else "f64"
@@ -90,16 +90,32 @@ def point_source(kernel: Kernel) -> str:
     """Return the source of the scalar function: one NumPy operation a line, its dtype beside it."""
     names: list[str] = input_names(kernel) + parameter_names(kernel)
     lines = [f"def point({', '.join(names)}):"]
+    called: dict[tuple[str, tuple[str, ...]], str] = {}
     for number, statement in enumerate(kernel.statements):
         operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
         simple = [o if o.isidentifier() or "(" in o else f"({o})" for o in operands]
         target = f"t{number}"
+        if statement.operation in DEFINED and len(named(statement.operation).templates) > 1:
+            # Called once for all of its results.
+            call = statement.operation, tuple(simple)
+            if call not in called:
+                called[call] = f"all{number}"
+                lines.append(f"    all{number} = {call[0]}({', '.join(simple)})")
+            simple = [called[call]]
         code = f"    {target} = {expression(statement, simple)}"
         lines.append(f"{code:<48}  # {statement.dtype}  {statement.operation}")
         names.append(target)
     results = [o.value if isinstance(o.value, str) else names[o.value] for o in kernel.outputs]
     lines.append(f"    return {', '.join(results)}")
     return "\n".join(lines)
+
+
+def defined_functions(kernel: Kernel) -> dict[str, ScalarFunction]:
+    """Return the users' functions that a kernel's source calls, by the names it has for them."""
+    used = [s.operation for s in kernel.statements]
+    used += [o.combine for o in kernel.outputs if o.combine]
+    functions = {name: named(name).function for name in used}
+    return {name: function for name, function in functions.items() if function is not None}
 
 
 def helper_source(point: str) -> str:
@@ -248,6 +264,8 @@ def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:
     >>> identity_value("minimum", np.dtype("int8"))
     127
     """
+    if combine_name in DEFINED:
+        return dtype.type(DEFINED[combine_name].identity).item()
     if combine_name in ("add", "logical_or"):
         if dtype.kind == "f":
             return -0.0

@@ -10,11 +10,25 @@ fused.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+
+
+class ScalarFunction(Protocol):
+    """A user's function of numbers, for each way to run a kernel."""
+
+    def for_python(self) -> Callable[..., Any]:
+        """Return it as the reference calls it."""
+
+    def for_cpu(self) -> Any:
+        """Return it compiled by numba, for calls from kernels."""
+
+    def for_cuda(self) -> Any:
+        """Return it as numba-cuda compiles it, for calls from kernels."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +43,10 @@ class Operation:
     """Largest distance from NumPy's result, in units in the last place; 0 is exact."""
     heavy: bool = False
     """Whether it costs much more than an addition."""
+    function: ScalarFunction | None = None
+    """What the template calls by the operation's name, where a user has defined it."""
+    identity: Any = None
+    """What a user's function changes nothing with, where it joins the values of a reduction."""
 
     def template(self, kind: str, output: int = 0) -> str | None:
         return self.templates[output].get(kind)
@@ -39,6 +57,16 @@ CLIP: np.ufunc = np._core.umath.clip  # type: ignore[attr-defined]
 
 OPERATIONS: dict[str, Operation] = {}
 """Every scalar operation by name."""
+DEFINED: dict[str, Operation] = {}
+"""The same, of users' own functions; a name ends in a digest of all that the function depends on,
+so that equal names mean equal functions in every process."""
+
+
+def named(name: str) -> Operation:
+    """Return an operation, this table's or a user's; `KeyError` if nobody has defined it here."""
+    return OPERATIONS.get(name) or DEFINED[name]
+
+
 COMBINES = {"add": 8, "multiply": 64, "minimum": 0, "maximum": 0, "fmin": 0, "fmax": 0,
             "logical_or": 0, "logical_and": 0}  # fmt: skip
 """Operations that reductions use, with the largest distance from NumPy's result per partial sum,

@@ -15,6 +15,7 @@ from dask.array.dispatch import numel_lookup
 from gpusched.fusion import functions
 from gpusched.fusion.chunk import HANDLERS, LazyChunk
 from gpusched.fusion.operations import operation_of
+from gpusched.fusion.recorded import RecordedFunction
 
 _OPERATORS = frozenset(
     getattr(operator, name)
@@ -132,6 +133,8 @@ def known(function: Any) -> bool:
     function = bare(function)
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None
+    if isinstance(function, RecordedFunction):
+        return True
     try:
         return _known(function)
     except TypeError:

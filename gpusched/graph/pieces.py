@@ -14,6 +14,7 @@ import numpy as np
 
 from gpusched.fusion.devices import Device, device_of
 from gpusched.fusion.plan import Registers
+from gpusched.fusion.recorded import RecordedFunction
 from gpusched.graph.known import bare
 
 ELEMENTWISE = (
@@ -101,7 +102,10 @@ def run(segment: Runs, registers: Registers, count: int) -> bool:
 def _is_elementwise(segment: Runs) -> bool:
     functions = [bare(step.function) for _, step in segment.steps]
     return all(
-        f.signature is None if isinstance(f, np.ufunc) else any(f is known for known in ELEMENTWISE)
+        f.signature is None
+        if isinstance(f, np.ufunc)
+        else (isinstance(f, RecordedFunction) and f.elementwise)
+        or any(f is known for known in ELEMENTWISE)
         for f in functions
     )
 

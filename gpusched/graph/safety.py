@@ -19,6 +19,7 @@ import numpy as np
 from gpusched.fusion.backends.names import DTYPES
 from gpusched.fusion.chunk import HANDLERS, METHODS
 from gpusched.fusion.operations import operation_of
+from gpusched.fusion.recorded import Freezable
 
 _ATTRIBUTES = frozenset(
     [
@@ -117,6 +118,8 @@ def _outside(function: types.FunctionType, name: str, cells: dict[str, Any]) -> 
         return []
     if isinstance(value, types.FunctionType) and value is not function:
         return [value.__code__, *captured(value)]
+    if isinstance(value, Freezable):
+        return [value.frozen()]
     if callable(value) and not isinstance(value, type):
         recorded = isinstance(value, np.ufunc) and operation_of(value) is not None
         if recorded or value in HANDLERS:

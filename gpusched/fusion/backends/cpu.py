@@ -105,6 +105,8 @@ def compile_kernel(
         From an earlier call, for the same kind of processor.
     """
     found = namespace(text) | {"__name__": __name__}
+    for name, function in generate.defined_functions(kernel).items():
+        found[name] = function.for_cpu()
     exec(compile(text, filename, "exec"), found)
     for name, value in list(found.items()):
         if not isinstance(value, python_types.FunctionType):

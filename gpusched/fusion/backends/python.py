@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion import generate
 from gpusched.fusion.backends import names
 from gpusched.fusion.kernel import Kernel
 
@@ -111,6 +112,8 @@ def compile_kernel(kernel: Kernel, text: str, filename: str) -> Callable[..., in
         What tracebacks and debuggers call the source.
     """
     found = namespace()
+    for name, function in generate.defined_functions(kernel).items():
+        found[name] = function.for_python()
     exec(compile(text, filename, "exec"), found)
     count = len(kernel.inputs) + len(kernel.outputs)
 

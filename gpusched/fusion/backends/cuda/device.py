@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import types as python_types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +27,9 @@ from gpusched.fusion.backends.cuda.numba_cuda import (
 )
 from gpusched.fusion.backends.cuda.skeleton.text import EXTRAS, POSITIONS
 from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.operations import BINARY_MATH, UNARY_MATH
+from gpusched.fusion.operations import BINARY_MATH, UNARY_MATH, ScalarFunction
+
+_NONE: Mapping[str, ScalarFunction] = {}
 
 LIBDEVICE = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
              "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "gamma": "tgamma",
@@ -153,9 +155,14 @@ def _type(dtype: str) -> Any:
     return types.boolean if dtype == "bool" else getattr(types, dtype)
 
 
-def load(text: str, filename: str, name: str) -> Callable[..., None]:
-    """Return the kernel function that `text` defines, called `name`, ready to be compiled."""
-    found = dict(namespace())
+def load(
+    text: str, filename: str, name: str, defined: Mapping[str, ScalarFunction] = _NONE
+) -> Callable[..., None]:
+    """Return the kernel function that `text` defines, called `name`, ready to be compiled.
+
+    `defined` are the users' functions that it calls.
+    """
+    found = dict(namespace()) | {key: value.for_cuda() for key, value in defined.items()}
     exec(compile(text, filename, "exec"), found)
     for key, value in list(found.items()):
         if isinstance(value, python_types.FunctionType) and value.__code__.co_filename == filename:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import Any
 
+from gpusched.fusion import generate
 from gpusched.fusion.backends.cuda import cubins, skeleton
 from gpusched.fusion.backends.cuda.compiler import (
     MISSING,
@@ -60,7 +61,8 @@ def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
     require()
     from gpusched.fusion.backends.cuda import device
 
-    function = device.load(text, _register(kernel, text), kernel.name)
+    defined = generate.defined_functions(kernel)
+    function = device.load(text, _register(kernel, text), kernel.name, defined)
     return compile_kernel(function, device.signature(kernel), cc)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpusched.fusion import generate
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
-from gpusched.fusion.operations import OPERATIONS
+from gpusched.fusion.operations import named
 
 VECTOR = 16
 """Bytes of the widest load or store of one thread."""
@@ -39,7 +39,7 @@ def width(kernel: Kernel) -> int:
 
 def cost(kernel: Kernel) -> int:
     """Return about how many machine instructions `point` takes."""
-    return sum(16 if OPERATIONS[s.operation].heavy else 1 for s in kernel.statements)
+    return sum(16 if named(s.operation).heavy else 1 for s in kernel.statements)
 
 
 def unroll(kernel: Kernel) -> int:

@@ -1,0 +1,97 @@
+"""Kernels called on arrays that exist: recorded alone, once for arrays of the same kind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.chunk import LazyChunk, lazies, references
+from gpusched.fusion.devices import HOST, Device, device_of
+from gpusched.fusion.plan import Plan
+from gpusched.fusion.record import PYTHON_SCALARS, Recorder
+from gpusched.fusion.recorded import RecordedFunction
+from gpusched.fusion.statistics import updating
+from gpusched.kernels.arrays import taken
+
+PLANS = 256
+"""Plans remembered for all kernels; the oldest goes first."""
+
+_plans: dict[Any, Plan] = {}
+_lock = threading.Lock()
+
+
+def run(function: RecordedFunction, args: tuple[Any, ...]) -> Any:
+    """Return what a function gives for arrays and numbers.
+
+    Examples
+    --------
+    >>> import gpusched, numpy as np
+    >>> @gpusched.kernel
+    ... def double(x):
+    ...     return x + x
+    >>> double(np.array([1.0, 2.0]))
+    array([2., 4.])
+    """
+    values = tuple(map(taken, args))
+    key = (function, *map(_kind, values))
+    plan = _plans.get(key)
+    if plan is None:
+        return _record(function, values, key)
+    started = time.perf_counter()
+    result, _ = plan.run(values)
+    _count(plan, time.perf_counter() - started)
+    return result
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return type(value), value.tobytes()
+    if type(value) in PYTHON_SCALARS:
+        return type(value), value.hex() if type(value) is float else value
+    return type(value), value.dtype, value.shape, value.strides
+
+
+def _record(function: RecordedFunction, values: tuple[Any, ...], key: Any) -> Any:
+    recorder = Recorder(_device(function, values))
+    chunks: list[Any] = []
+    arrays = []
+    for number, value in enumerate(values):
+        if type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
+            chunks.append(value)
+            continue
+        leaf = recorder.leaf(value)
+        arrays.append((number, leaf.register))
+        chunks.append(LazyChunk(recorder, leaf))
+    result = function.record(recorder, *chunks)
+    recorder.flush(lazies(result))
+    structure = references(recorder, result)
+    plan = recorder.plan(tuple(arrays), structure)
+    plan.synchronize()
+    with _lock:
+        while len(_plans) >= PLANS:
+            del _plans[next(iter(_plans))]
+        _plans[key] = plan
+    _count(plan, 0.0)
+    return recorder.fetch(structure)
+
+
+def _device(function: RecordedFunction, values: tuple[Any, ...]) -> Device:
+    """Return where the arrays are."""
+    found = {d.name: d for d in map(device_of, values) if d is not None}
+    if len(found) > 1:
+        name = getattr(function, "__name__", "")
+        raise TypeError(f"kernel {name} was given arrays on several devices: {sorted(found)}")
+    return next(iter(found.values()), HOST)
+
+
+def _count(plan: Plan, seconds: float) -> None:
+    with updating() as counters:
+        counters.launches += len(plan.launches)
+        counters.kernel_seconds += seconds
+        for launch in plan.launches:
+            counters.kernels[launch.name] += 1
+            counters.bytes_read += launch.bytes_read
+            counters.bytes_written += launch.bytes_written

@@ -1,0 +1,136 @@
+"""`gpusched.kernel`: a function of numbers, called on arrays."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.chunk import LazyChunk
+from gpusched.fusion.recorded import Freezable
+from gpusched.kernels import blocks
+from gpusched.kernels.definition import define, inner_function, outside_of
+from gpusched.kernels.errors import KernelError
+from gpusched.kernels.scalar import ScalarKernel
+from gpusched.kernels.signatures import Signature
+
+
+class ElementwiseKernel(Freezable):
+    """A user's function of numbers, that arrays can be given to.
+
+    Parameters
+    ----------
+    function
+        Plain Python over numbers: arithmetic, comparisons, loops, branches, `math` and NumPy's
+        functions of numbers, and other such functions. Returns a number, or a tuple of numbers.
+    signatures
+        Declared dtypes; none for those that numba infers.
+
+    Notes
+    -----
+    Thread-safe. What the function reads from outside is looked at on each call, so that a global
+    that has changed is another kernel; a dask array keeps what it was built with.
+    """
+
+    signature = None
+    """As a ufunc has it: every argument broadcasts."""
+
+    def __init__(
+        self, function: Callable[..., Any], signatures: tuple[Signature, ...] = ()
+    ) -> None:
+        if not isinstance(function, types.FunctionType):
+            raise KernelError(f"a kernel is made of a Python function, not of {function!r}")
+        functools.update_wrapper(self, function)
+        self.python = function
+        """The function as Python runs it, on numbers: for pdb."""
+        self.signatures = signatures
+        self._lock = threading.Lock()
+        self._frozen: ScalarKernel | None = None
+        self._outside: dict[str, Any] = {}
+
+    @property
+    def __gpusched_function__(self) -> Callable[..., Any]:
+        return self.python
+
+    @property
+    def nin(self) -> int:
+        """Number of arguments, as a ufunc has it."""
+        return self.frozen().definition.arity
+
+    @property
+    def nout(self) -> int:
+        """Number of results for float64 arguments, as a ufunc has it."""
+        return len(self.frozen().typed((np.dtype(np.float64),) * self.nin).results)
+
+    def frozen(self) -> ScalarKernel:
+        """Return the kernel as it is now, with the present values of what it reads from outside.
+
+        Raises
+        ------
+        KernelError
+            If the function is none that a kernel can be made of.
+        """
+        with self._lock:
+            outside = _all_outside(self.python)
+            if self._frozen is None or not _same(outside, self._outside):
+                self._frozen = ScalarKernel(define(self.python), self.signatures)
+                self._outside = outside
+            return self._frozen
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the function's values at each element; arguments broadcast as NumPy's do.
+
+        A `dask.array.Array` among the arguments makes the result one.
+        """
+        kernel = self.frozen()
+        for value in args:
+            if blocks.is_dask(value):
+                return blocks.elementwise(kernel, args)
+            foreign = not isinstance(value, np.ndarray | np.generic | LazyChunk | ElementwiseKernel)
+            if foreign and _overrides(value):
+                found = value.__array_ufunc__(self, "__call__", *args)
+                if found is not NotImplemented:
+                    return found
+        return kernel(*args)
+
+    def __repr__(self) -> str:
+        return f"<gpusched kernel {self.__name__}>"  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> Any:
+        frozen = self.frozen()
+        return _restore, (frozen, self.__name__, self.__doc__)  # type: ignore[attr-defined]
+
+
+def _restore(frozen: ScalarKernel, name: str, doc: str | None) -> ElementwiseKernel:
+    function = frozen.definition.plain()
+    function.__doc__ = doc
+    return ElementwiseKernel(function, frozen.signatures)
+
+
+def _all_outside(function: Any) -> dict[str, Any]:
+    """Return what a function and those it calls read from outside."""
+    found: dict[str, Any] = {}
+    waiting, seen = [function], {id(function)}
+    while waiting:
+        current = waiting.pop()
+        for name, value in outside_of(current).items():
+            found[f"{id(current)}.{name}"] = value
+            inner = inner_function(value)
+            if hasattr(inner, "__code__") and id(inner) not in seen:
+                seen.add(id(inner))
+                waiting.append(inner)
+    return found
+
+
+def _same(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    return left.keys() == right.keys() and all(left[k] is right[k] for k in left)
+
+
+def _overrides(value: Any) -> bool:
+    """Return whether a value, such as xarray's, takes part in NumPy's protocol of ufuncs."""
+    cupy_like = type(value).__module__.partition(".")[0] == "cupy"
+    return getattr(value, "__array_ufunc__", None) is not None and not cupy_like

@@ -1,0 +1,208 @@
+"""A definition for arguments of certain dtypes: an operation that expressions can hold."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.expression import SUPPORTED
+from gpusched.fusion.operations import DEFINED, Operation
+from gpusched.kernels import mathematics
+from gpusched.kernels.definition import Definition, Value
+from gpusched.kernels.errors import KernelError, from_numba, location
+
+Dtypes = tuple[np.dtype, ...]
+
+VERSION = 1
+"""Raise when the same function becomes other machine code, so that kept code is not used."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A definition compiled with numbers of one width.
+
+    Notes
+    -----
+    Thread-safe: numba compiles under a lock of its own.
+    """
+
+    definition: Definition
+    narrow: bool
+    """Whether the function's own floating-point constants are float32."""
+
+    def for_python(self) -> Callable[..., Any]:
+        return self.definition.plain()
+
+    def for_cpu(self) -> Any:
+        return self._cpu
+
+    def for_cuda(self) -> Any:
+        return self._cuda
+
+    @cached_property
+    def _cpu(self) -> Any:
+        from gpusched.fusion.vectormath.bits import device
+
+        return self._compiled(device, mathematics.for_cpu())
+
+    @cached_property
+    def _cuda(self) -> Any:
+        from gpusched.fusion.backends.cuda.compiler import device_function
+
+        return self._compiled(device_function, mathematics.for_cuda())
+
+    def _compiled(self, compile_: Callable[..., Any], table: dict[int, Any]) -> Any:
+        def target(value: Value) -> Value:
+            if isinstance(value, Definition):
+                return compile_(value.bind(target, self._code(value)))
+            if self.narrow and type(value) is float:
+                return narrowed(value)
+            return mathematics.replacement(table, value)
+
+        return compile_(self.definition.bind(target, self._code(self.definition)))
+
+    def _code(self, definition: Definition) -> types.CodeType:
+        code = definition.function.__code__
+        if not self.narrow:
+            return code
+        return code.replace(co_consts=tuple(map(narrowed, code.co_consts)))
+
+
+def narrowed(value: Any) -> Any:
+    """Return a Python float as float32, as NumPy takes it beside float32 arrays.
+
+    Examples
+    --------
+    >>> narrowed(0.5)
+    np.float32(0.5)
+    >>> narrowed(1e300)
+    1e+300
+    """
+    if type(value) is not float:
+        return value
+    with np.errstate(all="ignore"):
+        found = np.float32(value)
+    lost = math.isfinite(value) and (not np.isfinite(found) or (found == 0 and value != 0))
+    return value if lost else found
+
+
+@lru_cache(maxsize=1024)
+def variant(definition: Definition, narrow: bool) -> Variant:
+    """Return a variant, the same one each time."""
+    return Variant(definition, narrow)
+
+
+def is_narrow(dtypes: Dtypes) -> bool:
+    """Return whether float32 is the only floating dtype there is."""
+    return {d for d in dtypes if d.kind == "f"} == {np.dtype(np.float32)}
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An operation made of a definition."""
+
+    operation: str
+    """Its name among `gpusched.fusion.operations.DEFINED`."""
+    arguments: Dtypes
+    """What it takes."""
+    results: Dtypes
+    """What it returns, in order."""
+    single: bool
+    """Whether it returns a number rather than a tuple."""
+
+
+_lock = threading.Lock()
+
+
+@lru_cache(maxsize=4096)
+def typed(
+    definition: Definition, arguments: Dtypes, declared: Dtypes | None = None, identity: Any = None
+) -> Typed:
+    """Return a definition as an operation on such arguments.
+
+    Parameters
+    ----------
+    definition
+        The function.
+    arguments
+        Dtypes that the function is called with.
+    declared
+        Dtypes of the results; those that numba finds if None.
+    identity
+        For a function that joins the values of a reduction.
+
+    Raises
+    ------
+    KernelError
+        If numba cannot compile it for these, with the line.
+    """
+    chosen = variant(definition, is_narrow(arguments))
+    found, single = _inferred(chosen, arguments)
+    if declared is not None and len(declared) != len(found):
+        raise KernelError(
+            f"{location(definition.function.__code__)}: kernel {definition.name} returns "
+            f"{len(found)} values, but {len(declared)} dtypes are declared"
+        )
+    results = declared or found
+    key = repr((VERSION, definition.digest, chosen.narrow, [d.str for d in arguments],
+                [d.str for d in results], repr(identity)))  # fmt: skip
+    digest = hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
+    word = definition.name if definition.name.isidentifier() else "kernel"
+    name = f"{word}_{digest}"
+    operands = ", ".join(f"{{{k}}}" for k in range(len(arguments)))
+    call = f"{name}({operands})" if single else "{0}"
+    templates = tuple(
+        dict.fromkeys("biuf", _converted(call if single else f"{call}[{k}]", result))
+        for k, result in enumerate(results)
+    )
+    with _lock:
+        # Heavy, since nothing is known of what is in it.
+        DEFINED[name] = Operation(name, templates, heavy=True, function=chosen, identity=identity)
+    return Typed(name, arguments, results, single)
+
+
+def _converted(text: str, dtype: np.dtype) -> str:
+    return f"{text} != 0" if dtype.kind == "b" else f"{{T}}({text})"
+
+
+def _inferred(chosen: Variant, arguments: Dtypes) -> tuple[Dtypes, bool]:
+    """Return the dtypes of what a function returns, and whether that is one number."""
+    import numba
+    from numba import types as numba_types
+
+    definition = chosen.definition
+    dispatcher = chosen.for_cpu()
+    if not hasattr(dispatcher, "overloads"):
+        raise KernelError("kernels are compiled by numba, which NUMBA_DISABLE_JIT switches off")
+    signature = tuple(numba.from_dtype(dtype) for dtype in arguments)
+    try:
+        dispatcher.get_call_template(signature, {})
+    except numba.core.errors.NumbaError as error:
+        raise from_numba(definition.name, error) from error
+    found = dispatcher.overloads[signature].signature.return_type
+    single = not isinstance(found, numba_types.BaseTuple)
+    items = [found] if single else list(found)
+    return tuple(_dtype(definition, item, chosen.narrow) for item in items), single
+
+
+def _dtype(definition: Definition, found: Any, narrow: bool) -> np.dtype:
+    from numba import types as numba_types
+    from numba.np.numpy_support import as_dtype
+
+    if isinstance(found, numba_types.Number | numba_types.Boolean):
+        dtype = as_dtype(numba_types.unliteral(found))
+        if dtype in SUPPORTED:
+            # Literals in the function are 64-bit integers, which make numba widen float32.
+            return np.dtype(np.float32) if narrow and dtype == np.float64 else dtype
+    raise KernelError(
+        f"{location(definition.function.__code__)}: kernel {definition.name} returns {found}; a "
+        "kernel returns a number, or a tuple of numbers, of the same kind on every path"
+    )
