@@ -1,0 +1,47 @@
+"""Lets threads share libraries that are not thread-safe: policies, proxies, and known cases.
+
+The files in the order in which a call goes through them: `policies` (how calls share threads, as
+data), `wrapping` (``wrap``), `proxy` and `home` (what looks like the library, and which of its
+results are wrapped), `guards` and its kinds (`locks`, `limits`, `dedicated`, `instances`,
+`children`), `waits` and `threads` (deadlocks, long waits, cancelled tasks), `counts`.
+`known` lists libraries with the policies they need, which `hook` applies as they are imported.
+"""
+
+from __future__ import annotations
+
+from gpusched.threadsafe.counts import Counts, statistics
+from gpusched.threadsafe.errors import (
+    BlockedLoopError,
+    ChildError,
+    DeadlockError,
+    TaskCancelledError,
+)
+from gpusched.threadsafe.policies import (
+    Policy,
+    limit,
+    lock,
+    one_thread,
+    per_device,
+    per_thread,
+    process,
+)
+from gpusched.threadsafe.wrapping import close, unwrap, wrap
+
+__all__ = [
+    "BlockedLoopError",
+    "ChildError",
+    "Counts",
+    "DeadlockError",
+    "Policy",
+    "TaskCancelledError",
+    "close",
+    "limit",
+    "lock",
+    "one_thread",
+    "per_device",
+    "per_thread",
+    "process",
+    "statistics",
+    "unwrap",
+    "wrap",
+]

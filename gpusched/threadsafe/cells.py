@@ -1,0 +1,134 @@
+"""What a proxy holds where threads do not share one object: an instance for each, or elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+
+Make = Callable[[], Any]
+"""Makes one more instance."""
+
+
+class Cell:
+    """Stands for an object that is not simply at hand."""
+
+    __slots__ = ()
+
+    def kind(self) -> type | None:
+        """Return the object's type, or None where it is not known in this process."""
+        raise NotImplementedError
+
+    def specials(self) -> frozenset[str]:
+        """Return the names of its special methods."""
+        raise NotImplementedError
+
+
+class Copy:
+    """Makes copies of an object that nobody else uses; picklable if the object is.
+
+    Notes
+    -----
+    Thread-safe: one copy is made at a time.
+    """
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Any:
+        with self._lock:
+            return copy.deepcopy(self._original)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Copy, (self._original,)
+
+
+class Again:
+    """Calls a function once more, with the same arguments; picklable if all of them are."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...],
+                 kwargs: dict[str, Any]) -> None:  # fmt: skip
+        self._call = (function, args, kwargs)
+
+    def __call__(self) -> Any:
+        function, args, kwargs = self._call
+        return function(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Again, self._call
+
+
+class Instances(Cell):
+    """An instance for each key, made when it is first used.
+
+    Notes
+    -----
+    Thread-safe. Two threads with the same key may make an instance each; one of them is kept.
+    """
+
+    __slots__ = ("_first", "_found", "make")
+
+    def __init__(self, make: Make, found: _Found, first: Any) -> None:
+        self.make = make
+        self._first = type(first)
+        self._found = found
+
+    def here(self) -> Any:
+        """Return the instance of the present thread or device."""
+        try:
+            return self._found.get()
+        except LookupError:
+            return self._found.keep(self.make())
+
+    def kind(self) -> type:
+        return self._first
+
+    def specials(self) -> frozenset[str]:
+        from gpusched.threadsafe.proxy import specials
+
+        return specials(self._first)
+
+
+class _Found:
+    """Where instances are kept."""
+
+    def get(self) -> Any:
+        """Return this thread's or device's; LookupError if there is none."""
+        raise NotImplementedError
+
+    def keep(self, instance: Any) -> Any:
+        """Keep one, and return the one that is kept."""
+        raise NotImplementedError
+
+
+class ByThread(_Found):
+    """Keeps an instance for each thread, until the thread ends."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def get(self) -> Any:
+        try:
+            return self._local.instance
+        except AttributeError:
+            raise LookupError("none in this thread") from None
+
+    def keep(self, instance: Any) -> Any:
+        self._local.instance = instance
+        return instance
+
+
+class ByKey(_Found):
+    """Keeps an instance for each key, which a function tells."""
+
+    def __init__(self, key: Callable[[], Hashable]) -> None:
+        self._key = key
+        self._kept: dict[Hashable, Any] = {}
+
+    def get(self) -> Any:
+        return self._kept[self._key()]
+
+    def keep(self, instance: Any) -> Any:
+        return self._kept.setdefault(self._key(), instance)

@@ -1,0 +1,220 @@
+"""Everything in a child process, one call at a time."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle
+from dask.utils import parse_timedelta
+
+from gpusched import config
+from gpusched.threadsafe import messages, waits
+from gpusched.threadsafe.cells import Cell
+from gpusched.threadsafe.errors import ChildError, TaskCancelledError
+from gpusched.threadsafe.guards import Guard
+from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.locks import LockGuard
+from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference
+from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.policies import Lock, Policy
+from gpusched.threadsafe.threads import Thread, current
+
+_UNNAMED = {kind.__name__: kind for kind in vars(types).values() if isinstance(kind, type)}
+"""Types such as that of generators, which have no name in any module."""
+
+
+class Remote(Cell):
+    """An object in the child, or (``content``) one that is sent there when it is first used."""
+
+    __slots__ = ("__weakref__", "_kind", "_specials", "content", "home", "number", "started")
+
+    def __init__(self, specials: frozenset[str], kind: tuple[str, str]) -> None:
+        self._specials = specials
+        self._kind = kind
+        self.number = 0
+        self.started = 0
+        """Which child has it, counted from 1."""
+        self.content = b""
+        self.home: Home | None = None
+
+    def kind(self) -> type | None:
+        module, name = self._kind
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return found if isinstance(found, type) else _UNNAMED.get(name)
+
+    def specials(self) -> frozenset[str]:
+        return self._specials
+
+
+class ProcessGuard(Guard):
+    """Carries operations out in a child process, started by the first.
+
+    Notes
+    -----
+    Thread-safe: requests and answers alternate under one lock. A call that is cut short, by its
+    task's cancellation or an interrupt, ends the child, which would answer it all the same.
+    """
+
+    shares = False
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self._lock = LockGuard(Lock(policy.name))
+        self._lock.counts = self.counts
+        self._connection: Connection | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended: threading.Thread | None = None
+        self._started = 0
+        self._dropped: deque[tuple[int, int]] = deque()
+
+    def cell(self, value: Any) -> Any:
+        from gpusched.threadsafe.proxy import specials
+
+        kind = type(value)
+        cell = Remote(specials(kind), (kind.__module__, kind.__qualname__))
+        cell.content, cell.home = cloudpickle.dumps(value), Home.of(value)
+        return cell
+
+    def apply(self, cell: Remote, operation: Operation, *args: Any) -> Any:
+        if current().answers_loop:
+            waits.refuse_loop(self, current())
+        self._lock.acquire()
+        try:
+            connection = self._connection or self._start()
+            self._send_over(connection, cell)
+            request = Apply(cell.number, operation, args, self._take_dropped())
+            answer = self._ask(connection, request)
+            if answer == cell.number and isinstance(answer, int):
+                return cell
+            return self._keep(answer) if isinstance(answer, Reference) else answer[0]
+        finally:
+            self._lock.release()
+
+    def _send_over(self, connection: Connection, cell: Remote) -> None:
+        if cell.started == self._started:
+            return
+        if not cell.content or cell.home is None:
+            raise ChildError(f"what was in the child process of {self} went with it: make it again")
+        answer = self._ask(connection, Hold(cell.content, cell.home))
+        self._refer(cell, answer.number)
+
+    def _keep(self, reference: Reference) -> Remote:
+        cell = Remote(reference.specials, reference.kind)
+        self._refer(cell, reference.number)
+        return cell
+
+    def _refer(self, cell: Remote, number: int) -> None:
+        cell.number, cell.started = number, self._started
+        # Not told at once: finalizers run anywhere, and this one must not wait.
+        drop = weakref.finalize(cell, self._dropped.append, (self._started, number))
+        drop.atexit = False
+
+    def _take_dropped(self) -> tuple[int, ...]:
+        found = [self._dropped.popleft() for _ in range(len(self._dropped))]
+        return tuple(number for started, number in found if started == self._started)
+
+    def _ask(self, connection: Connection, request: Any) -> Any:
+        content = messages.dumps(request, self._number)
+        me = current()
+        try:
+            connection.send_bytes(content)
+            while not connection.poll(waits.INTERVAL):
+                if me.task and waits.is_cancelled(me.task):
+                    raise TaskCancelledError(f"task {me.task!r} was cancelled in {self}")
+            answer = messages.loads(connection.recv_bytes())
+        except (EOFError, OSError) as error:
+            code = self._kill()
+            raise ChildError(f"the child process of {self} ended with exit code {code}") from error
+        except BaseException:
+            self._kill()
+            raise
+        if isinstance(answer, Raised):
+            raise answer.error
+        return answer.value
+
+    def _number(self, value: Any) -> int | None:
+        """Return the number of what is in this child, for arguments."""
+        from gpusched.threadsafe.proxy import cell_of, is_proxy
+
+        cell = cell_of(value) if is_proxy(value) else None
+        if not isinstance(cell, Remote) or cell.started != self._started:
+            return None
+        return cell.number
+
+    def _start(self) -> Connection:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "gpusched.threadsafe.child", str(theirs.fileno())]
+            started = threading.Event()
+
+            def run() -> None:
+                # The kernel ends the child with the thread that started it, so this one waits.
+                try:
+                    self._process = subprocess.Popen(
+                        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+                    )
+                finally:
+                    started.set()
+                self._process.wait()
+
+            self._ended = threading.Thread(target=run, name=f"gpusched {self}", daemon=True)
+            self._ended.start()
+            started.wait()
+        connection = Connection(ours.detach())
+        self._connection = connection
+        limit = parse_timedelta(config.get("threadsafe.start-timeout"))
+        try:
+            connection.send([path for path in sys.path])
+            if not connection.poll(limit) or connection.recv() != "ready":
+                raise ChildError(f"the child process of {self} did not start within {limit:g} s")
+        except (EOFError, OSError) as error:
+            code = self._kill()
+            raise ChildError(f"the child process of {self} ended with exit code {code}") from error
+        except BaseException:
+            self._kill()
+            raise
+        self._started += 1
+        return connection
+
+    def _kill(self) -> int | None:
+        connection, process, ended = self._connection, self._process, self._ended
+        self._connection = self._process = self._ended = None
+        if connection is not None:
+            connection.close()
+        if process is None or ended is None:
+            return None
+        # What it has done wrong itself is told; else it has a moment to end by itself.
+        try:
+            process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        ended.join()
+        return process.returncode
+
+    def holders(self) -> Iterable[Thread]:
+        return self._lock.holders()
+
+    def give_up(self, thread: Thread) -> bool:
+        return self._lock.give_up(thread)
+
+    def close(self) -> None:
+        """End the child."""
+        if self._process is not None:
+            self._kill()
+
+    def forget_others(self) -> None:
+        if self._connection is not None:
+            # A copy, which would keep the child from seeing the end of its parent.
+            self._connection.close()
+        super().forget_others()

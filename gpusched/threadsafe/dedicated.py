@@ -1,0 +1,159 @@
+"""Every call on one thread that does nothing else."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+from queue import SimpleQueue
+from typing import Any
+
+from gpusched.threadsafe import waits
+from gpusched.threadsafe.counts import Counts
+from gpusched.threadsafe.guards import Guard
+from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.policies import Policy
+from gpusched.threadsafe.threads import Thread, _local, current
+
+_JOIN = 5.0
+"""Seconds given to a thread to end what it does."""
+
+
+class _Call:
+    """An operation on its way to the thread and its outcome on its way back."""
+
+    __slots__ = ("abandoned", "args", "context", "done", "error", "operation", "result", "sent",
+                 "task")  # fmt: skip
+
+    def __init__(self, operation: Operation, args: tuple[Any, ...], sent: float) -> None:
+        self.operation = operation
+        self.args = args
+        self.sent = sent
+        """When, if the thread was busy; else 0."""
+        self.context = contextvars.copy_context()
+        self.task = current().task
+        self.abandoned = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = threading.Lock()
+        self.done.acquire()
+
+
+class _Line:
+    """The calls for one thread. Knows nothing of the guard, whose end is the thread's."""
+
+    def __init__(self, counts: Counts) -> None:
+        self.calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self.counts = counts
+        self.busy = False
+        self.record: Thread | None = None
+        self.started = threading.Event()
+
+    def work(self) -> None:
+        self.record = current()
+        self.started.set()
+        while (call := self.calls.get()) is not None:
+            self.busy = True
+            self.carry_out(call)
+            self.busy = False
+            # Held here, the last result would stay in memory until the next call.
+            del call
+
+    def carry_out(self, call: _Call) -> None:
+        if call.abandoned:
+            return
+        if call.sent:
+            self.counts.waited(time.monotonic() - call.sent)
+        self.counts.calls += 1
+        _local.record.task = call.task
+        try:
+            call.result = call.context.run(call.operation, *call.args)
+        except BaseException as error:
+            # Of any kind: it is raised in the thread that called.
+            call.error = error
+        finally:
+            call.done.release()
+
+
+class OneThreadGuard(Guard):
+    """Carries operations out on a thread of its own, started by the first.
+
+    Notes
+    -----
+    Thread-safe. Operations start in the order in which they come. Context variables are the
+    caller's. What the thread itself calls is carried out at once.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self._starting = threading.Lock()
+        self._line: _Line | None = None
+        self._thread: threading.Thread | None = None
+
+    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+        line = self._line or self._start()
+        me = _local.record
+        if line.record is me:
+            return operation(cell, *args)
+        if me.answers_loop:
+            waits.refuse_loop(self, me)
+        call = _Call(operation, (cell, *args), time.monotonic() if line.busy else 0.0)
+        line.calls.put(call)
+        try:
+            if not call.done.acquire(timeout=waits.INTERVAL):
+                self._wait(call)
+        except BaseException:
+            # Cancelled, interrupted or refused: nobody wants its result any more.
+            call.abandoned = True
+            raise
+        if call.error is not None:
+            try:
+                raise call.error
+            finally:
+                # The traceback holds this frame, which would hold the error.
+                del call
+        return call.result
+
+    def _wait(self, call: _Call) -> None:
+        with waits.waiting(self, count=False) as look:
+            while not call.done.acquire(timeout=waits.INTERVAL):
+                look()
+
+    def _start(self) -> _Line:
+        with self._starting:
+            if self._line is None:
+                line = _Line(self.counts)
+                # A daemon, since a process must be able to end while a library is stuck. `close`
+                # at the process's end joins it.
+                self._thread = threading.Thread(
+                    target=line.work, name=f"gpusched {self.policy}", daemon=True
+                )
+                self._thread.start()
+                _threads.add(self._thread)
+                line.started.wait()
+                weakref.finalize(self, line.calls.put, None).atexit = False
+                self._line = line
+            return self._line
+
+    def holders(self) -> Iterable[Thread]:
+        line = self._line
+        return () if line is None or line.record is None else (line.record,)
+
+    def close(self) -> None:
+        """Have the thread end after the calls that it has; see `join`."""
+        with self._starting:
+            line, self._line, self._thread = self._line, None, None
+        if line is not None:
+            line.calls.put(None)
+
+
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def join() -> None:
+    """Wait for the threads of closed and of forgotten guards to end."""
+    for thread in list(_threads):
+        if thread is not threading.current_thread():
+            thread.join(_JOIN)

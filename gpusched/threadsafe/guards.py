@@ -1,0 +1,83 @@
+"""What every policy has in this process: one guard, through which all its calls go."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from gpusched.threadsafe.counts import Counts
+from gpusched.threadsafe.operations import Operation, call
+from gpusched.threadsafe.policies import Policy
+
+if TYPE_CHECKING:
+    from gpusched.threadsafe.home import Home
+    from gpusched.threadsafe.threads import Thread
+
+
+class Guard:
+    """Carries out operations on what is wrapped, as one policy tells.
+
+    What a proxy holds of the wrapped object is its *cell*: the object itself where all threads
+    share it (``shares``), and otherwise a `gpusched.threadsafe.cells.Cell`.
+
+    Notes
+    -----
+    Thread-safe. Two guards of one policy are the same, but for those of a policy with ``each``.
+    """
+
+    shares = True
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.counts = Counts()
+
+    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+        """Return ``operation(object, *args)`` for the object of a cell."""
+        raise NotImplementedError
+
+    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        """Return what the object of a cell returns, called with these arguments."""
+        return self.apply(cell, call, args, kwargs)
+
+    def cell(self, value: Any) -> Any:
+        """Return the cell of an object that is about to be wrapped."""
+        return value
+
+    def of_handle(self) -> Guard:
+        """Return the guard of what a wrapped function has returned."""
+        if not getattr(self.policy, "each", False):
+            return self
+        return register(type(self)(self.policy))
+
+    def holders(self) -> Iterable[Thread]:
+        """Return the threads that are inside."""
+        raise NotImplementedError
+
+    def give_up(self, thread: Thread) -> bool:
+        """Release what a thread still holds; return whether that was anything."""
+        return False
+
+    def close(self) -> None:
+        """End the threads and processes of this guard; the next call starts them again."""
+
+    def forget_others(self) -> None:
+        """Start anew in a forked process, which has one thread."""
+        self.__init__(self.policy)  # type: ignore[misc]
+
+    def __str__(self) -> str:
+        return str(self.policy)
+
+
+_all: weakref.WeakSet[Guard] = weakref.WeakSet()
+
+
+def register(guard: Guard) -> Guard:
+    """Have a guard found by `every`."""
+    _all.add(guard)
+    return guard
+
+
+def every() -> list[Guard]:
+    """Return this process's guards."""
+    return list(_all)

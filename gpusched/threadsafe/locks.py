@@ -1,0 +1,118 @@
+"""Named locks of a process: re-entrant, without deadlocks, taken from threads that have ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from gpusched.threadsafe import waits
+from gpusched.threadsafe.guards import Guard
+from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.policies import Policy
+from gpusched.threadsafe.threads import Thread, _local
+
+logger = logging.getLogger("distributed.worker")
+
+
+class LockGuard(Guard):
+    """A re-entrant lock.
+
+    Notes
+    -----
+    Thread-safe. ``_owner`` is only set by a thread that holds ``_lock``, and cleared before that
+    is released; so a thread sees itself there if, and only if, it is the owner.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self._lock = threading.Lock()
+        self._owner: Thread | None = None
+        self._depth = 0
+
+    def acquire(self) -> None:
+        """Wait until no other thread holds the lock, and take it."""
+        me = _local.record
+        if self._owner is me:
+            self._depth += 1
+            return
+        if not self._lock.acquire(False):
+            self._wait(me)
+        self._owner = me
+        self.counts.calls += 1
+
+    def release(self) -> None:
+        """Give the lock back, if this thread has not taken it more often than given back.
+
+        Raises
+        ------
+        RuntimeError
+            If this thread does not hold it.
+        """
+        if self._owner is not _local.record:
+            raise RuntimeError(f"{self} is released by a thread that does not hold it")
+        if self._depth:
+            self._depth -= 1
+            return
+        self._owner = None
+        self._lock.release()
+
+    def _wait(self, me: Thread) -> None:
+        with waits.waiting(self) as look:
+            while not self._lock.acquire(timeout=waits.INTERVAL):
+                owner = self._owner
+                if owner is not None and not owner.lives() and self._take_over(owner, me):
+                    return
+                look()
+
+    def _take_over(self, gone: Thread, me: Thread) -> bool:
+        # Of several threads that wait, one gets it; _lock stays locked for it.
+        with waits.mutex():
+            if self._owner is not gone:
+                return False
+            self._owner = me
+            self._depth = 0
+            self.counts.abandoned += 1
+        logger.warning("%s was still held by %s, which has ended; %s has it now", self, gone, me)
+        return True
+
+    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+        self.acquire()
+        try:
+            return operation(cell, *args)
+        finally:
+            self.release()
+
+    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        # The same as acquire and release, written out: this is the path that is measured.
+        me = _local.record
+        if self._owner is me:
+            return cell(*args, **kwargs)
+        if not self._lock.acquire(False):
+            self._wait(me)
+        self._owner = me
+        self.counts.calls += 1
+        try:
+            return cell(*args, **kwargs)
+        finally:
+            if self._owner is me:
+                if self._depth:
+                    self._depth -= 1
+                else:
+                    self._owner = None
+                    self._lock.release()
+
+    def holders(self) -> Iterable[Thread]:
+        owner = self._owner
+        return () if owner is None else (owner,)
+
+    def give_up(self, thread: Thread) -> bool:
+        if self._owner is not thread:
+            return False
+        self._depth = 0
+        self.counts.abandoned += 1
+        self._owner = None
+        self._lock.release()
+        return True

@@ -1,0 +1,358 @@
+"""Proxies: what looks like the wrapped object, and does everything through its policy's guard."""
+
+from __future__ import annotations
+
+import copy
+import types
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast
+
+import cloudpickle
+
+from gpusched.threadsafe import operations
+from gpusched.threadsafe.cells import Cell, Instances
+from gpusched.threadsafe.guards import Guard
+from gpusched.threadsafe.home import PLAIN, Home
+
+_LEFT_OUT = frozenset(
+    f"__{name}__"
+    for name in (
+        "new", "init", "class", "getattribute", "getattr", "setattr", "delattr", "init_subclass",
+        "subclasshook", "reduce", "reduce_ex", "getstate", "setstate", "getnewargs",
+        "getnewargs_ex", "del", "dict", "weakref", "slots", "copy", "deepcopy", "call", "get",
+        "class_getitem", "prepare", "set_name", "doc", "module", "annotations", "await", "aiter",
+        "anext", "aenter", "aexit",
+    )
+)  # fmt: skip
+"""Special methods that a proxy has of its own, or that are not looked up on instances."""
+
+_METHODS = (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType,
+            staticmethod, classmethod, types.ClassMethodDescriptorType)  # fmt: skip
+"""What a method is in its class: to look it up calls nothing of the library."""
+
+
+class Proxy:
+    """Behaves like the object it stands for, but for the threads its calls run in.
+
+    Attributes are looked up and set, methods and special methods are called, and generators are
+    stepped through the guard. Arguments that are proxies are replaced by what they stand for, and
+    results that belong to the library are wrapped in their turn.
+
+    Notes
+    -----
+    Thread-safe, as far as the policy tells. `isinstance` sees the wrapped object's class, except
+    that of Python functions, which pickling would take apart; ``type`` sees the proxy's.
+    """
+
+    __slots__ = ("__weakref__", "_gpusched")
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN:
+            return object.__getattribute__(self, name)
+        cell, guard, _ = _parts(self)
+        if name == "__class__":
+            return _class_of(self, cell)
+        if name == "__wrapped__":
+            return unwrap(self)
+        if not guard.shares:
+            return _attribute_elsewhere(self, cell, name)
+        at_hand = _is_at_hand(cell, name)
+        value = getattr(cell, name) if at_hand else guard.apply(cell, getattr, name)
+        return _finish(self, value, attribute=True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        cell, guard, _ = _parts(self)
+        guard.apply(cell, setattr, name, unwrap(value))
+
+    def __delattr__(self, name: str) -> None:
+        cell, guard, _ = _parts(self)
+        guard.apply(cell, delattr, name)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _reduce(self)
+
+    def __copy__(self) -> Any:
+        cell, guard, home = _parts(self)
+        return build(guard.apply(cell, copy.copy), guard, home)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        cell, guard, home = _parts(self)
+        return build(guard.apply(cell, copy.deepcopy, memo), guard, home)
+
+
+class _Callable(Proxy):
+    __slots__ = ()
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        cell, guard, home = _parts(self)
+        for argument in args:
+            if type(argument) not in PLAIN:
+                args = tuple(map(_unwrap_deep, args))
+                break
+        if kwargs:
+            kwargs = {key: _unwrap_deep(value) for key, value in kwargs.items()}
+        value = guard.call(cell, args, kwargs, home)
+        return value if type(value) in PLAIN else _finish(self, value)
+
+
+_OWN = frozenset(("__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__",
+                  "__mro_entries__", *Proxy.__slots__))  # fmt: skip
+_parts: Callable[[Proxy], tuple[Any, Guard, Home]] = cast(Any, Proxy)._gpusched.__get__
+"""Gives a proxy's cell, guard and home, without asking the object that it stands for."""
+_set_parts = cast(Any, Proxy)._gpusched.__set__
+
+
+def build(cell: Any, guard: Guard, home: Home) -> Any:
+    """Return a proxy for a cell."""
+    names = cell.specials() if isinstance(cell, Cell) else specials(type(cell))
+    proxy = object.__new__(_class_with(names))
+    _set_parts(proxy, (cell, guard, home))
+    return proxy
+
+
+def is_proxy(value: Any) -> bool:
+    """Return whether a value is a proxy."""
+    return issubclass(type(value), Proxy)
+
+
+def unwrap(value: Any) -> Any:
+    """Return what a proxy stands for in this thread, or any other value as it is."""
+    if not issubclass(type(value), Proxy):
+        return value
+    cell = _parts(value)[0]
+    return cell.here() if isinstance(cell, Instances) else value if isinstance(cell, Cell) else cell
+
+
+def cell_of(proxy: Any) -> Any:
+    """Return what a proxy holds of the object it stands for."""
+    return _parts(proxy)[0]
+
+
+def guard_of(proxy: Any) -> Guard:
+    """Return the guard that a proxy's calls go through."""
+    return _parts(proxy)[1]
+
+
+def _unwrap_deep(value: Any) -> Any:
+    """Replace proxies, also in a plain list, tuple or dictionary, which is copied only then."""
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind in (list, tuple):
+        return kind(map(unwrap, value)) if any(map(is_proxy, value)) else value
+    if kind is dict:
+        return (
+            {k: unwrap(v) for k, v in value.items()}
+            if any(map(is_proxy, value.values()))
+            else value
+        )
+    return unwrap(value)
+
+
+_specials: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
+
+
+def specials(kind: type) -> frozenset[str]:
+    """Return the special methods that a proxy for objects of a type needs.
+
+    Examples
+    --------
+    >>> from gpusched.threadsafe.proxy import specials
+    >>> "__getitem__" in specials(list), "__hash__" in specials(list)
+    (True, False)
+    """
+    found = _specials.get(kind)
+    if found is None:
+        names = [name for name in dir(kind) if name.startswith("__") and name.endswith("__")]
+        found = frozenset(n for n in names if n not in _LEFT_OUT and _is_special(kind, n))
+        if any("__call__" in vars(base) for base in kind.__mro__):
+            found |= {"__call__"}
+        if issubclass(kind, types.FunctionType):
+            found |= {"__get__"}
+        if issubclass(kind, type):
+            found |= {"__mro_entries__"}
+        _specials[kind] = found
+    return found
+
+
+def _is_special(kind: type, name: str) -> bool:
+    for base in kind.__mro__:
+        if name in vars(base):
+            value = vars(base)[name]
+            return callable(value) or isinstance(value, (classmethod, staticmethod))
+    # In the type's own type: not looked up on its instances.
+    return False
+
+
+@lru_cache(maxsize=4096)
+def _class_with(names: frozenset[str]) -> type[Proxy]:
+    base = _Callable if "__call__" in names else Proxy
+    body: dict[str, Any] = {"__slots__": ()}
+    for name in names - {"__call__"}:
+        body[name] = _OTHERS.get(name) or _special(name)
+    if "__hash__" not in names:
+        body["__hash__"] = None
+    return type("Proxy", (base,), body)
+
+
+def _special(name: str) -> Callable[..., Any]:
+    def method(self: Proxy, /, *args: Any, **kwargs: Any) -> Any:
+        cell, guard, _ = _parts(self)
+        invoke = _Keywords(kwargs) if kwargs else operations.invoke
+        value = guard.apply(cell, invoke, name, *map(_unwrap_deep, args))
+        return value if type(value) in PLAIN else _finish(self, value)
+
+    method.__name__ = name
+    return method
+
+
+class _Keywords:
+    """`invoke` with keyword arguments, for child processes, too."""
+
+    def __init__(self, kwargs: dict[str, Any]) -> None:
+        self._kwargs = kwargs
+
+    def __call__(self, value: Any, name: str, *args: Any) -> Any:
+        return operations.invoke(value, name, *args, **self._kwargs)
+
+
+def _bind(self: Proxy, instance: Any, owner: type | None = None) -> Any:
+    """Make a wrapped function a method where it is one of a class."""
+    return self if instance is None else types.MethodType(cast(Any, self), instance)
+
+
+def _mro_entries(self: Proxy, bases: tuple[Any, ...]) -> tuple[type, ...]:
+    """Let classes derive from a wrapped class; they are not wrapped themselves."""
+    return (unwrap(self),)
+
+
+_OTHERS: dict[str, Callable[..., Any]] = {"__get__": _bind, "__mro_entries__": _mro_entries}
+
+
+def _class_of(self: Proxy, cell: Any) -> type:
+    kind = cell.kind() if isinstance(cell, Cell) else type(cell)
+    # cloudpickle takes apart whatever says that it is a Python function.
+    return type(self) if kind in (None, types.FunctionType) else kind
+
+
+def _is_at_hand(cell: Any, name: str) -> bool:
+    """Return whether to look an attribute up runs none of the library's code."""
+    kind = type(cell)
+    if kind is types.ModuleType:
+        return name in vars(cell)
+    if cast(Any, kind).__getattribute__ is not object.__getattribute__:
+        return False
+    for base in kind.__mro__:
+        if name in vars(base):
+            return isinstance(vars(base)[name], _METHODS)
+    return False
+
+
+def _finish(self: Proxy, value: Any, attribute: bool = False) -> Any:
+    """Return a result as the caller shall have it."""
+    cell, guard, home = _parts(self)
+    if isinstance(value, Cell):
+        return build(value, guard, home)
+    if value is cell:
+        return self
+    if not guard.shares or value is NotImplemented:
+        return value
+    kind = type(value)
+    if attribute and kind in _BOUND and getattr(value, "__self__", None) is cell:
+        return build(value, guard, home)
+    if kind in PLAIN or not (home.results or attribute) or not home.is_handle(value):
+        return value
+    if not attribute and isinstance(cell, _MAKERS):
+        guard = guard.of_handle()
+    if kind is tuple:
+        return tuple(build(v, guard, home) if home.is_handle(v) else v for v in value)
+    return build(value, guard, home)
+
+
+_MAKERS = (type, types.FunctionType, types.BuiltinFunctionType)
+"""What makes handles, each of which may have a lock or thread of its own."""
+
+_BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+
+
+def _attribute_elsewhere(self: Proxy, cell: Any, name: str) -> Any:
+    """Return an attribute of what another thread, device or process has another one of."""
+    _, guard, home = _parts(self)
+    value = guard.apply(cell, getattr, name)
+    if isinstance(value, Cell):
+        return build(value, guard, home)
+    if not isinstance(cell, Cell):
+        return build(value, guard, home) if home.is_handle(value) else value
+    return Method(self, name) if type(value) in _BOUND else value
+
+
+class Method:
+    # A method, looked up anew in the thread, on the device or in the process where it is called.
+    # Says this in no docstring, for __doc__ is the method's own.
+
+    __slots__ = ("__self__", "_name")
+
+    def __init__(self, proxy: Proxy, name: str) -> None:
+        self.__self__ = proxy
+        self._name = name
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        args = tuple(map(_unwrap_deep, args))
+        kwargs = {key: _unwrap_deep(value) for key, value in kwargs.items()}
+        cell, guard, _ = _parts(self.__self__)
+        value = guard.apply(cell, operations.call_method, self._name, args, kwargs)
+        return _finish(self.__self__, value)
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        text: str | None = self.__getattr__("__doc__")
+        return text
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(self.__self__.__class__, self._name), name)
+
+    def __repr__(self) -> str:
+        return f"<method {self._name} of {self.__self__!r}>"
+
+
+def _reduce(self: Proxy) -> tuple[Any, ...]:
+    cell, guard, home = _parts(self)
+    if isinstance(cell, Instances):
+        content = cloudpickle.dumps((cell.make, cell.kind()))
+    elif isinstance(cell, Cell):
+        content = getattr(cell, "content", b"")
+        if not content:
+            raise TypeError(f"{self!r} is in a child of this process, and cannot be sent elsewhere")
+    elif isinstance(cell, types.ModuleType):
+        content = cloudpickle.dumps(_Module(cell.__name__))
+    else:
+        # Under the policy, for this runs the library's code.
+        content = guard.apply(cell, cloudpickle.dumps)
+    return _restore, (content, guard.policy, home)
+
+
+class _Module:
+    """A module by its name, which plain pickling does not know."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _restore(content: bytes, policy: Any, home: Home) -> Any:
+    """Return the proxy that another process had, bound to this process's guard."""
+    import importlib
+
+    from gpusched.threadsafe.wrapping import guard_for
+
+    guard = guard_for(policy)
+    if not guard.shares:
+        value = cloudpickle.loads(content)
+        if isinstance(value, tuple):
+            return build(guard.restore(*value), guard, home)  # type: ignore[attr-defined]
+    else:
+        value = guard.apply(content, cloudpickle.loads)
+    if isinstance(value, _Module):
+        value = importlib.import_module(value.name)
+    return build(value if guard.shares else guard.cell(value), guard, home)

@@ -1,0 +1,42 @@
+"""What a task leaves behind is given up when it ends, however it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpusched.threadsafe import guards
+from gpusched.threadsafe.threads import current
+
+logger = logging.getLogger("distributed.worker")
+
+
+@contextmanager
+def task(name: str) -> Iterator[None]:
+    """Run one task of a worker: its name is in messages, and what it still holds is released.
+
+    Parameters
+    ----------
+    name
+        The task's key.
+
+    Examples
+    --------
+    >>> from gpusched import threadsafe
+    >>> from gpusched.threadsafe.tasks import task
+    >>> with task("example"):
+    ...     threadsafe.lock("example").acquire()
+    >>> threadsafe.statistics()["lock(example)"].abandoned
+    1
+    """
+    me = current()
+    outer, me.task = me.task, name
+    try:
+        yield
+    finally:
+        me.task = outer
+        if not outer:
+            for guard in guards.every():
+                if guard.give_up(me):
+                    logger.warning("%s was still held when task %r ended; released", guard, name)
