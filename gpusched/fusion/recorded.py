@@ -19,7 +19,7 @@ class RecordedFunction:
     elementwise = False
     """Whether its value at a place depends on the arguments at that place only."""
 
-    def record(self, recorder: Recorder, *args: Any) -> Any:
+    def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
         """Return lazy chunks of the results.
 
         Raises

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 from dask.array import Array, asanyarray, blockwise
+from dask.array import reduction as dask_reduction
 from dask.array.utils import meta_from_array
 
 from gpusched.fusion.record import PYTHON_SCALARS
+from gpusched.kernels.reduce import ReduceKernel
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Kinds
 
@@ -62,3 +64,13 @@ def _blockwise(kernel: ScalarKernel, args: tuple[Any, ...], dtype: np.dtype) -> 
 def _meta(args: tuple[Any, ...], ndim: int, dtype: np.dtype) -> Any:
     first = next(a for a in args if isinstance(a, Array))
     return meta_from_array(first._meta, ndim, dtype)
+
+
+def reduction(kernel: ReduceKernel, x: Array, axis: Any, keepdims: bool) -> Array:
+    """Return an array's values joined along axes: within each chunk, then over the chunks."""
+    dtype = kernel.typed(x.dtype).results[0]
+    found: Array = dask_reduction(
+        x, kernel, kernel, axis=axis, keepdims=keepdims, dtype=dtype, concatenate=True,
+        combine=kernel, name=kernel.__name__, meta=_meta((x,), 0, dtype),
+    )  # fmt: skip
+    return found

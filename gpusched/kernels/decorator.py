@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
+from gpusched.kernels.reduction import ReductionKernel
 from gpusched.kernels.signatures import Signature, dtypes_of, parse
 
 Function = Callable[..., Any]
@@ -78,6 +79,44 @@ class _Decorator:
 
         def decorate(function: Function) -> ElementwiseKernel:
             return ElementwiseKernel(function, signatures)
+
+        return decorate
+
+    @staticmethod
+    def reduction(
+        identity: Any, value: Function | ElementwiseKernel | None = None
+    ) -> Callable[[Function], ReductionKernel]:
+        """Make a reduction of a function that joins two values.
+
+        Parameters
+        ----------
+        identity
+            A number that changes nothing when joined.
+        value
+            A function or kernel of numbers whose values are joined, of one or several arrays.
+
+        Returns
+        -------
+        Callable
+            A decorator; the kernel it makes is called as ``f(x, axis=None, keepdims=False)``.
+
+        Notes
+        -----
+        The function must be associative and commutative: chunks, and the threads of a GPU, join
+        their values in an order of their own. Integers narrower than 64 bits are joined as int64.
+
+        Examples
+        --------
+        >>> import gpusched, numpy as np
+        >>> @gpusched.kernel.reduction(identity=0.0, value=lambda x, y: (x - y) ** 2)
+        ... def squared_distance(a, b):
+        ...     return a + b
+        >>> float(squared_distance(np.array([1.0, 2.0]), np.array([4.0, 6.0])))
+        25.0
+        """
+
+        def decorate(function: Function) -> ReductionKernel:
+            return ReductionKernel(function, identity, value)
 
         return decorate
 

@@ -23,8 +23,8 @@ _plans: dict[Any, Plan] = {}
 _lock = threading.Lock()
 
 
-def run(function: RecordedFunction, args: tuple[Any, ...]) -> Any:
-    """Return what a function gives for arrays and numbers.
+def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> Any:
+    """Return what a function gives for arrays and numbers; `options` are given to it as they are.
 
     Examples
     --------
@@ -36,10 +36,10 @@ def run(function: RecordedFunction, args: tuple[Any, ...]) -> Any:
     array([2., 4.])
     """
     values = tuple(map(taken, args))
-    key = (function, *map(_kind, values))
+    key = (function, *options.items(), *map(_kind, values))
     plan = _plans.get(key)
     if plan is None:
-        return _record(function, values, key)
+        return _record(function, values, options, key)
     started = time.perf_counter()
     result, _ = plan.run(values)
     _count(plan, time.perf_counter() - started)
@@ -54,7 +54,9 @@ def _kind(value: Any) -> Any:
     return type(value), value.dtype, value.shape, value.strides
 
 
-def _record(function: RecordedFunction, values: tuple[Any, ...], key: Any) -> Any:
+def _record(
+    function: RecordedFunction, values: tuple[Any, ...], options: dict[str, Any], key: Any
+) -> Any:
     recorder = Recorder(_device(function, values))
     chunks: list[Any] = []
     arrays = []
@@ -65,7 +67,7 @@ def _record(function: RecordedFunction, values: tuple[Any, ...], key: Any) -> An
         leaf = recorder.leaf(value)
         arrays.append((number, leaf.register))
         chunks.append(LazyChunk(recorder, leaf))
-    result = function.record(recorder, *chunks)
+    result = function.record(recorder, *chunks, **options)
     recorder.flush(lazies(result))
     structure = references(recorder, result)
     plan = recorder.plan(tuple(arrays), structure)

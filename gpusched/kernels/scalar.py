@@ -52,7 +52,7 @@ class ScalarKernel(RecordedFunction):
                 f"{self.definition.arity} arguments; {given} were given"
             )
 
-    def record(self, recorder: Recorder, *args: Any) -> Any:
+    def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
         operands = [operand(recorder, a) for a in args]
         operation = self.typed(tuple(map(kind_of, operands)))
         arguments = tuple(

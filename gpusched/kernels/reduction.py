@@ -1,0 +1,79 @@
+"""`gpusched.kernel.reduction`: a function that joins two values, called on arrays."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+from gpusched.kernels import blocks
+from gpusched.kernels.arrays import taken
+from gpusched.kernels.elementwise import ElementwiseKernel
+from gpusched.kernels.errors import KernelError
+from gpusched.kernels.reduce import Axes, ReduceKernel
+
+
+class ReductionKernel:
+    """A user's reduction.
+
+    Parameters
+    ----------
+    function
+        Joins two values; associative and commutative.
+    identity
+        What joined with any value gives that value.
+    value
+        Makes of the elements of one or several arrays what is joined; None takes them as they are.
+
+    Notes
+    -----
+    Thread-safe.
+    """
+
+    def __init__(self, function: Callable[..., Any], identity: Any,
+                 value: Callable[..., Any] | ElementwiseKernel | None = None) -> None:  # fmt: skip
+        if type(identity) not in (bool, int, float) and not isinstance(identity, np.generic):
+            raise KernelError(f"the identity of a reduction is a number, not {identity!r}")
+        # Follows what the function reads from outside.
+        self._joins = ElementwiseKernel(function)
+        update_wrapper(self, function)
+        self.python = function
+        """The function as Python runs it, on two numbers."""
+        self.identity = identity.item() if isinstance(identity, np.generic) else identity
+        self.value = ElementwiseKernel(value) if isinstance(value, types.FunctionType) else value
+        """The elementwise kernel whose values are joined, if there is one."""
+
+    def frozen(self) -> ReduceKernel:
+        """Return the kernel as it is now."""
+        return ReduceKernel(self._joins.frozen().definition, self.identity)
+
+    def __call__(self, *args: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+        """Return the values joined along `axis` (all of them by default).
+
+        Parameters
+        ----------
+        *args
+            One array; as many as `value` takes, which broadcast, if there is one.
+        axis
+            One axis or several.
+        keepdims
+            Whether the axes stay, with length 1.
+        """
+        if self.value is not None:
+            args = (self.value(*args),)
+        if len(args) != 1:
+            raise KernelError(f"{self.__name__} reduces one array; {len(args)} were given")  # type: ignore[attr-defined]
+        kernel, (x,) = self.frozen(), args
+        if blocks.is_dask(x):
+            return blocks.reduction(kernel, x, axis, keepdims)
+        return kernel(x if hasattr(x, "_recorder") else taken(x), axis=axis, keepdims=keepdims)
+
+    def __reduce__(self) -> Any:
+        plain = self._joins.frozen().definition.plain()
+        return ReductionKernel, (plain, self.identity, self.value)
+
+    def __repr__(self) -> str:
+        return f"<gpusched reduction {self.__name__}>"  # type: ignore[attr-defined]
