@@ -17,7 +17,7 @@ from gpusched.kernels.definition import Definition
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.typed import Typed, typed
 
-Axes = int | tuple[int, ...] | None
+Axes = int | list[int] | tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,8 @@ class ReduceKernel(RecordedFunction):
 
 
 def _widened(dtype: np.dtype, identity: Any) -> np.dtype:
-    if (
-        dtype.kind in "biu"
-        and dtype != np.uint64
-        and not (dtype.kind == "b" and type(identity) is bool)
-    ):
+    truth = dtype.kind == "b" and type(identity) is bool
+    if dtype.kind in "biu" and dtype != np.uint64 and not truth:
         dtype = np.dtype(np.int64)
     if type(identity) is float and dtype.kind in "iu":
         return np.dtype(np.float64)

@@ -72,8 +72,11 @@ class ReductionKernel:
         return kernel(x if hasattr(x, "_recorder") else taken(x), axis=axis, keepdims=keepdims)
 
     def __reduce__(self) -> Any:
-        plain = self._joins.frozen().definition.plain()
-        return ReductionKernel, (plain, self.identity, self.value)
+        return _restore, (self._joins, self.identity, self.value)
 
     def __repr__(self) -> str:
         return f"<gpusched reduction {self.__name__}>"  # type: ignore[attr-defined]
+
+
+def _restore(joins: ElementwiseKernel, identity: Any, value: Any) -> ReductionKernel:
+    return ReductionKernel(joins.python, identity, value)
