@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion import generate
 from gpusched.fusion.backends.cuda import skeleton
 from gpusched.fusion.backends.cuda.compiler import Compiled
 from gpusched.fusion.backends.cuda.geometry import Geometry
@@ -78,6 +79,8 @@ class SimulatorRuntime(HostRuntime):
         text, filename = skeleton.source(kernel), f"<simulated {kernel.name}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         found = simulator.namespace()
+        for name, function in generate.defined_functions(kernel).items():
+            found[name] = function.for_python()
         exec(compile(text, filename, "exec"), found)
         return kernel, found["kernel"]
 
