@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 from dask.array import Array, asanyarray, blockwise
 from dask.array import reduction as dask_reduction
+from dask.array.core import unify_chunks
+from dask.array.overlap import ensure_minimum_chunksize, overlap
 from dask.array.utils import meta_from_array
 
 from gpusched.fusion.record import PYTHON_SCALARS
+from gpusched.fusion.recorded import RecordedFunction
+from gpusched.kernels.interior import PaddedKernel
 from gpusched.kernels.reduce import ReduceKernel
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Kinds
+from gpusched.kernels.typed import Typed
 
 KEPT = (Array, np.generic, *PYTHON_SCALARS)
 """What is part of a task as it is."""
@@ -38,9 +43,12 @@ def elementwise(kernel: ScalarKernel, args: tuple[Any, ...]) -> Any:
     """Return a kernel's results as dask arrays; several come of one task a chunk."""
     args = prepared(args)
     operation = kernel.typed(kinds(args))
-    if operation.single:
-        return _blockwise(kernel, args, operation.results[0])
-    whole = _blockwise(kernel, args, np.dtype(object))
+    whole = _blockwise(kernel, args, operation)
+    return whole if operation.single else _parts(whole, args, operation)
+
+
+def _parts(whole: Array, args: tuple[Any, ...], operation: Typed) -> tuple[Array, ...]:
+    """Return one array for each result of an array of tuples."""
     index = _index(whole.ndim)
     return tuple(
         blockwise(operator.getitem, index, whole, index, k, None, dtype=dtype,
@@ -54,11 +62,14 @@ def _index(ndim: int) -> tuple[int, ...]:
     return tuple(range(ndim))[::-1]
 
 
-def _blockwise(kernel: ScalarKernel, args: tuple[Any, ...], dtype: np.dtype) -> Array:
+def _blockwise(
+    kernel: RecordedFunction, args: tuple[Any, ...], operation: Typed, **options: Any
+) -> Array:
+    dtype = operation.results[0] if operation.single else np.dtype(object)
     ndim = max(a.ndim for a in args if isinstance(a, Array))
     pairs = [part for a in args for part in (a, _index(a.ndim) if isinstance(a, Array) else None)]
     meta = _meta(args, ndim, dtype)
-    return blockwise(kernel, _index(ndim), *pairs, dtype=dtype, meta=meta)
+    return blockwise(kernel, _index(ndim), *pairs, dtype=dtype, meta=meta, **options)
 
 
 def _meta(args: tuple[Any, ...], ndim: int, dtype: np.dtype) -> Any:
@@ -74,3 +85,35 @@ def reduction(kernel: ReduceKernel, x: Array, axis: Any, keepdims: bool) -> Arra
         combine=kernel, name=kernel.__name__, meta=_meta((x,), 0, dtype),
     )  # fmt: skip
     return found
+
+
+def stencil(kernel: PaddedKernel, args: tuple[Any, ...]) -> Any:
+    """Return a stencil's results as dask arrays: chunks get their borders from their neighbours."""
+    args = prepared(args)
+    kernel.check(args)
+    interior = kernel.interior
+    operation = interior.typed(kinds(args))
+    axes = range(len(interior.depth))
+    depth, boundary = dict(zip(axes, interior.depth, strict=True)), dict(enumerate(kernel.boundary))
+    args = _aligned(args, interior.depth)
+    chunks = next(a.chunks for a, found in zip(args, interior.offsets, strict=True) if found)
+    bordered = tuple(
+        overlap(a, depth, boundary, allow_rechunk=False) if found else a
+        for a, found in zip(args, interior.offsets, strict=True)
+    )
+    sizes = dict(zip(_index(len(chunks)), chunks, strict=True))
+    whole = _blockwise(interior, bordered, operation, align_arrays=False, adjust_chunks=sizes)
+    return whole if operation.single else _parts(whole, args, operation)
+
+
+def _aligned(args: tuple[Any, ...], depth: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return arrays with the same chunks, none of them smaller than the border."""
+    arrays = [a for a in args if isinstance(a, Array)]
+    pairs = [part for a in arrays for part in (a, _index(a.ndim))]
+    _, unified = unify_chunks(*pairs)
+    largest = max(unified, key=lambda a: a.ndim)
+    chunks = tuple(
+        ensure_minimum_chunksize(d, c) for d, c in zip(depth, largest.chunks, strict=True)
+    )
+    found = iter(a.rechunk(chunks[len(chunks) - a.ndim :]) for a in unified)
+    return tuple(next(found) if isinstance(a, Array) else a for a in args)

@@ -9,6 +9,7 @@ from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.reduction import ReductionKernel
 from gpusched.kernels.signatures import Signature, dtypes_of, parse
+from gpusched.kernels.stencil import StencilKernel
 
 Function = Callable[..., Any]
 
@@ -117,6 +118,46 @@ class _Decorator:
 
         def decorate(function: Function) -> ReductionKernel:
             return ReductionKernel(function, identity, value)
+
+        return decorate
+
+    @staticmethod
+    def stencil(boundary: Any = "reflect") -> Callable[[Function], StencilKernel]:
+        """Make a stencil of a function of neighbours.
+
+        Parameters
+        ----------
+        boundary
+            What lies beyond the edges of the whole array: ``"reflect"`` (the edge is repeated),
+            ``"nearest"``, ``"periodic"`` or a number; a tuple has one for each axis.
+
+        Returns
+        -------
+        Callable
+            A decorator; the kernel it makes takes as many arguments as the function. Those that
+            the function indexes are arrays of one shape; the others are numbers, or broadcast.
+
+        Raises
+        ------
+        KernelError
+            If an offset is no constant, or the function's source cannot be found.
+
+        Notes
+        -----
+        On dask arrays it wraps `dask.array.overlap`; each input is read once.
+
+        Examples
+        --------
+        >>> import gpusched, numpy as np
+        >>> @gpusched.kernel.stencil(boundary="nearest")
+        ... def slope(a, step):
+        ...     return (a[1] - a[-1]) / (2 * step)
+        >>> slope(np.array([0.0, 1.0, 4.0, 9.0]), 1.0)
+        array([0.5, 2. , 4. , 2.5])
+        """
+
+        def decorate(function: Function) -> StencilKernel:
+            return StencilKernel(function, boundary)
 
         return decorate
 

@@ -1,0 +1,161 @@
+"""A stencil's function -> a function of numbers: each ``a[-1, 0]`` becomes a parameter of its own.
+
+What results is compiled from the user's own syntax tree, so that its lines are those of the user's
+file, in errors and in a debugger.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from dataclasses import dataclass
+from typing import Any
+
+from gpusched.kernels.errors import KernelError
+
+Offset = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """What a stencil reads."""
+
+    function: types.FunctionType
+    """Takes a number for each neighbour, and for each parameter without neighbours."""
+    offsets: tuple[tuple[Offset, ...] | None, ...]
+    """Of each parameter: offsets of the neighbours read, or None if it is used as a number."""
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of the arrays whose neighbours are read."""
+        return next(len(found[0]) for found in self.offsets if found)
+
+    @property
+    def depth(self) -> tuple[int, ...]:
+        """How far away neighbours are, along each axis."""
+        every = [offset for found in self.offsets for offset in found or ()]
+        return tuple(max(abs(o[axis]) for o in every) for axis in range(self.ndim))
+
+
+def analyse(function: Any) -> Neighbourhood:
+    """Find the neighbours that a function reads.
+
+    Raises
+    ------
+    KernelError
+        If its source cannot be found, or an offset is no constant, with the line.
+    """
+    tree, filename = _parsed(function)
+    names = [argument.arg for argument in tree.args.args]
+    finder = _Finder(names, filename, function.__name__)
+    tree.body = [finder.visit(statement) for statement in tree.body]
+    if not any(finder.found.values()):
+        raise KernelError(
+            f"{filename}:{tree.lineno}: stencil {function.__name__} reads no neighbours; write "
+            "for example a[-1, 0] for the element before along the first axis"
+        )
+    _check_axes(finder, filename, tree.lineno)
+    parameters = [inner for name in names for inner in ([*finder.found[name].values()] or [name])]
+    tree.args.args = [ast.arg(arg=name) for name in parameters]
+    offsets = tuple(tuple(finder.found[name]) or None for name in names)
+    return Neighbourhood(_compiled(tree, filename, function), offsets)
+
+
+def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
+    filename = function.__code__.co_filename
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, SyntaxError) as error:
+        raise KernelError(
+            f"{filename}:{function.__code__.co_firstlineno}: the source of stencil "
+            f"{function.__name__} was not found, and it tells which neighbours are read; define "
+            "it in a file or a notebook cell"
+        ) from error
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise KernelError(f"{filename}:{first}: a stencil is a function that is defined with def")
+    ast.increment_lineno(tree, first - 1)
+    arguments = definition.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
+        raise KernelError(
+            f"{filename}:{definition.lineno}: stencil {function.__name__} can only have positional "
+            "parameters without defaults"
+        )
+    return definition, filename
+
+
+class _Finder(ast.NodeTransformer):
+    """Replaces subscripts of parameters by names, and notes them."""
+
+    def __init__(self, names: list[str], filename: str, stencil: str) -> None:
+        self.found: dict[str, dict[Offset, str]] = {name: {} for name in names}
+        self._plain: dict[str, int] = {}
+        self._filename = filename
+        self._stencil = stencil
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if not (isinstance(node.value, ast.Name) and node.value.id in self.found):
+            return self.generic_visit(node)
+        name = node.value.id
+        offset = self._offset(node)
+        known = self.found[name]
+        if not known and name in self._plain:
+            self._mixed(name, self._plain[name])
+        if offset not in known:
+            known[offset] = f"{name}__{len(known)}"
+        return ast.copy_location(ast.Name(known[offset], ast.Load()), node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id in self.found:
+            if self.found[node.id]:
+                self._mixed(node.id, node.lineno)
+            self._plain.setdefault(node.id, node.lineno)
+        return node
+
+    def _mixed(self, name: str, line: int) -> None:
+        raise KernelError(
+            f"{self._filename}:{line}: stencil {self._stencil} uses {name} with and without an "
+            f"offset; write {name}[0, 0] for the element itself (with a zero for each axis)"
+        )
+
+    def _offset(self, node: ast.Subscript) -> Offset:
+        try:
+            value = ast.literal_eval(node.slice)
+        except ValueError:
+            value = None
+        items = value if isinstance(value, tuple) else (value,)
+        if not isinstance(node.ctx, ast.Load) or not all(type(i) is int for i in items):
+            raise KernelError(
+                f"{self._filename}:{node.lineno}: stencil {self._stencil} uses "
+                f"{ast.unparse(node)}; offsets are constant integers, and neighbours are only read"
+            )
+        return items
+
+
+def _check_axes(finder: _Finder, filename: str, line: int) -> None:
+    counts = {len(offset) for found in finder.found.values() for offset in found}
+    if len(counts) > 1:
+        raise KernelError(f"{filename}:{line}: offsets of {sorted(counts)} axes in one stencil")
+
+
+def _compiled(
+    tree: ast.FunctionDef, filename: str, function: types.FunctionType
+) -> types.FunctionType:
+    """Return the function of a changed tree, with the globals and closure of the original."""
+    tree.decorator_list = []
+    # Inside another function the names of the closure are what they were.
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    outer = ast.parse(f"def outer({', '.join(cells)}):\n    pass").body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body = [tree]
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    code = _inner(_inner(compile(module, filename, "exec"), "outer"), tree.name)
+    closure = tuple(cells[name] for name in code.co_freevars)
+    return types.FunctionType(code, function.__globals__, function.__name__, None, closure)
+
+
+def _inner(code: types.CodeType, name: str) -> types.CodeType:
+    return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
