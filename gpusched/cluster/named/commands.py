@@ -54,6 +54,7 @@ def start(name: str, arguments: dict[str, Any]) -> dict[str, str]:
         If there is one of that name, or it does not start.
     """
     folder = state.folder_of(name)
+    state.log_of_failure(folder).unlink(missing_ok=True)
     command = [sys.executable, "-m", "gpusched.cluster.named.manager", str(folder)]
     with subprocess.Popen(
         [*command, json.dumps(arguments)],
@@ -71,9 +72,7 @@ def start(name: str, arguments: dict[str, Any]) -> dict[str, str]:
         told: dict[str, str] = json.loads(line) if line else {"error": _last_words(folder)}
         if "error" in told:
             manager.wait()
-            if not state.is_alive(folder):
-                state.forget(folder)
-            raise StartError(told["error"])
+            raise StartError(told["error"] + _put_away(folder))
         # The manager goes on; only Python's wait for it at the end of the block is left out.
         manager.returncode = 0
     return told
@@ -154,14 +153,16 @@ def stop(name: str, timeout: float = 30) -> str:
 
 
 def log_of(name: str) -> Path:
-    """Return the path of a cluster's log.
+    """Return the path of a cluster's log, or of that of its last start, which failed.
 
     Raises
     ------
     state.UnknownClusterError
         If there is no trace of one.
     """
-    return _existing(name) / "log"
+    folder = state.folder_of(name)
+    kept = state.log_of_failure(folder)
+    return kept if kept.exists() and not folder.exists() else _existing(name) / "log"
 
 
 def _existing(name: str) -> Path:
@@ -194,6 +195,16 @@ def _kill(process: psutil.Process) -> None:
         process.kill()
     except psutil.NoSuchProcess:
         return
+
+
+def _put_away(folder: Path) -> str:
+    """Remove the folder of a cluster that did not start; return in words where its log is."""
+    if state.is_alive(folder):
+        # Another one's, that has the name.
+        return ""
+    log = state.keep_log(folder)
+    state.forget(folder)
+    return "" if log is None else f" (its log: {log})"
 
 
 def _last_words(folder: Path) -> str:

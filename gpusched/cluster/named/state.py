@@ -126,6 +126,20 @@ def read(folder: Path) -> Record | None:
     return Record(**told)
 
 
+def log_of_failure(folder: Path) -> Path:
+    """Return where the log of a cluster that did not start is kept, whether or not there is one."""
+    return folder.parent.parent / "failed" / f"{folder.name}.log"
+
+
+def keep_log(folder: Path) -> Path | None:
+    """Keep a log beyond its cluster's folder; return where, or None if nothing was written."""
+    log, kept = folder / "log", log_of_failure(folder)
+    if not log.exists() or not log.stat().st_size:
+        return None
+    kept.parent.mkdir(mode=0o700, exist_ok=True)
+    return log.replace(kept)
+
+
 def forget(folder: Path) -> None:
     """Remove a cluster's folder."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -153,6 +154,23 @@ def test_what_cannot_be_done_is_told(
     assert "Traceback" not in done.stderr
     assert not state.names()
     assert not shell.processes()
+
+
+def test_log_of_a_cluster_that_did_not_start_can_be_read(shell: Shell) -> None:
+    done = shell("start", "x", "--cpu", "--host", "203.0.113.9")
+    assert done.returncode == 1
+    told = re.search(r"Cannot assign requested address.* \(its log: (\S+)\)$", done.stderr.strip())
+    assert told is not None, done.stderr
+    log = Path(told[1]).read_text()
+    assert "the cluster failed" in log
+    assert "Traceback" in log
+    assert shell("logs", "x", "--follow").stdout == log
+    assert shell("status", "x").returncode == 3
+    assert Path(told[1]).stat().st_mode & 0o777 == 0o600
+    # The next one's log is its own.
+    shell.up("x", "--workers", "1")
+    assert not Path(told[1]).exists()
+    assert "the cluster failed" not in shell("logs", "x").stdout
 
 
 def test_port_in_use_is_told(shell: Shell) -> None:
