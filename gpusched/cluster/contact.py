@@ -10,6 +10,7 @@ from typing import Any
 import dask.config
 from dask.utils import parse_timedelta
 from distributed.comm.addressing import parse_address
+from distributed.comm.core import connect
 from distributed.comm.registry import get_backend
 from distributed.core import coerce_to_address, collect_causes, rpc
 
@@ -17,6 +18,8 @@ _ATTEMPT = 5.0
 """Seconds given to one attempt, after which a scheduler file is read again."""
 _PAUSE = 0.1
 """Seconds between two looks at a scheduler file."""
+_GONE = 5.0
+"""Seconds without a connection after which a scheduler that did answer has ended."""
 
 
 class NoSchedulerError(RuntimeError):
@@ -60,8 +63,7 @@ async def find_scheduler(
         ...
     ValueError: cannot read somewhere as a scheduler's address: missing port number ...
     """
-    connect = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
-    patience = timeout or connect
+    patience = timeout or parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
     found, problem = None, ""
     clock = asyncio.get_running_loop().time
     try:
@@ -79,6 +81,32 @@ async def find_scheduler(
                     await asyncio.sleep(_PAUSE)
     except TimeoutError:
         raise NoSchedulerError(_missing(found, file, patience, problem)) from None
+
+
+async def wait_until_gone(address: str, connection: dict[str, Any]) -> None:
+    """Return when a scheduler that did answer has ended, or cannot be reached any more.
+
+    Parameters
+    ----------
+    address
+        The scheduler's.
+    connection
+        What connecting takes, as of `distributed.Security.get_connection_args`.
+    """
+    # A busy one may take as long to answer at first as dask allows it.
+    patience = parse_timedelta(dask.config.get("distributed.comm.timeouts.connect"))
+    while True:
+        try:
+            comm = await connect(address, timeout=patience, **connection)
+        except (OSError, TimeoutError):
+            return
+        try:
+            # Nothing is asked, so that nothing comes but the connection's end.
+            await comm.read()
+        except OSError:
+            patience = _GONE
+        finally:
+            comm.abort()
 
 
 def check_address(address: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import logging
 import os
@@ -20,6 +21,7 @@ from distributed.config import get_loop_factory
 from distributed.core import Status, collect_causes
 from distributed.process import AsyncProcess
 
+from gpusched.cluster.contact import wait_until_gone
 from gpusched.cluster.spawn import workers_without_interrupts
 
 logger = logging.getLogger("distributed.nanny")
@@ -32,6 +34,10 @@ _CLEAN = 4.0
 """Seconds of `Nanny.close`, which takes up to 1.8 times as long."""
 _STARTING = 2.0
 """Seconds that a worker has to be up before it is closed, rather than killed."""
+_REFUSED = "Unexpected response from register: "
+"""How distributed's error begins, which goes on with the scheduler's answer as Python writes it."""
+_LOOK = 0.5
+"""Seconds between two looks at workers whose scheduler has ended."""
 
 
 class StartError(RuntimeError):
@@ -90,8 +96,49 @@ async def _serve(make: Callable[[], Awaitable[Sequence[Node]]]) -> None:
 
 async def _run(make: Callable[[], Awaitable[Sequence[Node]]], nodes: list[Node]) -> None:
     nodes.extend(await make())
+    living = asyncio.create_task(_live(nodes))
+    # What closing makes fail is no news.
+    living.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        # A death timeout says how long to wait for the scheduler; the nodes see to it themselves.
+        if nodes and not nodes[0].death_timeout:
+            await _follow_scheduler(nodes, living)
+        await living
+    except asyncio.CancelledError:
+        # Only now: nodes that start must not be cancelled before they are closed.
+        living.cancel()
+        raise
+
+
+async def _live(nodes: Sequence[Node]) -> None:
     await asyncio.gather(*map(_start, nodes))
     await asyncio.gather(*(node.finished() for node in nodes))
+
+
+async def _follow_scheduler(nodes: Sequence[Node], living: asyncio.Task[None]) -> None:
+    """Return when the nodes have finished; raise if they look for a scheduler that has ended.
+
+    Workers that have joined it leave by themselves. Those that are starting, also once more after
+    they died, would look for it for ever.
+    """
+    address = nodes[0].scheduler.address
+    gone = asyncio.create_task(wait_until_gone(address, nodes[0].connection_args))
+    try:
+        await asyncio.wait([gone, living], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+    while not living.done():
+        if any(map(_is_joining, nodes)):
+            raise StartError(
+                f"the scheduler at {address} has ended while a worker was about to join it"
+            )
+        await asyncio.wait([living], timeout=_LOOK)
+
+
+def _is_joining(node: Node) -> bool:
+    if isinstance(node, Worker):
+        return node.status in (Status.init, Status.starting)
+    return node.process is not None and node.process.status == Status.starting
 
 
 async def _start(node: Node) -> None:
@@ -108,7 +155,17 @@ def _reason(error: BaseException, node: Node) -> str:
     if any(isinstance(one, CommClosedError) for one in _history(error)):
         return "the scheduler has closed the connection; its log says why"
     reason = [error, *collect_causes(error)][-1]
-    return str(reason) or type(reason).__name__
+    return _refusal(str(reason)) or str(reason) or type(reason).__name__
+
+
+def _refusal(text: str) -> str:
+    """Return the scheduler's own words, if it has refused a worker."""
+    if not text.startswith(_REFUSED):
+        return ""
+    try:
+        return str(ast.literal_eval(text.removeprefix(_REFUSED))["message"])
+    except (ValueError, SyntaxError, KeyError, TypeError):
+        return ""
 
 
 def _history(error: BaseException | None) -> Iterator[BaseException]:

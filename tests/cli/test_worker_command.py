@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -315,6 +316,68 @@ def test_worker_ends_with_its_scheduler(gpusched: Runner, number: signal.Signals
     assert process.returncode == 0
 
 
+# Begins, then waits until a file appears.
+HELD = """
+import pathlib, threading
+def dask_setup(worker):
+    pathlib.Path("begun").touch()
+    while not pathlib.Path("go").exists():
+        threading.Event().wait(0.01)
+"""
+ENDED = "has ended while a worker was about to join it"
+
+
+def held(gpusched: Runner, address: str, *flags: str) -> subprocess.Popen[str]:
+    """Start a worker, and return when it is about to join the scheduler."""
+    (gpusched.folder / "held.py").write_text(HELD)
+    process = gpusched.start("worker", address, *CPU, "--preload", "held.py", *flags)
+    wait_until((gpusched.folder / "begun").exists)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], ENDED),
+        (["--nworkers", "2"], ENDED),
+        (["--no-nanny"], ENDED),
+        (["--death-timeout", "8"], "not up within its death timeout of 8 s"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_worker_that_is_about_to_join_ends_with_its_scheduler(
+    gpusched: Runner, number: signal.Signals, flags: list[str], message: str
+) -> None:
+    gpusched.may_leave_files = True
+    head, address = started(gpusched)
+    process = held(gpusched, address, *flags)
+    head.send_signal(number)
+    head.wait(timeout=15)
+    (gpusched.folder / "go").touch()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    (told,) = (line for line in err.splitlines() if line.startswith("Error: "))
+    assert message in told
+
+
+def test_worker_that_starts_again_ends_with_its_scheduler(gpusched: Runner) -> None:
+    gpusched.may_leave_files = True
+    head, address = started(gpusched)
+    process = gpusched.start("worker", address, *CPU)
+    with Client(address, set_as_default=False) as client:
+        joined(client, 1)
+        (pid,) = client.run(os.getpid).values()
+    # It does not notice that the scheduler ends, so that its nanny starts it again.
+    os.kill(pid, signal.SIGSTOP)
+    head.kill()
+    head.wait(timeout=15)
+    os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert ENDED in err
+
+
 def test_request_to_stop_while_it_looks_for_the_scheduler(gpusched: Runner) -> None:
     process = gpusched.start("worker", *CPU, "--scheduler-file", "never.json")
     wait_until(lambda: "never.json" in " ".join(psutil.Process(process.pid).cmdline()))
@@ -379,8 +442,25 @@ def test_worker_of_another_version_is_refused(gpusched: Runner, scheduler: str) 
     done = gpusched("worker", scheduler, *CPU, "--nworkers", "2", "--preload", "skew.py")
     assert done.returncode == 1
     (told,) = (line for line in done.stderr.splitlines() if line.startswith("Error: worker"))
+    assert re.match(
+        r"Error: worker could not be started: worker tcp://\S+ has other versions than the "
+        r"scheduler: \S", told
+    )  # fmt: skip
     assert "lz4 is" in told
     assert "0.1 there" in told
+    assert "{" not in told
+
+
+def test_worker_whose_name_is_taken_is_refused(gpusched: Runner, scheduler: str) -> None:
+    process = gpusched.start("worker", scheduler, *CPU, "--name", "w", stderr=subprocess.DEVNULL)
+    with Client(scheduler, set_as_default=False) as client:
+        joined(client, 1)
+    done = gpusched("worker", scheduler, *CPU, "--name", "w")
+    assert done.returncode == 1
+    (told,) = (line for line in done.stderr.splitlines() if line.startswith("Error: worker"))
+    assert told == "Error: worker w could not be started: name taken, w"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=15) == 0
 
 
 @pytest.mark.parametrize(
