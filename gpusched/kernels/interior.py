@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +47,8 @@ class InteriorKernel(RecordedFunction):
         """Return the operation for parameters of such dtypes."""
         self.check_count(len(kinds))
         pairs = zip(kinds, self.offsets, strict=True)
-        return self.scalar.typed(
-            tuple(k for kind, found in pairs for k in [kind] * len(found or "1"))
-        )
+        repeated = (k for kind, found in pairs for k in [kind] * (len(found) if found else 1))
+        return self.scalar.typed(tuple(repeated))
 
     def check_count(self, given: int) -> None:
         """Raise `KernelError` if that is not the number of the function's parameters."""
@@ -102,11 +102,12 @@ class PaddedKernel(RecordedFunction):
         ):
             if not depth:
                 continue
+            pad: Callable[..., Any] = np.pad
             width = [(depth, depth) if k == axis else (0, 0) for k in range(value.ndim)]
             if isinstance(boundary, str):
-                value = np.pad(value, width, MODES[boundary])
+                value = pad(value, width, MODES[boundary])
             else:
-                value = np.pad(value, width, "constant", constant_values=boundary)
+                value = pad(value, width, "constant", constant_values=boundary)
         return value
 
     def __call__(self, *args: Any) -> Any:

@@ -79,9 +79,8 @@ class StencilKernel:
             if found is None:
                 values.append(value[index] if np.ndim(value) else value)
             else:
-                values.append(
-                    _Neighbours(self.frozen()._padded(np.asarray(value)), index, self.depth)
-                )
+                padded = self.frozen()._padded(np.asarray(value))
+                values.append(_Neighbours(padded, index, self.depth))
         return self.python(*values)
 
     def __reduce__(self) -> Any:
