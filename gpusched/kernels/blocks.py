@@ -10,10 +10,12 @@ from dask.array import Array, asanyarray, blockwise
 from dask.array import reduction as dask_reduction
 from dask.array.core import unify_chunks
 from dask.array.overlap import ensure_minimum_chunksize, overlap
+from dask.array.reductions import cumreduction
 from dask.array.utils import meta_from_array
 
 from gpusched.fusion.record import PYTHON_SCALARS
 from gpusched.fusion.recorded import RecordedFunction
+from gpusched.kernels.accumulate import ScanKernel
 from gpusched.kernels.interior import PaddedKernel
 from gpusched.kernels.reduce import ReduceKernel
 from gpusched.kernels.scalar import ScalarKernel
@@ -117,3 +119,15 @@ def _aligned(args: tuple[Any, ...], depth: tuple[int, ...]) -> tuple[Any, ...]:
     )
     found = iter(a.rechunk(chunks[len(chunks) - a.ndim :]) for a in unified)
     return tuple(next(found) if isinstance(a, Array) else a for a in args)
+
+
+def scan(kernel: ScanKernel, x: Array, axis: int | None) -> Array:
+    """Return an array scanned: within each chunk, then with what the chunks before it come to."""
+    dtype = kernel.dtype(x.dtype)
+    identity = kernel.joins.typed(x.dtype).identity
+    if axis is None and x.ndim != 1:
+        x, axis = x.ravel(), 0
+    found: Array = cumreduction(
+        kernel, kernel.binary(dtype), identity, x.astype(dtype), axis or 0, dtype
+    )
+    return found

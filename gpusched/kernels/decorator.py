@@ -8,6 +8,7 @@ from typing import Any, overload
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.reduction import ReductionKernel
+from gpusched.kernels.scan import ScanKernel
 from gpusched.kernels.signatures import Signature, dtypes_of, parse
 from gpusched.kernels.stencil import StencilKernel
 
@@ -118,6 +119,43 @@ class _Decorator:
 
         def decorate(function: Function) -> ReductionKernel:
             return ReductionKernel(function, identity, value)
+
+        return decorate
+
+    @staticmethod
+    def scan(
+        identity: Any, value: Function | ElementwiseKernel | None = None
+    ) -> Callable[[Function], ScanKernel]:
+        """Make a scan of a function that joins two values, as `numpy.cumsum` is made of addition.
+
+        Parameters
+        ----------
+        identity
+            A number that changes nothing when joined.
+        value
+            A function or kernel of numbers whose values are joined, of one or several arrays.
+
+        Returns
+        -------
+        Callable
+            A decorator; the kernel it makes is called as ``f(x, axis=None)``.
+
+        Notes
+        -----
+        The function must be associative. Runs on the CPU only.
+
+        Examples
+        --------
+        >>> import gpusched, numpy as np
+        >>> @gpusched.kernel.scan(identity=0)
+        ... def highest_so_far(a, b):
+        ...     return max(a, b)
+        >>> highest_so_far(np.array([1, 3, 2, 5]))
+        array([1, 3, 3, 5])
+        """
+
+        def decorate(function: Function) -> ScanKernel:
+            return ScanKernel(function, identity, value)
 
         return decorate
 

@@ -62,14 +62,19 @@ class ReductionKernel:
         keepdims
             Whether the axes stay, with length 1.
         """
-        if self.value is not None:
-            args = (self.value(*args),)
-        if len(args) != 1:
-            raise KernelError(f"{self.__name__} reduces one array; {len(args)} were given")  # type: ignore[attr-defined]
-        kernel, (x,) = self.frozen(), args
+        x, kernel = self._single(args), self.frozen()
         if blocks.is_dask(x):
             return blocks.reduction(kernel, x, axis, keepdims)
         return kernel(x if hasattr(x, "_recorder") else taken(x), axis=axis, keepdims=keepdims)
+
+    def _single(self, args: tuple[Any, ...]) -> Any:
+        """Return the one array whose values are joined."""
+        if self.value is not None:
+            return self.value(*args)
+        if len(args) != 1:
+            name = self.__name__  # type: ignore[attr-defined]
+            raise KernelError(f"{name} joins the values of one array; {len(args)} were given")
+        return args[0]
 
     def __reduce__(self) -> Any:
         return _restore, (self._joins, self.identity, self.value)

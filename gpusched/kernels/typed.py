@@ -117,6 +117,8 @@ class Typed:
     """What it returns, in order."""
     single: bool
     """Whether it returns a number rather than a tuple."""
+    identity: Any = None
+    """What changes nothing when joined, for an operation of reductions."""
 
 
 _lock = threading.Lock()
@@ -166,7 +168,7 @@ def typed(
     with _lock:
         # Heavy, since nothing is known of what is in it.
         DEFINED[name] = Operation(name, templates, heavy=True, function=chosen, identity=identity)
-    return Typed(name, arguments, results, single)
+    return Typed(name, arguments, results, single, identity)
 
 
 def _converted(text: str, dtype: np.dtype) -> str:

@@ -144,7 +144,7 @@ def test_refused(identity: Any, function: Any, reason: str) -> None:
 
 
 def test_wrong_number_of_arrays() -> None:
-    with pytest.raises(KernelError, match="reduces one array; 2 were given"):
+    with pytest.raises(KernelError, match="the values of one array; 2 were given"):
         total(np.ones(2), np.ones(2))
 
 

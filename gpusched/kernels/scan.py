@@ -1,0 +1,50 @@
+"""`gpusched.kernel.scan`: a function that joins each value with those before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusched.kernels import blocks
+from gpusched.kernels.accumulate import ScanKernel as FrozenScan
+from gpusched.kernels.arrays import taken
+from gpusched.kernels.elementwise import ElementwiseKernel
+from gpusched.kernels.reduction import ReductionKernel
+
+
+class ScanKernel(ReductionKernel):
+    """A user's scan: `numpy.cumsum` with a function in the place of addition.
+
+    Notes
+    -----
+    Thread-safe. Runs on the CPU only.
+    """
+
+    def __call__(self, *args: Any, axis: int | None = None) -> Any:  # type: ignore[override]
+        """Return, at each place, the values up to there joined along `axis`.
+
+        Parameters
+        ----------
+        *args
+            One array; as many as `value` takes, if there is one.
+        axis
+            One axis; an array of several axes is flattened if None.
+        """
+        x, kernel = self._single(args), FrozenScan(self.frozen())
+        if blocks.is_dask(x):
+            return blocks.scan(kernel, x, axis)
+        x = x if hasattr(x, "_recorder") else taken(x)
+        if axis is None:
+            x, axis = np.reshape(x, -1), 0
+        return kernel(x, axis)
+
+    def __reduce__(self) -> Any:
+        return _restore, (self._joins, self.identity, self.value)
+
+    def __repr__(self) -> str:
+        return f"<gpusched scan {self.__name__}>"  # type: ignore[attr-defined]
+
+
+def _restore(joins: ElementwiseKernel, identity: Any, value: Any) -> ScanKernel:
+    return ScanKernel(joins.python, identity, value)

@@ -1,0 +1,93 @@
+"""Users' scans give what NumPy's accumulations give, over chunks as on the whole."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import gpusched
+from gpusched.kernels import KernelError
+
+
+@gpusched.kernel.scan(identity=0)
+def running_total(a, b):
+    return a + b
+
+
+@gpusched.kernel.scan(identity=-math.inf, value=lambda x: abs(x))
+def largest_so_far(a, b):
+    return a if a >= b or a != a else b
+
+
+ARRAYS = st.sampled_from("bhilBILfd").flatmap(
+    lambda c: hnp.arrays(
+        np.dtype(c),
+        hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=8),
+        elements=hnp.from_dtype(np.dtype(c), min_value=0, max_value=50),
+    )
+)
+
+
+@given(ARRAYS, st.integers(0, 2))
+@settings(max_examples=80)
+def test_totals_are_numpys(array: np.ndarray, axis: int) -> None:
+    axis %= array.ndim
+    for view in (array, array[..., ::-1]):
+        found = running_total(view, axis=axis)
+        wide = view.astype("i8") if view.dtype.kind in "iu" and view.dtype != "u8" else view
+        expected = wide.cumsum(axis=axis)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert running_total(array).shape == (array.size,)
+
+
+def test_values_are_joined_in_order() -> None:
+    x = np.random.default_rng(0).normal(size=100)
+    last = gpusched.kernel.scan(identity=0.0)(lambda a, b: a * 0.5 + b)
+    expected = list(itertools.accumulate(x, last.python))
+    np.testing.assert_array_equal(last(x), expected)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("chunks", [(10, 10), (7, 30), (40, 4)])
+def test_dask(axis: int, chunks: Any) -> None:
+    values = np.random.default_rng(0).normal(size=(40, 30))
+    x = da.from_array(values, chunks=chunks)
+    with dask.config.set({"gpusched.fusion.strict": True, "gpusched.fusion.minimum-elements": 0}):
+        for hook in (gpusched.enable, gpusched.disable):
+            with hook():
+                lazy = largest_so_far(x * 2, axis=axis) + 1
+                expected = np.maximum.accumulate(abs(values * 2), axis=axis) + 1
+                np.testing.assert_array_equal(lazy.compute(scheduler="sync"), expected)
+                ints = running_total((x * 10).astype("i2"), axis=axis)
+                assert ints.dtype == np.int64
+                expected = (values * 10).astype("i2").cumsum(axis=axis)
+                np.testing.assert_array_equal(ints.compute(scheduler="sync"), expected)
+
+
+def test_flattened() -> None:
+    values = np.arange(12.0).reshape(3, 4)
+    lazy = running_total(da.from_array(values, chunks=2))
+    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), values.cumsum())
+
+
+def test_pickling() -> None:
+    again = pickle.loads(pickle.dumps(running_total))
+    assert again(np.arange(4)).tolist() == [0, 1, 3, 6]
+
+
+def test_refused() -> None:
+    with pytest.raises(KernelError, match=r"was given a numpy\.float64"):
+        running_total(np.float64(1), axis=0)
+    with pytest.raises(np.exceptions.AxisError):
+        running_total(np.ones(3), axis=1)
