@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gpusched.cluster import Cluster, local
     from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
     from gpusched.graph import disable, enable, fusible
+    from gpusched.inspection import explain
     from gpusched.kernels import kernel
     from gpusched.saving import load, save
 
@@ -21,6 +22,7 @@ __all__ = [
     "Statistics",
     "disable",
     "enable",
+    "explain",
     "fusible",
     "kernel",
     "load",
@@ -35,6 +37,7 @@ _HOMES = {
     "Statistics": "gpusched.fusion.statistics",
     "disable": "gpusched.graph",
     "enable": "gpusched.graph",
+    "explain": "gpusched.inspection",
     "fusible": "gpusched.graph",
     "kernel": "gpusched.kernels",
     "load": "gpusched.saving",

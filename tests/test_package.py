@@ -21,6 +21,7 @@ PUBLIC = {
     "Statistics",
     "disable",
     "enable",
+    "explain",
     "fusible",
     "kernel",
     "load",

@@ -10,6 +10,7 @@ from gpusched import __version__
 
 COMMANDS = {
     "run": "gpusched.cli.run:run",
+    "explain": "gpusched.cli.explain:explain",
     "cluster": "gpusched.cli.cluster:cluster",
     "info": "gpusched.cli.info:info",
     "doctor": "gpusched.cli.doctor:doctor",

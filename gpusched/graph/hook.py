@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dask
@@ -12,6 +13,7 @@ from dask.array.optimization import optimize as dask_optimize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import ensure_dict
 
+from gpusched.graph import callsites
 from gpusched.graph.known import FUSIBLE
 from gpusched.graph.rewrite import rewrite
 
@@ -33,10 +35,38 @@ def optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:
     dict or HighLevelGraph
         The graph, with the same keys; of layers if dask was told not to fuse tasks.
     """
+    if _interceptors:
+        return _interceptors[-1](dsk, keys, **kwargs)
     optimised = dask_optimize(dsk, keys, **kwargs)
     if isinstance(optimised, HighLevelGraph):
         return _rewrite_layers(optimised)
     return rewrite(convert_legacy_graph(ensure_dict(optimised)))
+
+
+_interceptors: list[Callable[..., Any]] = []
+
+
+@contextmanager
+def intercepting(function: Callable[..., Any]) -> Iterator[None]:
+    """Let `function` have every array graph of this process in the place of `optimize`.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpusched
+    >>> from dask._task_spec import DataNode
+    >>> from dask.core import flatten
+    >>> from gpusched.graph.hook import intercepting
+    >>> def seven(graph, keys, **kwargs):
+    ...     return {key: DataNode(key, 7) for key in flatten(keys)}
+    >>> with gpusched.enable(), intercepting(seven):
+    ...     da.ones(()).compute()
+    7
+    """
+    _interceptors.append(function)
+    try:
+        yield
+    finally:
+        _interceptors.remove(function)
 
 
 def _rewrite_layers(graph: HighLevelGraph) -> HighLevelGraph:
@@ -49,25 +79,33 @@ def _rewrite_layers(graph: HighLevelGraph) -> HighLevelGraph:
     return HighLevelGraph(layers, graph.dependencies)
 
 
+_KEYS = ("array_optimize", "array_plugins")
+
+
+def _configure(settings: dict[str, Any]) -> None:
+    for key, value in settings.items():
+        if value is None:
+            # A key set to None would switch dask's own array optimisation off.
+            dask.config.pop(key, None)
+        else:
+            dask.config.set({key: value})
+
+
 class _Switch:
     """Sets the hook at once; as a context manager or decorator, only for the length of it."""
 
     def __init__(self, hook: Callable[..., Any]) -> None:
         self._hook = hook
-        self._before: list[Any] = []
+        self._before: list[dict[str, Any]] = []
         self._set()
 
     def _set(self) -> None:
-        self._before.append(dask.config.get("array_optimize", None))
-        dask.config.set(array_optimize=self._hook)
+        watched = callsites.plugins(self._hook is optimize)
+        self._before.append({key: dask.config.get(key, None) for key in _KEYS})
+        _configure({"array_optimize": self._hook, "array_plugins": watched})
 
     def _restore(self) -> None:
-        before = self._before.pop()
-        if before is None:
-            # A key set to None would switch dask's own array optimisation off.
-            dask.config.pop("array_optimize", None)
-        else:
-            dask.config.set(array_optimize=before)
+        _configure(self._before.pop())
 
     def __enter__(self) -> _Switch:
         return self

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+from toolz import curry  # type: ignore[import-untyped]
+
 _NAMES = """
 dask.array._shuffle._getitem dask.array._shuffle.concatenate_arrays dask.array.chunk.arange
 dask.array.chunk.astype dask.array.chunk.getitem dask.array.chunk.linspace dask.array.chunk.sum
@@ -33,7 +35,10 @@ def _quick() -> dict[int, Any]:
     found = {}
     for name in _NAMES.split():
         module, _, attribute = name.rpartition(".")
-        function = getattr(importlib.import_module(module), attribute)
+        # What a library of another version lacks is left out.
+        function = getattr(importlib.import_module(module), attribute, None)
+        if isinstance(function, curry):
+            function = function.func
         found[id(function)] = function
     return found
 

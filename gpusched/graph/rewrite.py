@@ -82,17 +82,23 @@ def rewrite(graph: dict[Any, Any]) -> dict[Any, Any]:
 
 def rewrite_task(node: Any, functions: Functions) -> Any:
     """Return the task as a program, or itself if nothing in it can be fused."""
+    return rewrite_labelled(node, functions)[0]
+
+
+def rewrite_labelled(node: Any, functions: Functions) -> tuple[Any, list[Any]]:
+    """Return what `rewrite_task` does, and the key of the task that each step was."""
     if type(node) is not Task or not worthwhile(node, functions):
-        return node
+        return node, []
     translation = _Translation(functions)
     try:
         result = translation.task(node, {})
     except Untranslatable:
-        return node
+        return node, []
     if not isinstance(result, Register):
-        return node
+        return node, []
     program = translation.program()
-    return Task(node.key, program, *translation.inputs, _data_producer=node.data_producer)
+    task = Task(node.key, program, *translation.inputs, _data_producer=node.data_producer)
+    return task, translation.keys
 
 
 def worthwhile(task: Task, functions: Functions) -> bool:
@@ -115,6 +121,7 @@ class _Translation:
         self.inputs: list[Any] = []
         self.steps: list[ProgramStep] = []
         self.shape: list[Any] = []
+        self.keys: list[Any] = []
         self._references: dict[Any, Register] = {}
 
     def program(self) -> Program:
@@ -135,6 +142,7 @@ class _Translation:
         kwargs = {name: self.argument(a, known_keys) for name, a in task.kwargs.items()}
         traits = self.functions.traits(task.func)
         self.steps.append(ProgramStep(task.func, args, kwargs, traits.recorded, traits.replayed))
+        self.keys.append(task.key)
         self.shape.append((traits.identity, _frozen(args), _frozen(kwargs)))
         return Register(-len(self.steps))
 

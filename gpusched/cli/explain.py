@@ -1,0 +1,82 @@
+"""``gpusched explain``: what a script's programs will do, without doing it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
+)
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module's name, as in python -m.")
+@click.option("--details", is_flag=True, help="Every stage, line and kernel's source.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--html", "page", type=click.Path(dir_okay=False), help="Write a page, too.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def explain(
+    context: click.Context,
+    /,
+    script: str,
+    arguments: tuple[str, ...],
+    module: bool,
+    details: bool,
+    as_json: bool,
+    page: str | None,
+) -> None:
+    """Run SCRIPT without computing its dask arrays, and explain each computation of some.
+
+    Wherever the script computes arrays it is given zeros of their dtypes and shapes, and goes on.
+    What it prints goes to the standard error. The exit code is the script's.
+    """
+    from gpusched.cli import script as scripts
+    from gpusched.graph import enable
+    from gpusched.graph.hook import intercepting
+    from gpusched.inspection.pretending import Pretence
+
+    folder = scripts.prepare(script, arguments, module)
+    pretence = Pretence()
+    with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
+        code = scripts.execute(script, module, folder)
+    if as_json:
+        click.echo(json.dumps([_document(each) for each in pretence.found], indent=2))
+    elif not pretence.found:
+        click.echo("gpusched explain: the script computes no dask array")
+    else:
+        click.echo("\n\n".join(_text(each, details) for each in pretence.found))
+    if page is not None:
+        Path(page).write_text(_page(pretence.found), encoding="utf-8")
+    context.exit(code)
+
+
+def _title(place: Any) -> str:
+    return f"{place}  {place.text}" if place is not None else "a computation"
+
+
+def _text(computation: Any, details: bool) -> str:
+    place, found = computation
+    return f"== {_title(place)}\n\n{found.text(details)}"
+
+
+def _document(computation: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    place, found = computation
+    return {"place": asdict(place) if place is not None else None, **found.to_dict()}
+
+
+def _page(computations: Any) -> str:
+    from html import escape
+
+    body = "".join(
+        f"<h2>{escape(_title(place))}</h2>{found.html()}" for place, found in computations
+    )
+    head = '<!doctype html><html><head><meta charset="utf-8"><title>gpusched explain</title>'
+    return f'{head}</head><body style="font-family: sans-serif">{body}</body></html>\n'

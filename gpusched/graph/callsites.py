@@ -1,0 +1,99 @@
+"""Where the user's program made each array: noted while dask builds the graph.
+
+`enable` switches it on, with dask's own hook for this (the configuration's ``array_plugins``).
+It costs about a microsecond an array. Only a code object and a position in it are noted; lines and
+variable names are worked out when somebody asks.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import CodeType, FrameType
+from typing import Any
+
+import dask
+
+LIMIT = 50_000
+"""Arrays remembered; the oldest goes first."""
+
+LIBRARIES = frozenset(
+    ["contextlib", "cytoolz", "dask", "distributed", "functools", "gpusched", "numpy", "toolz",
+     "xarray"]
+)  # fmt: skip
+"""Packages whose frames are not the user's."""
+
+Site = tuple[CodeType, int]
+"""A code object, and the offset of an instruction in it."""
+
+_sites: dict[str, Site] = {}
+_last: dict[Site, str] = {}
+_lock = threading.Lock()
+
+
+def note(array: Any) -> None:
+    """Note where an array is made; one of dask's ``array_plugins``."""
+    site = outside(1)
+    if site is None:
+        return
+    name = array.name
+    with _lock:
+        _sites.pop(name, None)
+        _sites[name] = site
+        _last[site] = name
+        if len(_sites) > LIMIT:
+            oldest = next(iter(_sites))
+            if _last.get(_sites[oldest]) == oldest:
+                del _last[_sites[oldest]]
+            del _sites[oldest]
+
+
+def outside(depth: int, until: str = "") -> Site | None:
+    """Return where the nearest frame outside the libraries is.
+
+    Parameters
+    ----------
+    depth
+        Frames to leave out, this function's own not counted.
+    until
+        Name of a module whose frames end the search.
+    """
+    frame: FrameType | None = sys._getframe(depth + 1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module == until:
+            return None
+        if module.partition(".")[0] not in LIBRARIES:
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def site_of(name: str) -> Site | None:
+    """Return where an array of that name was made, if it was noted."""
+    return _sites.get(name)
+
+
+def is_last(name: str) -> bool:
+    """Return whether an array is the last one made by its expression: what a variable then holds.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import gpusched
+    >>> from gpusched.graph.callsites import is_last
+    >>> with gpusched.enable():
+    ...     total = da.ones(10).sum()
+    >>> is_last(total.name)
+    True
+    """
+    site = _sites.get(name)
+    return site is not None and _last.get(site) == name
+
+
+def plugins(watching: bool) -> Any:
+    """Return what ``array_plugins`` is to be; None where nothing is to be set."""
+    others = [p for p in dask.config.get("array_plugins", None) or [] if p is not note]
+    if watching and dask.config.get("gpusched.inspection.call-sites", True):
+        return [*others, note]
+    return others or None

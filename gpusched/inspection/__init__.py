@@ -1,0 +1,5 @@
+"""What a program will do, before it runs: stages, kernels, bytes, and where fusion stops."""
+
+from gpusched.inspection.explanation import Explanation, explain
+
+__all__ = ["Explanation", "explain"]

@@ -1,0 +1,84 @@
+"""Runs a task of dask's as dask does, with something else in the place of calling functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    Dict,
+    GraphNode,
+    NestedContainer,
+    Task,
+    TaskRef,
+    _execute_subgraph,
+    _identity_cast,
+)
+
+Call = Callable[[Any, list[Any], dict[str, Any], Any], Any]
+"""Takes a function, its arguments, and the key of the task that calls it."""
+
+
+def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None) -> Any:
+    """Return the result of a task, or the value of one of its arguments.
+
+    Parameters
+    ----------
+    value
+        A node of a graph, or an argument of one.
+    values
+        By key, what it depends on.
+    call
+        What is done for each call.
+    key
+        Of the task that `value` is an argument of.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.inspection.evaluate import evaluate
+    >>> task = Task("y", max, TaskRef("x"), 3)
+    >>> evaluate(task, {"x": 5}, lambda function, args, kwargs, key: (function.__name__, args))
+    ('max', [5, 3])
+    """
+    if isinstance(value, TaskRef):
+        return values[value.key]
+    if not isinstance(value, GraphNode):
+        return value
+    if isinstance(value, DataNode):
+        return value.value
+    if isinstance(value, Alias):
+        return values[value.target]
+    if not isinstance(value, Task):
+        raise TypeError(f"a task of the kind {type(value).__name__}")
+    key = value.key if value.key is not None else key
+    if value.func is _execute_subgraph:
+        return _inside(value, values, call, key)
+    args = [evaluate(item, values, call, key) for item in value.args]
+    if isinstance(value, Dict):
+        return dict(zip(args[::2], args[1::2], strict=True))
+    if isinstance(value, NestedContainer):
+        return value.klass(args)
+    kwargs = {name: evaluate(item, values, call, key) for name, item in value.kwargs.items()}
+    if value.func is _identity_cast:
+        return kwargs["typ"](args)
+    return call(value.func, args, kwargs, key)
+
+
+def _inside(task: Task, values: Mapping[Any, Any], call: Call, key: Any) -> Any:
+    """Return the result of a task that others have been fused into."""
+    inner, wanted, keys, *given = task.args
+    known = {
+        name: evaluate(item, values, call, key) for name, item in zip(keys, given, strict=True)
+    }
+
+    def value_of(name: Any) -> Any:
+        if name not in known:
+            for dependency in inner[name].dependencies & inner.keys():
+                value_of(dependency)
+            known[name] = evaluate(inner[name], known, call, key)
+        return known[name]
+
+    return value_of(wanted)

@@ -1,0 +1,179 @@
+"""`gpusched.explain`: what a program will do, without doing it."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpusched.inspection.gather import Wanted, gather
+from gpusched.inspection.kernels import ExplainedKernel, explained
+from gpusched.inspection.machine import Machine, machine
+from gpusched.inspection.model import Stage, Stop, Totals
+from gpusched.inspection.stages import count_tasks, stages
+from gpusched.inspection.stops import stops
+from gpusched.inspection.variant import KernelUse
+from gpusched.inspection.walk import Walk, Walked
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a program will do: printed as text, shown as HTML by Jupyter, or taken as data."""
+
+    totals: Totals
+    stages: tuple[Stage, ...]
+    kernels: tuple[ExplainedKernel, ...]
+    stops: tuple[Stop, ...]
+    """Where fusion stopped, why, and what to change."""
+    machine: Machine
+    """What expected times are based on."""
+
+    def text(self, details: bool = False, width: int = 80) -> str:
+        """Return the explanation as text.
+
+        Parameters
+        ----------
+        details
+            Whether every stage, line, kernel's source and stop is shown.
+        width
+            Columns.
+        """
+        from gpusched.inspection.text import text
+
+        return text(self, details, width)
+
+    def html(self) -> str:
+        """Return the explanation as HTML."""
+        from gpusched.inspection.html import html
+
+        return html(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as JSON can hold it."""
+        found = {
+            "totals": asdict(self.totals),
+            "stages": [asdict(stage) for stage in self.stages],
+            "kernels": [_kernel(kernel) for kernel in self.kernels],
+            "stops": [asdict(stop) for stop in self.stops],
+            "machine": asdict(self.machine),
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(found))
+        return plain
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the explanation as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+
+def _kernel(kernel: ExplainedKernel) -> dict[str, Any]:
+    return {
+        "name": kernel.name,
+        "launches": kernel.launches,
+        "stages": list(kernel.stages),
+        "inputs": [asdict(each) for each in kernel.inputs],
+        "places": [asdict(place) for place in kernel.places],
+        "operations": kernel.work.simple + kernel.work.heavy,
+        "heavy": kernel.work.heavy,
+        "elements": kernel.elements,
+        "source": kernel.source,
+    }
+
+
+def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
+    """Return what a program will do when it runs with fusion on. No chunk is computed.
+
+    Each kind of chunk task is gone through once, with arrays of zeros of the right dtypes and
+    shapes. NumPy's functions are recorded as they are when the program runs; your own functions
+    are called with such stand-ins only where gpusched records them.
+
+    Parameters
+    ----------
+    subject
+        A dask array, several in a list, an xarray object, or a function.
+    *args, **kwargs
+        The function's: dask arrays, or NumPy arrays that stand for its chunks.
+
+    Returns
+    -------
+    Explanation
+        Stages, kernels, bytes, expected times, and where fusion stops.
+
+    Raises
+    ------
+    TypeError
+        If there is no dask array to explain.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpusched
+    >>> with gpusched.enable():
+    ...     x = da.ones((4000, 1000), chunks=(1000, 1000)).persist()
+    ...     found = gpusched.explain(((x - 1) * 3 + x).sum())
+    >>> found.totals.launches, [kernel.launches for kernel in found.kernels]
+    (4, [4])
+    """
+    with _without_collector():
+        return explain_graph(gather(subject, *args, **kwargs))[0]
+
+
+def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
+    """Return the explanation of a graph, and what stands in for each of its chunks, by key."""
+    with _without_collector():
+        walk = Walk(wanted)
+        walked = walk.run()
+        here = machine()
+        found = tuple(stages(wanted, walked, here))
+        numbers = {stage.layer: stage.number for stage in found}
+        kernels = _kernels(walked, numbers)
+        before = sum(map(count_tasks, wanted.built.layers.values()))
+        halts = tuple(stops(walked, numbers))
+        explanation = Explanation(_totals(before, walked, found), found, kernels, halts, here)
+        return explanation, walk.chunks()
+
+
+def _kernels(walked: Walked, numbers: dict[str, int]) -> tuple[ExplainedKernel, ...]:
+    uses: defaultdict[str, list[tuple[int, int, KernelUse]]] = defaultdict(list)
+    launches: defaultdict[str, int] = defaultdict(int)
+    for variant in walked.variants:
+        for use in variant.kernels:
+            uses[use.kernel.name].append((numbers[variant.name], variant.tasks, use))
+            launches[use.kernel.name] += variant.tasks
+    return tuple(explained(name, found, launches[name]) for name, found in uses.items())
+
+
+def _totals(before: int, walked: Walked, found: tuple[Stage, ...]) -> Totals:
+    return Totals(
+        tasks_before=before,
+        tasks_after=walked.tasks,
+        fused_tasks=sum(v.tasks for v in walked.variants if v.kernels),
+        launches=sum(v.tasks * len(v.kernels) for v in walked.variants),
+        bytes_moved=sum(stage.bytes_total for stage in found),
+        bytes_least=walked.source_bytes + walked.result_bytes,
+        seconds=sum(stage.seconds_total for stage in found),
+        peak=max((stage.peak for stage in found), default=0),
+    )
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the garbage collector from looking through all tasks again and again: half the time."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

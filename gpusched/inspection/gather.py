@@ -1,0 +1,94 @@
+"""What `explain` is given -> one graph of array tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Task, convert_legacy_graph
+from dask.array.optimization import optimize as dask_optimize
+from dask.base import is_dask_collection, unpack_collections
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+from dask.utils import ensure_dict
+
+from gpusched.graph import enable
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A graph as it was built, and as it will run but for the programs in its tasks."""
+
+    built: HighLevelGraph
+    tasks: dict[Any, Any]
+    """dask's nodes by key, optimised."""
+    keys: frozenset[Any]
+    """Of the results."""
+
+
+def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
+    """Return the graph of arrays, of an xarray object, or of a function's call.
+
+    Parameters
+    ----------
+    subject
+        A dask array, an object that holds some (a list, an xarray object), or a function.
+    *args, **kwargs
+        The function's. dask arrays among them are what it is called with; a function of NumPy
+        arrays only is one task.
+
+    Raises
+    ------
+    TypeError
+        If there is no dask array in what is given, or something else than arrays.
+    """
+    if callable(subject) and not is_dask_collection(subject):
+        subject = _called(subject, args, kwargs)
+        if isinstance(subject, Wanted):
+            return subject
+    elif args or kwargs:
+        subject = [subject, *args, *kwargs.values()]
+    collections, _ = unpack_collections(subject)
+    if not collections:
+        raise TypeError(f"there is no dask array in this {type(subject).__name__} to explain")
+    for each in collections:
+        if not _of_arrays(each):
+            raise TypeError(
+                f"only arrays are explained, and xarray objects of them; this is a "
+                f"{type(each).__name__}"
+            )
+    graphs = [each.__dask_graph__() for each in collections]
+    layered = [
+        graph
+        if isinstance(graph, HighLevelGraph)
+        else HighLevelGraph.from_collections(f"graph-{k}", graph, dependencies=())
+        for k, graph in enumerate(graphs)
+    ]
+    built = layered[0] if len(layered) == 1 else HighLevelGraph.merge(*layered)
+    return wanted_of(built, list(flatten([each.__dask_keys__() for each in collections])))
+
+
+def wanted_of(built: HighLevelGraph, keys: list[Any]) -> Wanted:
+    """Return a graph, optimised as dask does it."""
+    tasks = convert_legacy_graph(ensure_dict(dask_optimize(built, keys)))
+    return Wanted(built, tasks, frozenset(keys))
+
+
+def _of_arrays(collection: Any) -> bool:
+    optimizers = {getattr(collection, "__dask_optimize__", None)}
+    kind = type(collection).__module__.partition(".")[0]
+    return kind == "xarray" or (hasattr(collection, "chunks") and optimizers != {None})
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a function makes of dask arrays, or its call as the one task of a graph."""
+    given, _ = unpack_collections([*args, *kwargs.values()])
+    if given or not any(isinstance(a, np.ndarray) for a in (*args, *kwargs.values())):
+        with enable():
+            return function(*args, **kwargs)
+    name = str(getattr(function, "__name__", type(function).__name__))
+    task = Task((name, 0), function, *args, **kwargs)
+    graph = {task.key: task}
+    return Wanted(HighLevelGraph({name: graph}, {name: set()}), graph, frozenset(graph))

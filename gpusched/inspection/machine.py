@@ -1,0 +1,190 @@
+"""What this machine can do, measured in less than a second and kept with its date."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+
+import numpy as np
+
+from gpusched.fusion import codefiles
+from gpusched.fusion.cache import directory
+
+_COPIED = 32 << 20
+_CACHED = 2048
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Figures of a machine; those named in `guesses` have not been measured."""
+
+    date: str
+    """When they were measured, in UTC, as ISO 8601 has it."""
+    processor: str
+    threads: int
+    """Threads that may run at once."""
+    bandwidth_one: float
+    """Bytes read and written a second by one thread that copies."""
+    bandwidth_all: float
+    """The same of all threads together."""
+    simple_rate: float
+    """Additions of float64 a second by one thread, in the cache."""
+    heavy_rate_double: float
+    """Exponentials of float64 a second by one thread."""
+    heavy_rate_single: float
+    """Exponentials of float32 a second by one thread."""
+    task_seconds: float
+    """What dask's threaded scheduler takes for a task that does nothing."""
+    launch_seconds: float = 10e-6
+    """What calling a kernel costs."""
+    guesses: tuple[str, ...] = ("launch_seconds",)
+    """Names of the figures that are guesses."""
+
+
+_lock = threading.Lock()
+_measured: dict[str, Machine] = {}
+
+
+def machine(again: bool = False) -> Machine:
+    """Return the figures of this machine, measured now if there are none on disk.
+
+    Parameters
+    ----------
+    again
+        Measure them now in any case.
+
+    Examples
+    --------
+    >>> from gpusched.inspection.machine import machine
+    >>> machine().bandwidth_one > 1e6
+    True
+    """
+    with _lock:
+        name = _identity()
+        found = None if again else _measured.get(name) or _read(name)
+        if found is None:
+            found = measure()
+            _write(name, found)
+        _measured[name] = found
+        return found
+
+
+def measure() -> Machine:
+    """Return figures measured now: takes about half a second.
+
+    Examples
+    --------
+    >>> from gpusched.inspection.machine import measure
+    >>> measure().guesses
+    ('launch_seconds',)
+    """
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    threads = threads or os.cpu_count() or 1
+    one, every = _bandwidths(threads)
+    return Machine(
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        processor=_processor(),
+        threads=threads,
+        bandwidth_one=one,
+        bandwidth_all=every,
+        simple_rate=_rate(np.add, np.float64, 2),
+        heavy_rate_double=_rate(np.exp, np.float64, 1),
+        heavy_rate_single=_rate(np.exp, np.float32, 1),
+        task_seconds=_task_seconds(),
+    )
+
+
+def _best(call: Callable[[], object], times: int) -> float:
+    found = []
+    for _ in range(times):
+        started = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - started)
+    return max(min(found), 1e-9)
+
+
+def _bandwidths(threads: int) -> tuple[float, float]:
+    """Return the bytes a second that one thread, and all threads, copy."""
+    source = np.ones(_COPIED // 8)
+    target = np.zeros_like(source)
+    one = 2 * source.nbytes / _best(lambda: np.copyto(target, source), 3)
+    if threads == 1:
+        return one, one
+    parts = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
+    with ThreadPoolExecutor(threads) as pool:
+
+        def copy() -> None:
+            list(pool.map(lambda pair: np.copyto(*pair), parts))
+
+        copy()
+        every = 2 * source.nbytes / _best(copy, 3)
+    return one, max(one, every)
+
+
+def _rate(function: np.ufunc, dtype: type, operands: int) -> float:
+    """Return the elements a second of a NumPy function, in the cache."""
+    values: list[np.ndarray] = [
+        np.linspace(0.5, 1.5, _CACHED).astype(dtype) for _ in range(operands)
+    ]
+    out = np.empty_like(values[0])
+    times = 100
+
+    def repeat() -> None:
+        for _ in range(times):
+            function(*values, out=out)
+
+    return times * _CACHED / _best(repeat, 3)
+
+
+def _task_seconds() -> float:
+    """Return what a task costs in dask's threaded scheduler."""
+    from dask.threaded import get
+
+    count = 300
+    graph = {f"task-{k}": (int, k) for k in range(count)}
+    return _best(lambda: get(graph, list(graph)), 2) / count
+
+
+def _identity() -> str:
+    return "|".join([platform.node(), _processor(), str(os.cpu_count())])
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = (line.split(":", 1)[1].strip() for line in file if line[:10] == "model name")
+            return next(names, platform.machine())
+    except FileNotFoundError:
+        return platform.processor() or platform.machine()  # not Linux
+
+
+def _read(name: str) -> Machine | None:
+    root = directory()
+    content = codefiles.read(root / "machine.json") if root is not None else None
+    if content is None:
+        return None
+    try:
+        told = json.loads(content)
+        if told.pop("identity", None) != name or told.keys() != {f.name for f in fields(Machine)}:
+            return None
+    except (ValueError, AttributeError):
+        return None  # cut short, or not ours: measured again, and written anew
+    return Machine(**{**told, "guesses": tuple(told["guesses"])})
+
+
+def _write(name: str, found: Machine) -> None:
+    root = directory()
+    if root is None:
+        return
+    try:
+        content = json.dumps({"identity": name, **asdict(found)}, indent=1)
+        codefiles.write(root / "machine.json", content.encode())
+    except OSError as error:
+        codefiles.warn_unwritable(root / "machine.json", error)

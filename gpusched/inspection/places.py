@@ -1,0 +1,106 @@
+"""Call sites -> lines of the user's source, and the variables that results go to."""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from gpusched.graph.callsites import Site, is_last, site_of
+
+_STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    text: str
+    """The line itself, or the expression in it; empty where the file is not there."""
+    function: str
+    """The function it is in, ``<module>`` outside of any."""
+
+    def __str__(self) -> str:
+        return f"{short(self.file)}:{self.line}"
+
+
+def short(file: str) -> str:
+    """Return a file's name as it is shown: relative to the folder one is in, where it is below.
+
+    Examples
+    --------
+    >>> from gpusched.inspection.places import short
+    >>> short("/somewhere/else/model.py")
+    'model.py'
+    """
+    if file.startswith("<") or not os.path.isabs(file):
+        return file
+    relative = os.path.relpath(file)
+    return os.path.basename(file) if relative.startswith("..") else relative
+
+
+@lru_cache(maxsize=4096)
+def place_at(code: CodeType, offset: int) -> Place:
+    """Return the line of an instruction."""
+    positions = list(code.co_positions())
+    line = positions[offset // 2][0] if 0 <= offset // 2 < len(positions) else None
+    line = line or code.co_firstlineno
+    return Place(code.co_filename, line, _line(code.co_filename, line), code.co_qualname)
+
+
+def place_of_function(function: Any) -> Place | None:
+    """Return where a function is defined, or None for one that is not Python's."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return None
+    line = code.co_firstlineno
+    return Place(code.co_filename, line, _line(code.co_filename, line), code.co_qualname)
+
+
+def _line(file: str, line: int) -> str:
+    return linecache.getline(file, line).strip()
+
+
+def place_of_layer(layer: str) -> Place | None:
+    """Return where an array of that name was made, if that was noted."""
+    site = site_of(layer)
+    return place_at(*site) if site else None
+
+
+def variable_of_layer(layer: str) -> str | None:
+    """Return the variable that an array of that name was put into, if any."""
+    site = site_of(layer)
+    return variable_at(*site) if site and is_last(layer) else None
+
+
+@lru_cache(maxsize=4096)
+def variable_at(code: CodeType, offset: int) -> str | None:
+    """Return the variable that the result of an instruction goes to directly, if any.
+
+    Examples
+    --------
+    >>> import sys
+    >>> from gpusched.inspection.places import variable_at
+    >>> def here():
+    ...     frame = sys._getframe(1)
+    ...     return frame.f_code, frame.f_lasti
+    >>> def f():
+    ...     site = here()
+    ...     return site
+    >>> variable_at(*f())
+    'site'
+    """
+    following = (each for each in dis.get_instructions(code) if each.offset > offset)
+    found = next((each for each in following if each.opname != "CACHE"), None)
+    return str(found.argval) if found is not None and found.opname in _STORES else None
+
+
+def place_of_site(site: Site | None) -> Place | None:
+    """Return the line of a noted site; None for None."""
+    return place_at(*site) if site else None

@@ -1,0 +1,385 @@
+"""Goes through one kind of task with stand-ins, and notes what it does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import dask
+import numpy as np
+from dask._task_spec import (
+    DataNode,
+    NestedContainer,
+    Task,
+    _execute_subgraph,
+    _identity_cast,
+)
+from dask.array.core import finalize
+
+from gpusched.fusion.chunk import LazyChunk
+from gpusched.fusion.expression import UnrecordableError
+from gpusched.fusion.plan import substitute
+from gpusched.fusion.schedule import KernelBuilder
+from gpusched.graph import safety
+from gpusched.graph.known import bare, computes, known
+from gpusched.graph.program import Program
+from gpusched.graph.quick import slow_part
+from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
+from gpusched.graph.rewrite import Functions, rewrite_labelled
+from gpusched.graph.segment import ProgramStep, Segment, obstacle
+from gpusched.inspection.evaluate import evaluate
+from gpusched.inspection.memory import held, needed, peak
+from gpusched.inspection.standins import (
+    GETTERS,
+    Declared,
+    arrays_in,
+    draw,
+    elementwise,
+    extent,
+    fresh,
+    from_source,
+    joined,
+)
+from gpusched.inspection.tracing import TracingRecorder
+from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
+
+_SUFFIX = re.compile(r"(_\.\d+)+$")
+UNKNOWN = object()
+"""Stands in for a chunk of which nothing is known."""
+MOST_COPIED = 256 << 20
+"""Bytes of stand-ins that a quick function is called on; zeros of the declared shape above."""
+
+
+def layer_of(key: Any) -> str:
+    """Return the name of the layer that a key belongs to, also inside fused tasks.
+
+    Examples
+    --------
+    >>> from gpusched.inspection.rehearse import layer_of
+    >>> layer_of(("add-5f0c", 0, 1)), layer_of("add-5f0c_.0_.1")
+    ('add-5f0c', 'add-5f0c')
+    """
+    name = key[0] if isinstance(key, tuple) and key else key
+    return _SUFFIX.sub("", str(name))
+
+
+def result_key(node: Any) -> Any:
+    """Return the key that a task's result belongs to: that of the last task fused into it."""
+    if not isinstance(node, Task) or node.func is not _execute_subgraph:
+        return getattr(node, "key", None)
+    wanted = node.args[1]
+    if not isinstance(wanted, tuple):
+        return node.key  # fused by layers, whose key is the last layer's
+    inner = node.args[0].get(wanted)
+    return result_key(inner) if isinstance(inner, Task) else wanted
+
+
+def calls_of(node: Any) -> list[tuple[str, Any]]:
+    """Return (layer, function) of each call a task makes, those fused into it included."""
+    found: list[tuple[str, Any]] = []
+
+    def visit(value: Any, layer: str) -> None:
+        if not isinstance(value, Task):
+            return
+        layer = layer_of(value.key) if value.key is not None else layer
+        if value.func is _execute_subgraph:
+            for inner in value.args[0].values():
+                visit(inner, layer)
+            for item in value.args[3:]:
+                visit(item, layer)
+            return
+        for item in value.args:
+            visit(item, layer)
+        if value.func is not _identity_cast and not isinstance(value, NestedContainer):
+            found.append((layer, value.func))
+
+    visit(node, layer_of(getattr(node, "key", "")))
+    return found
+
+
+class Rehearser(Rehearsal):
+    """Goes through tasks of one graph.
+
+    Parameters
+    ----------
+    layers
+        The layers of the graph as it was built, by name.
+
+    Notes
+    -----
+    Belongs to one thread.
+    """
+
+    def __init__(self, layers: Any) -> None:
+        super().__init__()
+        self.declared = Declared(layers)
+        self._functions = Functions()
+        self._variant = Variant(None, "", [])
+        self._labels: dict[int, str] = {}
+        self._sources: list[tuple[str, Any]] = []
+        self._block: tuple[Any, ...] = ()
+
+    def rehearse(self, node: Any, values: Mapping[Any, Any]) -> Variant:
+        """Return what a task does; its inputs are stood in for by `values`."""
+        calls = calls_of(node)
+        key = result_key(node)
+        name = layer_of(key)
+        variant = Variant(node.key, name, list(dict.fromkeys(layer for layer, _ in calls)))
+        self._variant = variant
+        self._block = key[1:] if isinstance(key, tuple) else ()
+        task, labels = rewrite_labelled(node, self._functions)
+        variant.program = isinstance(getattr(task, "func", None), Program)
+        given = {k: fresh(values[k]) for k in sorted(node.dependencies, key=str)}
+        missing = next((layer_of(k) for k, v in given.items() if v is UNKNOWN), None)
+        if missing is not None:
+            variant.unknown = f"nothing is known of what {missing.rpartition('-')[0]} gives it"
+            variant.result = self.declared.chunk(name, self._block)
+            return variant
+        variant.inputs = [(layer_of(k), a) for k, v in given.items() for a in arrays_in(v)]
+        try:
+            if variant.program:
+                variant.result = self._program(task, labels, given)
+            else:
+                variant.result = self._plain(node, given)
+        except UnknownResultError as unknown:
+            variant.unknown = str(unknown)
+            variant.result = self.declared.chunk(name, self._block)
+        self._sizes(variant, [v for _, v in variant.inputs])
+        return variant
+
+    def _sizes(self, variant: Variant, inputs: list[Any]) -> None:
+        result = variant.result
+        variant.least_written = sum(map(extent, arrays_in(result)))
+        variant.least_read = needed(variant.kernels, inputs)
+        if variant.calls or not variant.kernels:
+            variant.least_read = sum(map(extent, inputs))
+        variant.peak = max(variant.peak, held([*inputs, *arrays_in(result)]))
+
+    # Tasks with a program -----------------------------------------------------------------
+
+    def _program(self, task: Task, labels: list[Any], values: Mapping[Any, Any]) -> Any:
+        program = task.func
+        assert isinstance(program, Program)
+        inputs = []
+        self._labels = {}
+        for number, arg in enumerate(task.args):
+            value = fresh(arg()) if isinstance(arg, DataNode) else values[arg.key]
+            inputs.append(value)
+            if not isinstance(arg, DataNode):
+                self._labels[number] = layer_of(arg.key)
+            elif isinstance(value, np.ndarray):
+                self._variant.inputs.append(("", value))
+        for number, label in enumerate(labels):
+            key = label if label is not None else self._variant.name
+            self._labels[len(inputs) + number] = layer_of(key)
+        registers = [*inputs, *[None] * len(program.steps)]
+        for segment in program.segments:
+            self.run(segment, registers)
+        return small(registers[-1])
+
+    def run(self, segment: Segment, registers: list[Any]) -> None:
+        """Go through one segment."""
+        inputs = tuple(registers[k] for k in segment.inputs)
+        if not segment.recorded:
+            return self._call(segment, registers)
+        reason = obstacle(inputs, segment.key(inputs))
+        if reason is not None:
+            self._halt(segment.steps[0], reason)
+            if reason == "small chunks":
+                return self._unfused(segment, inputs, registers)
+            return self._call(segment, registers)
+        self._record(segment, inputs, registers)
+
+    def _record(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
+        recorder = self._tracer()
+        before = [v for v in registers if isinstance(v, np.ndarray)]
+        try:
+            local, arrays = segment.trace(recorder, inputs, registers)
+            little = segment.too_little(recorder)
+            if little is not None:
+                self._halt(segment.steps[-1], little.reason)
+                return self._unfused(segment, inputs, registers)
+            outputs = segment.finish(recorder, local, registers)
+        except UnrecordableError as reason:
+            self._halt(segment.steps[-1], str(reason))
+            return self._call(segment, registers)
+        except Exception as error:  # whatever a function makes of zeros
+            told = f"recording failed: {type(error).__name__}: {error}"[:200]
+            self._halt(segment.steps[-1], told)
+            return self._call(segment, registers)
+        plan = recorder.plan(arrays, outputs)
+        self._variant.peak = max(self._variant.peak, peak(plan, recorder.registers(), before))
+        self._note(segment, recorder, arrays)
+
+    def _note(self, segment: Segment, recorder: TracingRecorder, arrays: Any) -> None:
+        variant = self._variant
+        arguments = {r: self._labels.get(segment.inputs[number], "") for number, r in arrays}
+        for builder, launch in recorder.launches:
+            variant.kernels.append(KernelUse(builder, launch, recorder, self._labels, arguments))
+        for name, step, read, written in recorder.calls:
+            layer = self._labels.get(step, variant.name)
+            variant.calls.append(CallUse(name, layer, read, written))
+        for broken in recorder.broken:
+            layer = self._labels.get(broken.origin.step, variant.name)
+            site = broken.origin.site
+            variant.halts.append(Halt(broken.operation, broken.reason, layer, site))
+        if recorder.escape is not None:
+            variant.halts.append(Halt("plan", recorder.escape, variant.name))
+        variant.halts += _splits(recorder, self._labels, variant.name)
+
+    def _unfused(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
+        """Note the calls of a segment that could be recorded, and is not; learn what they give."""
+        recorder = self._tracer()
+        try:
+            local, _ = segment.trace(recorder, inputs, registers)
+            for register, step in segment.steps:
+                if computes(step.function):
+                    read = sum(value.nbytes for value in _given(step, local))
+                    written = sum(n.size * n.dtype.itemsize for n in _lazy(local[register]))
+                    layer = self._labels.get(register, self._variant.name)
+                    use = CallUse(_name(step.function), layer, read, written)
+                    self._variant.calls.append(use)
+            segment.finish(recorder, local, registers)
+        except Exception:  # whatever a function makes of zeros: then they are called one by one
+            self._call(segment, registers)
+
+    def _tracer(self) -> TracingRecorder:
+        limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
+        return TracingRecorder(self.device, limit)
+
+    # Calls --------------------------------------------------------------------------------
+
+    def _call(self, segment: Segment, registers: list[Any]) -> None:
+        for register, step in segment.steps:
+            layer = self._labels.get(register, self._variant.name)
+            args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
+            registers[register] = self._value_of(step.function, args, kwargs, layer)
+            given, value = _given(step, registers), registers[register]
+            self._made(step.function, layer, given, value, step.recorded, counted=True)
+        self._variant.peak = max(
+            self._variant.peak, held([v for v in registers if isinstance(v, np.ndarray)])
+        )
+
+    def _made(self, function: Any, layer: str, given: list[Any], value: Any, recorded: bool,
+              counted: bool) -> None:  # fmt: skip
+        """Note a call: what it moves, and why no kernel does it."""
+        name = _name(function)
+        reason = None if recorded else _unfusible(function)
+        if reason is not None:
+            own, told = reason
+            self._variant.halts.append(
+                Halt(name, told, layer, None, bare(function) if own else None, counted and own)
+            )
+        results = [v for v in arrays_in(value) if not any(np.may_share_memory(v, g) for g in given)]
+        if results or reason is not None:
+            read = sum(map(extent, given))
+            written = sum(v.size * v.itemsize for v in results)
+            source = bare(function) in GETTERS and not given
+            self._variant.calls.append(CallUse(name, layer, read, written, reason is None, source))
+
+    def _value_of(self, function: Any, args: Any, kwargs: Any, layer: str) -> Any:
+        """Return what stands in for the result of a call."""
+        if any(value is UNKNOWN for value in (*args, *kwargs.values())):
+            raise UnknownResultError(_name(function), "gets a chunk of which nothing is known")
+        for rule in (from_source, draw, joined):
+            found = rule(function, args)
+            if found is not None:
+                return found
+        found = elementwise(function, args, kwargs)
+        if found is not None:
+            return found
+        total = sum(extent(a) for a in arrays_in([*args, *kwargs.values()]))
+        if (slow_part(function) is None or known(function)) and total <= MOST_COPIED:
+            try:
+                with np.errstate(all="ignore"):
+                    return function(*args, **kwargs)
+            except Exception as error:  # whatever a function makes of zeros
+                raise UnknownResultError(_name(function), str(error)[:200]) from error
+        found = self.declared.chunk(layer, self._block, of=self._variant.name)
+        if found is None:
+            raise UnknownResultError(
+                _name(function), "is not called, and the shape of what it returns is not known"
+            )
+        return found
+
+    def _halt(self, step: tuple[int, ProgramStep], reason: str) -> None:
+        layer = self._labels.get(step[0], self._variant.name)
+        self._variant.halts.append(Halt(_name(step[1].function), reason, layer))
+
+    # Tasks without ------------------------------------------------------------------------
+
+    def _plain(self, node: Any, values: Mapping[Any, Any]) -> Any:
+        """Return the result of a task that is run as dask runs it."""
+        unknown: list[UnknownResultError] = []
+
+        def call(function: Any, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+            layer = layer_of(key)
+            given = arrays_in([*args, *kwargs.values()])
+            try:
+                value = self._value_of(function, tuple(args), kwargs, layer)
+            except UnknownResultError as error:
+                unknown.append(error)
+                value = UNKNOWN
+            self._made(function, layer, given, value, recorded=False, counted=False)
+            return value
+
+        result = evaluate(node, values, call)
+        if unknown:
+            raise unknown[0]
+        return small(result)
+
+
+def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:
+    return [registers[k] for k in sorted(step.registers) if hasattr(registers[k], "nbytes")]
+
+
+def _lazy(value: Any) -> list[LazyChunk]:
+    if isinstance(value, LazyChunk):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [v for v in value if isinstance(v, LazyChunk)] if isinstance(value, list | tuple) else []
+
+
+def _name(function: Any) -> str:
+    return str(getattr(bare(function), "__name__", type(function).__name__))
+
+
+def _unfusible(function: Any) -> tuple[bool, str] | None:
+    """Return whether a function is the user's own, and why no kernel does it; None if one may."""
+    if known(function) or slow_part(function) is None or bare(function) is finalize:
+        return None
+    reason = safety.why_unsafe(bare(function))
+    if reason is None:
+        return None
+    if reason == safety.LIBRARY:
+        return False, "no kernel for this function"
+    return True, f"your function {reason}"
+
+
+def _splits(recorder: TracingRecorder, layers: dict[int, str], name: str) -> list[Halt]:
+    """Return why a recording takes more than one kernel, where no call stands between them."""
+    found = []
+    if recorder.flushes:
+        found.append(Halt("kernel", "more operations than one kernel may hold", name,
+                          counted=False))  # fmt: skip
+    builders = [builder for builder, _ in recorder.launches]
+    written = {
+        register: builder
+        for builder, launch in recorder.launches
+        for register in (output.register for output in launch.outputs)
+        if builder.group.axes
+    }
+    for builder in builders:
+        if any(register in written for register in builder.registers):
+            found.append(_reduction(recorder, builder, layers, name))
+    return found
+
+
+def _reduction(recorder: TracingRecorder, builder: KernelBuilder, layers: dict[int, str],
+               name: str) -> Halt:  # fmt: skip
+    origin = recorder.origins.get(id(builder.group.nodes[0]))
+    layer = layers.get(origin.step, name) if origin else name
+    return Halt("kernel", "a reduction's result is needed before the rest can be computed", layer,
+                origin.site if origin else None, counted=False)  # fmt: skip

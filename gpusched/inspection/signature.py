@@ -1,0 +1,117 @@
+"""What two tasks must have in common to be gone through only once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _execute_subgraph
+
+Signature = tuple[Any, ...]
+
+
+class Signatures:
+    """Tells tasks of one graph apart by what they call, and lists what they are given.
+
+    Notes
+    -----
+    Goes by the identity of functions and of the graphs inside fused tasks: it holds as long as
+    the dask graph lives, and no longer.
+    """
+
+    def __init__(self) -> None:
+        self._inner: dict[int, _Inside] = {}
+
+    def of(self, node: Any) -> tuple[Signature, list[Any]]:
+        """Return a task's signature, and its inputs: keys as `TaskRef`, and literals.
+
+        Tasks of one signature whose inputs are of the same kinds do the same.
+        """
+        inputs: list[Any] = []
+        signature = self._value(node, inputs)
+        keys = [item.key for item in inputs if isinstance(item, TaskRef)]
+        if len(set(keys)) < len(keys):
+            # A chunk that is given twice is read once.
+            signature = signature, tuple(map(keys.index, keys))
+        return signature, inputs
+
+    def _value(self, value: Any, inputs: list[Any]) -> Any:
+        kind = type(value)
+        if kind is TaskRef:
+            inputs.append(value)
+            return TaskRef
+        if kind is DataNode:
+            return self._literal(value.value, inputs)
+        if kind is Task:
+            return self._task(value, inputs)
+        if kind is Alias:
+            inputs.append(TaskRef(value.target))
+            return TaskRef
+        if isinstance(value, TaskRef):
+            inputs.append(value)
+            return TaskRef
+        if isinstance(value, Task):  # a container
+            items = tuple([self._value(item, inputs) for item in value.args])
+            return kind, items
+        if isinstance(value, GraphNode):
+            return kind, id(value)
+        return self._literal(value, inputs)
+
+    def _task(self, task: Task, inputs: list[Any]) -> Any:
+        if task.func is _execute_subgraph:
+            return self._fused(task, inputs)
+        args = tuple([self._value(item, inputs) for item in task.args])
+        if not task.kwargs:
+            return id(task.func), args
+        named = tuple([(k, self._value(item, inputs)) for k, item in task.kwargs.items()])
+        return id(task.func), args, named
+
+    def _fused(self, task: Task, inputs: list[Any]) -> Any:
+        inner, wanted, keys, *values = task.args
+        found = self._inner.get(id(inner))
+        if found is None:
+            found = self._inner[id(inner)] = _Inside(self, inner, keys)
+        outer = [self._value(values[k], inputs) for k in found.used]
+        inputs += found.literals
+        return found.signature, found.places.get(wanted), *outer
+
+    def _literal(self, value: Any, inputs: list[Any]) -> Any:
+        kind = type(value)
+        if kind is float:
+            return kind, value.hex()
+        if kind in (int, bool, str, type(None)):
+            return kind, value
+        if callable(value) and not isinstance(value, np.ndarray):
+            return id(value)
+        inputs.append(value)
+        return kind
+
+
+class _Inside:
+    """The graph inside a fused task, which many tasks may share.
+
+    What comes from outside is numbered in the order of its use: dask lists it in no order.
+    """
+
+    def __init__(
+        self, signatures: Signatures, inner: dict[Any, Any], keys: tuple[Any, ...]
+    ) -> None:
+        self.places = {key: k for k, key in enumerate(inner)}
+        outer = {key: k for k, key in enumerate(keys)}
+        self.used: list[int] = []
+        self.literals: list[Any] = []
+        parts = []
+        for node in inner.values():
+            inputs: list[Any] = []
+            parts.append(signatures._value(node, inputs))
+            for item in inputs:
+                if not isinstance(item, TaskRef):
+                    self.literals.append(item)
+                elif item.key in self.places:
+                    parts.append(self.places[item.key])
+                else:
+                    number = outer[item.key]
+                    if number not in self.used:
+                        self.used.append(number)
+                    parts.append(-1 - self.used.index(number))
+        self.signature: Signature = tuple(parts)

@@ -1,0 +1,186 @@
+"""Arrays that stand in for chunks: of the right dtype, shape and strides, never computed."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from dask.array import chunk as dask_chunk
+from dask.array import core, random
+
+from gpusched.graph.known import bare
+from gpusched.graph.pieces import ELEMENTWISE
+
+GETTERS = (core.getter, core.getter_inline, core.getter_nofancy, operator.getitem,
+           dask_chunk.getitem)  # fmt: skip
+"""Functions that read a part of something that is not an array yet, such as a file."""
+
+_DRAWS = (random._apply_random, random._apply_random_func)
+
+
+def fresh(array: Any) -> Any:
+    """Return another array of zeros of the same kind, in memory of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.inspection.standins import fresh
+    >>> fresh(np.ones((4, 6))[:, ::2]).strides
+    (48, 16)
+    """
+    if type(array) is not np.ndarray or array.dtype.hasobject:
+        return array
+    size = array.itemsize
+    if size == 0 or array.size == 0 or any(s % size for s in array.strides):
+        return np.zeros(array.shape, array.dtype)
+    steps = [s // size for s in array.strides]
+    reach = [(n - 1) * s for n, s in zip(array.shape, steps, strict=True)]
+    first = -sum(r for r in reach if r < 0)
+    buffer = np.zeros(1 + sum(map(abs, reach)), array.dtype)
+    return np.ndarray(array.shape, array.dtype, buffer, first * size, array.strides)
+
+
+def arrays_in(structure: Any) -> list[Any]:
+    """Return the arrays and NumPy scalars inside lists, tuples and dictionaries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.inspection.standins import arrays_in
+    >>> len(arrays_in({"n": np.ones(3), "total": [np.float32(1)]}))
+    2
+    """
+    if isinstance(structure, np.ndarray | np.generic):
+        return [structure]
+    if isinstance(structure, list | tuple):
+        return [a for item in structure for a in arrays_in(item)]
+    if isinstance(structure, dict):
+        return [a for item in structure.values() for a in arrays_in(item)]
+    return []
+
+
+def extent(array: Any) -> int:
+    """Return the bytes of an array's elements that lie in memory: once, where it repeats them."""
+    if not isinstance(array, np.ndarray):
+        return int(getattr(array, "nbytes", 0))
+    if not array.shape:
+        return array.itemsize
+    shape = [n for n, s in zip(array.shape, array.strides, strict=True) if s != 0]
+    return int(np.prod(shape, dtype=np.int64)) * array.itemsize if array.size else 0
+
+
+def from_source(function: Any, args: tuple[Any, ...]) -> Any:
+    """Return what a getter would give of a source that must not be read; None if it is no getter.
+
+    Sources are Zarr arrays, HDF5 datasets and the like: anything with a dtype and a shape.
+    """
+    if bare(function) not in GETTERS or len(args) < 2:
+        return None
+    source, index = args[:2]
+    if isinstance(source, np.ndarray) or not hasattr(source, "shape"):
+        return None
+    shown = np.broadcast_to(np.zeros((), source.dtype), source.shape)[index]
+    return np.zeros(shown.shape, shown.dtype)
+
+
+def draw(function: Any, args: tuple[Any, ...]) -> Any:
+    """Return zeros for dask's random numbers; None for another function."""
+    if bare(function) not in _DRAWS:
+        return None
+    # (generator, name of the distribution, seed, size, its arguments, its keywords)
+    size = args[3]
+    sample = bare(function)(*args[:3], (0,) * len(size), *args[4:])
+    return np.zeros(size, np.asarray(sample).dtype)
+
+
+def joined(function: Any, args: tuple[Any, ...]) -> Any:
+    """Return zeros for all chunks in one, as `compute` returns them; None for another function."""
+    if bare(function) is not core.finalize:
+        return None
+    chunks = args[0]
+    while isinstance(chunks, list) and len(chunks) == 1:
+        chunks = chunks[0]
+    if not isinstance(chunks, list):
+        return chunks
+    return np.zeros(_joined_shape(args[0]), _first(chunks).dtype)
+
+
+def _first(chunks: Any) -> Any:
+    while isinstance(chunks, list):
+        chunks = chunks[0]
+    return chunks
+
+
+def _joined_shape(chunks: Any, axis: int = 0) -> tuple[int, ...]:
+    """Return the shape of chunks, nested as deep as they have axes."""
+    if not isinstance(chunks, list):
+        return tuple(np.shape(chunks))
+    shapes = [_joined_shape(chunk, axis + 1) for chunk in chunks]
+    total = sum(shape[axis] for shape in shapes)
+    return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
+
+
+def elementwise(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return zeros for the result of a function of elements; None for another function."""
+    plain = bare(function)
+    if isinstance(plain, np.ufunc):
+        if plain.signature is not None or plain.nout != 1:
+            return None
+    elif not any(plain is each for each in ELEMENTWISE):
+        return None
+    arrays = [a for a in args if isinstance(a, np.ndarray)]
+    if not arrays or any(isinstance(v, np.ndarray) for v in kwargs.values()):
+        return None
+    small = [a[(slice(0, 1),) * a.ndim] if isinstance(a, np.ndarray) else a for a in args]
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    with np.errstate(all="ignore"):
+        return np.zeros(shape, np.asarray(function(*small, **kwargs)).dtype)
+
+
+class Declared:
+    """The chunks' shapes and dtypes that dask was told when the graph was built."""
+
+    def __init__(self, layers: Any) -> None:
+        self._layers = layers
+
+    def chunk(self, layer: str, block: tuple[Any, ...], of: str = "") -> Any:
+        """Return zeros for one chunk of a layer, or None if dask does not know its shape.
+
+        Parameters
+        ----------
+        layer
+            The layer's name.
+        block
+            The chunk's position.
+        of
+            Another layer, whose positions these are; it must have as many chunks a dimension.
+        """
+        told = self._told(layer)
+        if told is None or len(told["chunks"]) != len(block):
+            return None
+        if of and of != layer:
+            other = self._told(of)
+            if other is None or _counts(other) != _counts(told):
+                return None
+        if not all(isinstance(k, int) and k < len(c)
+                   for k, c in zip(block, told["chunks"], strict=True)):  # fmt: skip
+            return None
+        shape = tuple(c[k] for c, k in zip(told["chunks"], block, strict=True))
+        if any(n != n for n in shape) or told["chunk_type"] != "numpy.ndarray":
+            return None
+        return np.zeros(tuple(map(int, shape)), told["dtype"])
+
+    def chunks(self, layer: str) -> tuple[tuple[int, ...], ...]:
+        """Return the lengths of a layer's chunks in each dimension; none where not known."""
+        told = self._told(layer)
+        return told["chunks"] if told is not None else ()
+
+    def _told(self, layer: str) -> dict[str, Any] | None:
+        found = self._layers.get(layer)
+        told = getattr(found, "collection_annotations", None)
+        return told if told and "chunks" in told else None
+
+
+def _counts(told: dict[str, Any]) -> list[int]:
+    return [len(c) for c in told["chunks"]]

@@ -1,0 +1,42 @@
+"""Where fusion stopped: each place once, with the number of tasks that it concerns."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpusched.inspection.model import Stop
+from gpusched.inspection.places import Place, place_of_function, place_of_layer, place_of_site
+from gpusched.inspection.remedies import remedy_for
+from gpusched.inspection.variant import Halt
+from gpusched.inspection.walk import Walked
+
+_Where = tuple[int, str, str, str, Place | None, bool]
+
+
+def stops(walked: Walked, numbers: dict[str, int]) -> list[Stop]:
+    """Return the places where fusion stopped; first those where something can be changed.
+
+    Parameters
+    ----------
+    walked
+        What the graph's tasks do.
+    numbers
+        Of the stages, by the names of their layers.
+    """
+    found: Counter[_Where] = Counter()
+    for variant in walked.variants:
+        for halt in variant.halts:
+            stage = numbers[variant.name]
+            where = (stage, halt.operation, halt.reason, halt.layer, _place(halt), halt.counted)
+            found[where] += variant.tasks
+    made = [
+        Stop(operation, reason, remedy_for(reason), stage, layer, place, tasks, counted)
+        for (stage, operation, reason, layer, place, counted), tasks in found.items()
+    ]
+    return sorted(made, key=lambda stop: (stop.remedy.startswith("nothing"), stop.stage))
+
+
+def _place(halt: Halt) -> Place | None:
+    return (
+        place_of_site(halt.site) or place_of_function(halt.function) or place_of_layer(halt.layer)
+    )

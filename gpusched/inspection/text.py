@@ -1,0 +1,202 @@
+"""An explanation as text: a table for each stage that computes, and the places to look at."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpusched.inspection.model import Stage, Stop
+from gpusched.inspection.units import bytes_, count, flow, seconds, shape
+
+if TYPE_CHECKING:
+    from gpusched.inspection.explanation import Explanation
+
+_LABEL = 10
+_LINES = 4
+_STOPS = 8
+
+
+def text(found: Explanation, details: bool = False, width: int = 80) -> str:
+    """Return an explanation as text.
+
+    Parameters
+    ----------
+    found
+        The explanation.
+    details
+        Whether stages that only move chunks, all lines, all stops and the kernels' sources are
+        shown too.
+    width
+        Columns.
+    """
+    lines = [*_wrapped("", summary(found), width)]
+    shown = [stage for stage in found.stages if details or shows(found, stage)]
+    for stage in shown:
+        lines += ["", *_stage(found, stage, details, width)]
+    hidden = [stage for stage in found.stages if stage not in shown]
+    if hidden:
+        lines += ["", *_wrapped("", moving(hidden), width)]
+    lines += list(_stops(found.stops, details, width))
+    if details:
+        for kernel in found.kernels:
+            lines += ["", f"Kernel {kernel.name}", "", kernel.source.rstrip()]
+    lines += ["", *_wrapped("", profile(found), width)]
+    return "\n".join(lines)
+
+
+def shows(found: Explanation, stage: Stage) -> bool:
+    """Return whether a stage is shown: it launches kernels, or moves a part of the bytes."""
+    moving = all(name in _MOVING for name, _ in stage.calls)
+    slight = stage.bytes_total * _SLIGHT < found.totals.bytes_moved
+    return bool(stage.kernels or stage.unknown) or not (moving or slight)
+
+
+_SLIGHT = 100
+"""Part of all bytes that a stage without kernels must move to be shown."""
+_MOVING = frozenset(
+    ["_getitem", "_trim", "finalize", "concatenate", "concatenate3", "concatenate_arrays",
+     "concatenate_axes", "concatenate_shaped", "getitem", "getter", "getter_inline",
+     "getter_nofancy", "reshape", "stack", "transpose"]
+)  # fmt: skip
+
+
+def summary(found: Explanation) -> str:
+    """Return the first sentences: tasks, kernels, bytes, time and memory."""
+    totals = found.totals
+    kernels = f"{len(found.kernels)} kernel{'s' * (len(found.kernels) != 1)}"
+    return (
+        f"{count(totals.tasks_before, 'task')} as built, {totals.tasks_after:,} as run; "
+        f"{totals.fused_tasks:,} of them launch {kernels}, {count(totals.launches, 'time')} "
+        f"in all. {bytes_(totals.bytes_moved)} read and written (least possible: "
+        f"{bytes_(totals.bytes_least)}), about {seconds(totals.seconds)} on "
+        f"{count(found.machine.threads, 'thread')}, {bytes_(totals.peak)} of memory a task "
+        "at most."
+    )
+
+
+def moving(hidden: list[Stage]) -> str:
+    """Return a sentence on the stages that only move chunks."""
+    names = ", ".join(dict.fromkeys(stage.name for stage in hidden))
+    tasks = sum(stage.tasks_after for stage in hidden)
+    moved = sum(stage.bytes_total for stage in hidden)
+    return (
+        f"{count(len(hidden), 'stage')} more cut, join or copy chunks, or combine partial results "
+        f"({names}): "
+        f"{count(tasks, 'task')}, {bytes_(moved)} read and written."
+    )
+
+
+_FIGURES = {"launch_seconds": "what calling a kernel costs"}
+
+
+def profile(found: Explanation) -> str:
+    """Return a sentence on where the expected times come from."""
+    here = found.machine
+    guesses = ", ".join(_FIGURES.get(name, name) for name in here.guesses)
+    return (
+        f"Times are expected from this machine's profile of {here.date[:10]}: one thread copies "
+        f"{flow(here.bandwidth_one)}, {here.threads} threads {flow(here.bandwidth_all)}; a task "
+        f"costs {seconds(here.task_seconds)}"
+        + (f". Guessed, not measured: {guesses} ({seconds(here.launch_seconds)})." if guesses
+           else ".")
+    )  # fmt: skip
+
+
+def _stage(found: Explanation, stage: Stage, details: bool, width: int) -> Iterator[str]:
+    head = f"Stage {stage.number}  {stage.variable or stage.name}"
+    if stage.variable:
+        head += f" ({stage.name})"
+    yield head[:width]
+    for label, content in rows(found, stage, details):
+        yield from _wrapped(f"  {label:<{_LABEL}}", content, width)
+
+
+def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a stage's table: a label, and what there is to say."""
+    kinds = f", {stage.kinds} kinds" if stage.kinds > 1 else ""
+    yield "tasks", f"{stage.tasks_before:,} as built, {stage.tasks_after:,} as run{kinds}"
+    if stage.results:
+        chunk = results(stage)
+        yield "chunk", chunk + (f" from {_inputs(stage)}" if stage.inputs else "")
+    shown = stage.places if details else stage.places[:_LINES]
+    for k, place in enumerate(shown):
+        yield "source" if k == 0 else "", f"{place}  {place.text}"
+    if len(shown) < len(stage.places):
+        yield "", f"and {count(len(stage.places) - len(shown), 'other line')}"
+    for kernel in stage.kernels:
+        work = next(each.work for each in found.kernels if each.name == kernel.name)
+        heavy = f", {work.heavy:g} of them heavy" if work.heavy else ""
+        yield "kernel", kernel.name
+        yield (
+            "",
+            (
+                f"{count(kernel.launches, 'launch', 'launches')}, "
+                f"{count(int(work.operations), 'operation')} an element{heavy}"
+            ),
+        )
+    if stage.calls:
+        yield "unfused", ", ".join(f"{name} ({times:,})" for name, times in stage.calls)
+    yield from _costs(stage)
+    if details:
+        for link in stage.links:
+            yield "uses", f"{link.chunks:.3g} chunks a task of stage {link.stage}: {link.reason}"
+    if stage.unknown:
+        yield "not known", stage.unknown
+
+
+def results(stage: Stage) -> str:
+    """Return the shape and dtype of a stage's chunk, or of the arrays that it consists of."""
+    return ", ".join(f"{shape(each.shape)} {each.dtype}" for each in stage.results)
+
+
+def _costs(stage: Stage) -> Iterator[tuple[str, str]]:
+    least = "" if stage.bytes_exact else "at least "
+    yield (
+        "bytes",
+        (
+            f"{least}{bytes_(stage.bytes_read)} read, {bytes_(stage.bytes_written)} written a "
+            f"task; least possible {bytes_(stage.bytes_least_read)}, "
+            f"{bytes_(stage.bytes_least_written)}"
+        ),
+    )
+    if stage.intensity is not None:
+        yield "intensity", f"{stage.intensity:.3g} operations a byte"
+    yield "time", f"{seconds(stage.seconds)} a task, {seconds(stage.seconds_total)} in all"
+    yield "memory", f"{bytes_(stage.peak)} a task at most"
+
+
+def _inputs(stage: Stage) -> str:
+    names = dict.fromkeys(str(each) for each in stage.inputs)
+    shown = list(names)[:3]
+    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _stops(stops: tuple[Stop, ...], details: bool, width: int) -> Iterator[str]:
+    shown = stops if details else stops[:_STOPS]
+    if not shown:
+        return
+    yield ""
+    yield "Where fusion stops"
+    for stop in shown:
+        where = f" at {stop.place}" if stop.place else ""
+        yield from _wrapped(
+            "  ",
+            f"{stop.operation}{where}, stage {stop.stage}, {count(stop.tasks, 'task')}",
+            width,
+        )
+        yield from _wrapped(f"    {'why':<{_LABEL - 2}}", stop.reason, width)
+        yield from _wrapped(f"    {'change':<{_LABEL - 2}}", stop.remedy, width)
+    if len(shown) < len(stops):
+        yield f"  and {count(len(stops) - len(shown), 'other place')}: text(details=True)"
+
+
+def _wrapped(label: str, content: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        content,
+        width,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,119 @@
+"""A recorder that remembers the user's line behind each operation, and who stopped it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.chunk import LazyChunk
+from gpusched.fusion.devices import Device
+from gpusched.fusion.expression import Leaf, Node
+from gpusched.fusion.plan import Launch, Step, used_registers
+from gpusched.fusion.record import Recorder
+from gpusched.fusion.schedule import KernelBuilder
+from gpusched.graph.callsites import LIBRARIES, Site, outside
+from gpusched.inspection.standins import extent
+
+_SEGMENT = "gpusched.graph.segment"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a node comes from."""
+
+    step: int
+    """The program's call, by the register of its result."""
+    site: Site | None
+    """Where in the user's own function; None where NumPy's functions are called by dask."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A call that no kernel could do."""
+
+    operation: str
+    reason: str
+    origin: Origin
+
+
+class TracingRecorder(Recorder):
+    """Records as ever, and keeps what an explanation needs.
+
+    Notes
+    -----
+    Belongs to one thread.
+    """
+
+    def __init__(self, device: Device, limit: int) -> None:
+        super().__init__(device, limit)
+        self.origins: dict[int, Origin] = {}
+        """By the identity of the node, which the recorder keeps alive."""
+        self.variables: dict[int, str] = {}
+        """Names that the user's own function has for nodes."""
+        self.launches: list[tuple[KernelBuilder, Launch]] = []
+        self.broken: list[Broken] = []
+        self.calls: list[tuple[str, int, int, int]] = []
+        """(function, step, bytes read, bytes written) of calls that copy or compute."""
+        self.flushes = 0
+        """Times that the limit of operations ended a kernel."""
+
+    def _intern(self, key: Any, make: Any) -> Node:
+        pending = self._pending
+        found = super()._intern(key, make)
+        self.flushes += self._pending < pending
+        if id(found) not in self.origins:
+            self.origins[id(found)] = self._origin()
+            self._names()
+        return found
+
+    def _origin(self) -> Origin:
+        return Origin(self.step, outside(2, until=_SEGMENT))
+
+    def _names(self) -> None:
+        """Note the names of lazy chunks in the user's function that is running."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_globals.get("__name__") != _SEGMENT:
+            if frame.f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES:
+                for name, value in frame.f_locals.items():
+                    if isinstance(value, LazyChunk):
+                        self.variables.setdefault(id(value._node), name)
+                return
+            frame = frame.f_back
+
+    def launch(self, builder: KernelBuilder, targets: list[int]) -> Step:
+        step = super().launch(builder, targets)
+        if isinstance(step, Launch):
+            self.launches.append((builder, step))
+        return step
+
+    def call(self, function: Any, args: Any, kwargs: Any) -> Any:
+        found = super().call(function, args, kwargs)
+        read = [self._registers[k] for k in used_registers(args) | used_registers(kwargs)]
+        values = found if isinstance(found, list | tuple) else [found]
+        arrays = [self._registers[v.register] if isinstance(v, Leaf) else v for v in values]
+        made = [
+            a
+            for a in arrays
+            if isinstance(a, np.ndarray) and not any(np.may_share_memory(a, r) for r in read)
+        ]
+        if made:
+            name = str(getattr(function, "__name__", type(function).__name__))
+            lengths = sum(map(extent, read)), sum(a.nbytes for a in made)
+            self.calls.append((name, self.step, *lengths))
+        return found
+
+    def broke(self, operation: str, reason: str) -> None:
+        super().broke(operation, reason)
+        self.broken.append(Broken(operation, reason, self._origin()))
+
+    def leaf_of(self, register: int) -> Node | None:
+        """Return the node of the array that a register holds, if it was not computed here."""
+        return self._nodes.get(("leaf", register))
+
+    def registers(self) -> list[Any]:
+        """Return what the registers hold, in the order of their numbers."""
+        return self._registers

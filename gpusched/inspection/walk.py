@@ -1,0 +1,179 @@
+"""Goes through a graph: once for each kind of task, counting the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, Task, TaskRef
+
+from gpusched.graph.segment import describe
+from gpusched.inspection.gather import Wanted
+from gpusched.inspection.rehearse import UNKNOWN, Rehearser, layer_of
+from gpusched.inspection.signature import Signatures
+from gpusched.inspection.standins import extent
+from gpusched.inspection.variant import Variant
+
+
+@dataclass
+class Walked:
+    """What came of going through a graph."""
+
+    variants: list[Variant] = field(default_factory=list)
+    """Kinds of tasks, in an order in which they can run."""
+    tasks: int = 0
+    """Tasks of the optimised graph; data and other names of tasks are none."""
+    edges: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often a task of the second stage uses one of the first, by the stages' names."""
+    results: set[str] = field(default_factory=set)
+    """Names of the stages that make what was asked for."""
+    source_bytes: int = 0
+    """Of the chunks that the graph holds, or reads from where they are kept."""
+    result_bytes: int = 0
+    """Of what was asked for."""
+
+
+class Walk:
+    """One way through a graph.
+
+    Parameters
+    ----------
+    wanted
+        The graph.
+
+    Notes
+    -----
+    Belongs to one thread.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._tasks = wanted.tasks
+        self._keys = wanted.keys
+        self._rehearser = Rehearser(wanted.built.layers)
+        self._signatures = Signatures()
+        self._values: dict[Any, Any] = {}
+        self._stage: dict[Any, str] = {}
+        self._kinds: dict[int, Any] = {}
+        self._seen: dict[Any, Variant] = {}
+        self._chunks: dict[Any, Any] = {}
+        self.found = Walked()
+
+    def run(self) -> Walked:
+        """Return what the graph's tasks do."""
+        order = TopologicalSorter(
+            {key: node.dependencies & self._tasks.keys() for key, node in self._tasks.items()}
+        )
+        for key in order.static_order():
+            node = self._tasks[key]
+            if isinstance(node, DataNode):
+                self._values[key] = node.value
+                self.found.source_bytes += extent(node.value)
+            elif isinstance(node, Alias):
+                self._alias(key, node)
+            else:
+                self._visit(key, node)
+        for variant in self.found.variants:
+            held = sum(extent(array) for layer, array in variant.inputs if not layer)
+            read = sum(call.bytes_written for call in variant.calls if call.source)
+            self.found.source_bytes += variant.tasks * (held + read)
+        for key in self._keys:
+            self.found.result_bytes += extent(self._values[key])
+            if key in self._stage:
+                self.found.results.add(self._stage[key])
+        self._sort()
+        return self.found
+
+    def _sort(self) -> None:
+        """Put the kinds of tasks into an order that is the same each time."""
+        after: dict[str, set[str]] = {variant.name: set() for variant in self.found.variants}
+        for source, reader in self.found.edges:
+            if source != reader:
+                after[reader].add(source)
+        try:
+            order = _in_order(after)
+        except CycleError:
+            # Layers may use each other's chunks.
+            order = sorted(after)
+        rank = {name: k for k, name in enumerate(order)}
+        self.found.variants.sort(key=lambda variant: (rank[variant.name], str(variant.key)))
+
+    def chunks(self) -> dict[Any, Any]:
+        """Return what stands in for the chunks that were asked for, where that is known."""
+        values = {key: self._values.get(key, UNKNOWN) for key in self._keys}
+        return {key: value for key, value in values.items() if value is not UNKNOWN}
+
+    def _alias(self, key: Any, node: Alias) -> None:
+        value = self._values.get(node.target, UNKNOWN)
+        if value is UNKNOWN and isinstance(key, tuple):
+            declared = self._rehearser.declared.chunk(layer_of(key), key[1:])
+            value = UNKNOWN if declared is None else declared
+        self._values[key] = value
+        if node.target in self._stage:
+            self._stage[key] = self._stage[node.target]
+
+    def _visit(self, key: Any, node: Task) -> None:
+        signature, inputs = self._signatures.of(node)
+        kinds = (self._declared(key), *[self._kind_of(item) for item in inputs])
+        variant = self._seen.get((signature, kinds))
+        if variant is None:
+            # What the user's function does with its chunks may depend on how many see them.
+            values = {each: self._values.get(each, UNKNOWN) for each in node.dependencies}
+            variant = self._rehearser.rehearse(node, values)
+            self._seen[signature, kinds] = variant
+            self.found.variants.append(variant)
+        variant.tasks += 1
+        self.found.tasks += 1
+        self._values[key] = UNKNOWN if variant.result is None else variant.result
+        stage = self._stage[key] = variant.name
+        for item in inputs:
+            if isinstance(item, TaskRef):
+                source = self._stage.get(item.key)
+                if source is not None:
+                    self.found.edges[source, stage] += 1
+
+    def _declared(self, key: Any) -> Any:
+        """Return the shape that dask was told a chunk has."""
+        if not isinstance(key, tuple):
+            return None
+        chunks = self._chunks.get(key[0])
+        if chunks is None:
+            chunks = self._chunks[key[0]] = self._rehearser.declared.chunks(layer_of(key))
+        try:
+            return tuple([c[k] for c, k in zip(chunks, key[1:], strict=True)])
+        except (IndexError, TypeError, ValueError):
+            return None  # the key is no chunk's position
+
+    def _kind_of(self, item: Any) -> Any:
+        if isinstance(item, TaskRef):
+            item = self._values.get(item.key, UNKNOWN)
+            found = self._kinds.get(id(item))
+            if found is None:
+                found = self._kinds[id(item)] = _kind(item)
+            return found
+        return _kind(item)
+
+
+def _in_order(after: dict[str, set[str]]) -> list[str]:
+    sorter = TopologicalSorter(after)
+    sorter.prepare()
+    found: list[str] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        found += ready
+        sorter.done(*ready)
+    return found
+
+
+def _kind(value: Any) -> Any:
+    try:
+        return describe(value)
+    except TypeError:
+        # Such as the dictionaries that some of dask's reductions return.
+        if isinstance(value, dict):
+            return tuple([(name, _kind(item)) for name, item in value.items()])
+        if isinstance(value, list | tuple):
+            return type(value), tuple([_kind(item) for item in value])
+        # A source of chunks, such as a Zarr array, or something that only a function looks at.
+        return type(value), str(getattr(value, "dtype", "")), getattr(value, "shape", None)
