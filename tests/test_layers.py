@@ -20,7 +20,7 @@ MAY_USE = {
     "saving": {"config", "fusion", "graph", "serialization"},
     "inspection": {"config", "fusion", "graph"},
     "threadsafe": {"config"},
-    "workers": {"config", "fusion", "graph", "serialization"},
+    "workers": {"config", "fusion", "graph", "serialization", "threadsafe"},
     "cluster": {"config", "fusion", "graph", "serialization", "workers"},
     "dashboard": {"config", "fusion", "graph", "serialization", "workers"},
     "cli": {
@@ -30,6 +30,7 @@ MAY_USE = {
         "graph",
         "inspection",
         "serialization",
+        "threadsafe",
         "workers",
         "cluster",
     },

@@ -6,6 +6,7 @@ from typing import Any
 
 from dask.typing import Key
 
+from gpusched.threadsafe.tasks import running
 from gpusched.workers.execution import Execution
 
 
@@ -30,7 +31,8 @@ class OnStream:
         self._execution = execution
 
     def __call__(self, values: dict[Key, Any]) -> Any:
-        return self._execution.run(self.spec, self._key, values)
+        with running(self._key):
+            return self._execution.run(self.spec, self._key, values)
 
     def __repr__(self) -> str:
         return repr(self.spec)

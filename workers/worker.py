@@ -24,7 +24,7 @@ from distributed.worker_state_machine import (
     StateMachineEvent,
 )
 
-from gpusched.workers import affinity, exits, metrics, versions
+from gpusched.workers import affinity, exits, metrics, protection, versions
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution
 from gpusched.workers.kernels import WorkerKernels
@@ -101,6 +101,7 @@ class DeviceWorker(Worker):
         self.memory_monitor = MemoryMonitor(self)
         self.memory_monitor.install()
         metrics.register(self)
+        protection.start(self)
         self.kernels = WorkerKernels(self)
 
     @property
@@ -123,6 +124,7 @@ class DeviceWorker(Worker):
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """Close as distributed does, then remove what was spilled."""
         self.kernels.leave()
+        protection.stop(self)
         self.data.stop_spilling()
         closed = await super().close(*args, **kwargs)
         if not self.data.closed:

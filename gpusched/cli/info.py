@@ -44,6 +44,7 @@ def collect() -> dict[str, Any]:
         "memory": _memory(),
         "versions": _versions(),
         "kernel_cache": _kernel_cache(),
+        "thread_policies": _thread_policies(),
         "settings": [asdict(setting) for setting in effective_settings()],
     }
 
@@ -104,6 +105,18 @@ def _kernel_cache() -> dict[str, Any]:
     return {"folder": str(folder), "files": len(sizes), "bytes": sum(sizes)}
 
 
+def _thread_policies() -> list[dict[str, Any]]:
+    from gpusched import config
+    from gpusched.threadsafe import protections
+
+    if not config.get("threadsafe.enabled"):
+        return []
+    return [
+        {key: getattr(each, key) for key in ("library", "policy", "origin", "why", "evidence")}
+        for each in protections()
+    ]
+
+
 def _size(path: Path) -> int | None:
     try:
         return path.stat().st_size if path.is_file() else None
@@ -146,6 +159,9 @@ def text(found: dict[str, Any]) -> str:
         _print_devices(console, found)
         _print_table(console, "Versions", ["package", "version"],
                      [(k, v or "not installed") for k, v in found["versions"].items()])  # fmt: skip
+        _print_table(console, "Thread policies of workers", ["library", "policy", "from", "why"],
+                     [(p["library"], p["policy"], p["origin"], p["why"])
+                      for p in found["thread_policies"]])  # fmt: skip
         _print_table(console, "Settings", ["setting", "value", "from"],
                      [(s["name"], s["value"], s["origin"]) for s in found["settings"]])  # fmt: skip
         if "workers" in found:

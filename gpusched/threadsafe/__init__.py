@@ -1,6 +1,6 @@
 """Lets threads share libraries that are not thread-safe: policies, proxies, and known cases.
 
-The files in the order in which a call goes through them: `policies` (how calls share threads, as
+The files in the order in which a call goes through them: `kinds` (how calls share threads, as
 data), `wrapping` (``wrap``), `proxy` and `home` (what looks like the library, and which of its
 results are wrapped), `guards` and its kinds (`locks`, `limits`, `dedicated`, `instances`,
 `children`), `waits` and `threads` (deadlocks, long waits, cancelled tasks), `counts`.
@@ -16,7 +16,8 @@ from gpusched.threadsafe.errors import (
     DeadlockError,
     TaskCancelledError,
 )
-from gpusched.threadsafe.policies import (
+from gpusched.threadsafe.hook import Protection, protect, protections, unprotect
+from gpusched.threadsafe.kinds import (
     Policy,
     limit,
     lock,
@@ -33,6 +34,7 @@ __all__ = [
     "Counts",
     "DeadlockError",
     "Policy",
+    "Protection",
     "TaskCancelledError",
     "close",
     "limit",
@@ -41,7 +43,10 @@ __all__ = [
     "per_device",
     "per_thread",
     "process",
+    "protect",
+    "protections",
     "statistics",
+    "unprotect",
     "unwrap",
     "wrap",
 ]

@@ -22,10 +22,10 @@ from gpusched.threadsafe.cells import Cell
 from gpusched.threadsafe.errors import ChildError, TaskCancelledError
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.kinds import Lock, Policy
 from gpusched.threadsafe.locks import LockGuard
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference
 from gpusched.threadsafe.operations import Operation
-from gpusched.threadsafe.policies import Lock, Policy
 from gpusched.threadsafe.threads import Thread, current
 
 _UNNAMED = {kind.__name__: kind for kind in vars(types).values() if isinstance(kind, type)}

@@ -22,7 +22,7 @@ class Counts:
     """Calls that found the policy taken."""
     wait_seconds: float = 0.0
     """Seconds they waited, summed over threads."""
-    longest_wait: float = 0.0
+    longest_wait_seconds: float = 0.0
     """Seconds of the longest wait."""
     deadlocks: int = 0
     """Waits refused, since they would never have ended."""
@@ -33,7 +33,7 @@ class Counts:
         """Count a wait."""
         self.waits += 1
         self.wait_seconds += seconds
-        self.longest_wait = max(self.longest_wait, seconds)
+        self.longest_wait_seconds = max(self.longest_wait_seconds, seconds)
 
 
 _sources: list[Callable[[], Iterable[tuple[str, Counts]]]] = []
@@ -70,7 +70,7 @@ def _sum(first: Counts, second: Counts) -> Counts:
         first.calls + second.calls,
         first.waits + second.waits,
         first.wait_seconds + second.wait_seconds,
-        max(first.longest_wait, second.longest_wait),
+        max(first.longest_wait_seconds, second.longest_wait_seconds),
         first.deadlocks + second.deadlocks,
         first.abandoned + second.abandoned,
     )
@@ -83,7 +83,7 @@ def totals() -> dict[str, float]:
     --------
     >>> from gpusched.threadsafe.counts import totals
     >>> sorted(totals())
-    ['abandoned', 'calls', 'deadlocks', 'longest_wait', 'wait_seconds', 'waits']
+    ['abandoned', 'calls', 'deadlocks', 'longest_wait_seconds', 'wait_seconds', 'waits']
     """
     total = Counts()
     for counts in statistics().values():

@@ -12,9 +12,10 @@ from typing import Any
 
 from gpusched.threadsafe import waits
 from gpusched.threadsafe.counts import Counts
-from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.operations import Operation
-from gpusched.threadsafe.policies import Policy
+from gpusched.threadsafe.guards import Guard, Made, is_maker
+from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.kinds import Policy
+from gpusched.threadsafe.operations import Operation, call
 from gpusched.threadsafe.threads import Thread, _local, current
 
 _JOIN = 5.0
@@ -115,6 +116,14 @@ class OneThreadGuard(Guard):
                 # The traceback holds this frame, which would hold the error.
                 del call
         return call.result
+
+    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        if not getattr(self.policy, "each", False) or not is_maker(cell):
+            return self.apply(cell, call, args, kwargs)
+        # A handle is made in the thread that it is going to be used in.
+        guard = self.of_handle()
+        value = guard.apply(cell, call, args, kwargs)
+        return Made(value, guard) if home.is_handle(value) else value
 
     def _wait(self, call: _Call) -> None:
         with waits.waiting(self, count=False) as look:

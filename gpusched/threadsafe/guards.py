@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gpusched.threadsafe.counts import Counts
+from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation, call
-from gpusched.threadsafe.policies import Policy
 
 if TYPE_CHECKING:
     from gpusched.threadsafe.home import Home
     from gpusched.threadsafe.threads import Thread
+
+
+class Made:
+    """What a wrapped function has returned, with the guard that it got already."""
+
+    __slots__ = ("guard", "value")
+
+    def __init__(self, value: Any, guard: Guard) -> None:
+        self.value = value
+        self.guard = guard
+
+
+def is_maker(value: Any) -> bool:
+    """Return whether a callable makes handles: a class, function or class method, no method."""
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodType)):
+        return isinstance(value.__self__, (type, types.ModuleType, types.NoneType))
+    return isinstance(value, (type, types.FunctionType))
 
 
 class Guard:

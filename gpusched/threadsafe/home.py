@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
+from collections.abc import Iterator, MappingView
 from typing import Any, Literal
 
 Verdict = Literal["data", "handle", "ask", "container", "asynchronous"]
@@ -96,7 +97,7 @@ class Home:
         if verdict == "ask":
             return self._owns(value)
         if verdict == "container":
-            return any(map(self.is_handle, value.values() if kind is dict else value))
+            return any(map(self.is_handle, dict.values(value) if issubclass(kind, dict) else value))
         if verdict == "asynchronous":
             raise TypeError(
                 f"{value!r} is to be awaited: no policy can be had for asynchronous code"
@@ -110,9 +111,12 @@ class Home:
             return "ask"
         if issubclass(kind, (BaseException, enum.Enum)) or any(hasattr(kind, a) for a in _ARRAYS):
             return "data"
-        if kind in (dict, frozenset, list, set, tuple):
+        if issubclass(kind, (dict, frozenset, list, set, tuple)):
             return "container"
-        if hasattr(kind, "__next__") or (hasattr(kind, "__enter__") and hasattr(kind, "__exit__")):
+        if issubclass(kind, (MappingView, Iterator)):
+            # What they give out later is only known then.
+            return "handle"
+        if hasattr(kind, "__enter__") and hasattr(kind, "__exit__"):
             return "handle"
         return "handle" if self.name and top_level(kind.__module__) == self.name else "data"
 

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from gpusched.threadsafe import waits
+from gpusched.threadsafe import operations, waits
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation
-from gpusched.threadsafe.policies import Policy
 from gpusched.threadsafe.threads import Thread, _local
 
 logger = logging.getLogger("distributed.worker")
@@ -31,6 +31,8 @@ class LockGuard(Guard):
         self._lock = threading.Lock()
         self._owner: Thread | None = None
         self._depth = 0
+        self.joined: Any = None
+        """A library's own lock, always taken after this one."""
 
     def acquire(self) -> None:
         """Wait until no other thread holds the lock, and take it."""
@@ -42,6 +44,8 @@ class LockGuard(Guard):
             self._wait(me)
         self._owner = me
         self.counts.calls += 1
+        if self.joined is not None:
+            self.joined.acquire()
 
     def release(self) -> None:
         """Give the lock back, if this thread has not taken it more often than given back.
@@ -56,6 +60,8 @@ class LockGuard(Guard):
         if self._depth:
             self._depth -= 1
             return
+        if self.joined is not None:
+            self.joined.release()
         self._owner = None
         self._lock.release()
 
@@ -86,6 +92,8 @@ class LockGuard(Guard):
             self.release()
 
     def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        if self.joined is not None:
+            return self.apply(cell, operations.call, args, kwargs)
         # The same as acquire and release, written out: this is the path that is measured.
         me = _local.record
         if self._owner is me:
@@ -113,6 +121,8 @@ class LockGuard(Guard):
             return False
         self._depth = 0
         self.counts.abandoned += 1
+        if self.joined is not None:
+            self.joined.release()
         self._owner = None
         self._lock.release()
         return True

@@ -13,7 +13,7 @@ import cloudpickle
 
 from gpusched.threadsafe import operations
 from gpusched.threadsafe.cells import Cell, Instances
-from gpusched.threadsafe.guards import Guard
+from gpusched.threadsafe.guards import Guard, Made, is_maker
 from gpusched.threadsafe.home import PLAIN, Home
 
 _LEFT_OUT = frozenset(
@@ -51,16 +51,22 @@ class Proxy:
     def __getattribute__(self, name: str) -> Any:
         if name in _OWN:
             return object.__getattribute__(self, name)
-        cell, guard, _ = _parts(self)
+        cell, guard, home = _parts(self)
+        if guard.shares and _is_method(cast(Any, type(cell)), name):
+            # To look it up calls nothing of the library.
+            value = getattr(cell, name)
+            if type(value) is types.MethodType:
+                return _with_parts(_METHOD, value, guard, home)
+            return _finish(self, value, attribute=True)
         if name == "__class__":
             return _class_of(self, cell)
         if name == "__wrapped__":
             return unwrap(self)
         if not guard.shares:
             return _attribute_elsewhere(self, cell, name)
-        at_hand = _is_at_hand(cell, name)
-        value = getattr(cell, name) if at_hand else guard.apply(cell, getattr, name)
-        return _finish(self, value, attribute=True)
+        if type(cell) is types.ModuleType and name in vars(cell):
+            return _finish(self, vars(cell)[name], attribute=True)
+        return _finish(self, guard.apply(cell, getattr, name), attribute=True)
 
     def __setattr__(self, name: str, value: Any) -> None:
         cell, guard, _ = _parts(self)
@@ -107,7 +113,11 @@ _set_parts = cast(Any, Proxy)._gpusched.__set__
 def build(cell: Any, guard: Guard, home: Home) -> Any:
     """Return a proxy for a cell."""
     names = cell.specials() if isinstance(cell, Cell) else specials(type(cell))
-    proxy = object.__new__(_class_with(names))
+    return _with_parts(_class_with(names), cell, guard, home)
+
+
+def _with_parts(kind: type[Proxy], cell: Any, guard: Guard, home: Home) -> Any:
+    proxy = object.__new__(kind)
     _set_parts(proxy, (cell, guard, home))
     return proxy
 
@@ -200,8 +210,12 @@ def _class_with(names: frozenset[str]) -> type[Proxy]:
 def _special(name: str) -> Callable[..., Any]:
     def method(self: Proxy, /, *args: Any, **kwargs: Any) -> Any:
         cell, guard, _ = _parts(self)
+        for argument in args:
+            if type(argument) not in PLAIN:
+                args = tuple(map(_unwrap_deep, args))
+                break
         invoke = _Keywords(kwargs) if kwargs else operations.invoke
-        value = guard.apply(cell, invoke, name, *map(_unwrap_deep, args))
+        value = guard.apply(cell, invoke, name, *args)
         return value if type(value) in PLAIN else _finish(self, value)
 
     method.__name__ = name
@@ -237,11 +251,9 @@ def _class_of(self: Proxy, cell: Any) -> type:
     return type(self) if kind in (None, types.FunctionType) else kind
 
 
-def _is_at_hand(cell: Any, name: str) -> bool:
-    """Return whether to look an attribute up runs none of the library's code."""
-    kind = type(cell)
-    if kind is types.ModuleType:
-        return name in vars(cell)
+@lru_cache(maxsize=4096)
+def _is_method(kind: type, name: str) -> bool:
+    """Return whether a type has a method of that name, which is looked up as methods are."""
     if cast(Any, kind).__getattribute__ is not object.__getattribute__:
         return False
     for base in kind.__mro__:
@@ -255,6 +267,9 @@ def _finish(self: Proxy, value: Any, attribute: bool = False) -> Any:
     cell, guard, home = _parts(self)
     if isinstance(value, Cell):
         return build(value, guard, home)
+    made = type(value) is Made
+    if made:
+        value, guard = value.value, value.guard
     if value is cell:
         return self
     if not guard.shares or value is NotImplemented:
@@ -264,16 +279,14 @@ def _finish(self: Proxy, value: Any, attribute: bool = False) -> Any:
         return build(value, guard, home)
     if kind in PLAIN or not (home.results or attribute) or not home.is_handle(value):
         return value
-    if not attribute and isinstance(cell, _MAKERS):
+    if not attribute and not made and is_maker(cell):
         guard = guard.of_handle()
     if kind is tuple:
         return tuple(build(v, guard, home) if home.is_handle(v) else v for v in value)
     return build(value, guard, home)
 
 
-_MAKERS = (type, types.FunctionType, types.BuiltinFunctionType)
-"""What makes handles, each of which may have a lock or thread of its own."""
-
+_METHOD = _class_with(specials(types.MethodType))
 _BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from gpusched.threadsafe import guards
 from gpusched.threadsafe.threads import current
@@ -13,25 +14,25 @@ logger = logging.getLogger("distributed.worker")
 
 
 @contextmanager
-def task(name: str) -> Iterator[None]:
-    """Run one task of a worker: its name is in messages, and what it still holds is released.
+def running(key: Any) -> Iterator[None]:
+    """Run one task of a worker: its key is in messages, and what it still holds is released.
 
     Parameters
     ----------
-    name
-        The task's key.
+    key
+        The task's.
 
     Examples
     --------
     >>> from gpusched import threadsafe
-    >>> from gpusched.threadsafe.tasks import task
-    >>> with task("example"):
+    >>> from gpusched.threadsafe.tasks import running
+    >>> with running("example"):
     ...     threadsafe.lock("example").acquire()
     >>> threadsafe.statistics()["lock(example)"].abandoned
     1
     """
     me = current()
-    outer, me.task = me.task, name
+    outer, me.task = me.task, key
     try:
         yield
     finally:
@@ -39,4 +40,4 @@ def task(name: str) -> Iterator[None]:
         if not outer:
             for guard in guards.every():
                 if guard.give_up(me):
-                    logger.warning("%s was still held when task %r ended; released", guard, name)
+                    logger.warning("%s was still held when task %r ended; released", guard, key)

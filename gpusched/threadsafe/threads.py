@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpusched.threadsafe.waits import Resource
@@ -35,10 +35,10 @@ class Thread:
     def __init__(self, life: _Life) -> None:
         self.ident = threading.get_ident()
         self.name = threading.current_thread().name
-        self.task = ""
-        """Of a worker, while it runs one."""
-        self.answers_loop = False
-        """Whether an event loop runs here that must never wait."""
+        self.task: Any = ""
+        """The key of the worker's task that it runs, or empty."""
+        self.answers_loop = 0
+        """Number of workers whose event loop runs here, and must never wait."""
         self.waiting: Resource | None = None
         self._life = weakref.ref(life)
 
@@ -84,8 +84,8 @@ def current() -> Thread:
 
 
 def answer_loop(answers: bool = True) -> None:
-    """Say that the calling thread runs an event loop, which shall never wait for a policy.
+    """Say that the calling thread runs a worker's event loop, which shall never wait for a policy.
 
     Where a call would wait, it raises `BlockedLoopError` instead.
     """
-    current().answers_loop = answers
+    current().answers_loop += 1 if answers else -1

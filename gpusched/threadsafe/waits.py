@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from dask.utils import parse_timedelta
 
@@ -41,7 +41,7 @@ class Resource(Protocol):
 _waits = threading.Lock()
 """Held while a thread's ``waiting`` is written, and while chains of waits are followed."""
 
-is_cancelled: Callable[[str], bool] = lambda task: False  # noqa: E731
+is_cancelled: Callable[[Any], bool] = lambda key: False  # noqa: E731
 """Tells whether a task of this worker's is not wanted any more. Replaced by the worker."""
 
 

@@ -8,10 +8,10 @@ import os
 import threading
 from typing import Any
 
-from gpusched.threadsafe import counts, guards, policies, proxy, waits
+from gpusched.threadsafe import counts, guards, kinds, proxy, waits
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.home import Home
-from gpusched.threadsafe.policies import Policy
+from gpusched.threadsafe.kinds import Policy
 
 _named: dict[Policy, Guard] = {}
 _making = threading.Lock()
@@ -55,7 +55,7 @@ def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
     >>> counter.most_common(1)
     [('a', 8)]
     """
-    policy = policies.parse(policy) if isinstance(policy, str) else policy
+    policy = kinds.parse(policy) if isinstance(policy, str) else policy
     if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
         raise TypeError(f"{value!r} is asynchronous: an event loop must not wait for a policy")
     home = Home.of(value, results)
@@ -86,15 +86,15 @@ def _kind(policy: Policy) -> type[Any]:
     from gpusched.threadsafe.limits import LimitGuard
     from gpusched.threadsafe.locks import LockGuard
 
-    kinds: dict[type[Policy], type[Any]] = {
-        policies.Lock: LockGuard,
-        policies.OneThread: OneThreadGuard,
-        policies.Limit: LimitGuard,
-        policies.PerThread: PerThreadGuard,
-        policies.PerDevice: PerDeviceGuard,
-        policies.Process: ProcessGuard,
+    found: dict[type[Policy], type[Any]] = {
+        kinds.Lock: LockGuard,
+        kinds.OneThread: OneThreadGuard,
+        kinds.Limit: LimitGuard,
+        kinds.PerThread: PerThreadGuard,
+        kinds.PerDevice: PerDeviceGuard,
+        kinds.Process: ProcessGuard,
     }
-    return kinds[type(policy)]
+    return found[type(policy)]
 
 
 def unwrap(value: Any) -> Any:

@@ -34,7 +34,9 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_json_has_everything() -> None:
     told = json.loads(run("--json").stdout)
-    assert set(told) == {"devices", "links", "memory", "versions", "kernel_cache", "settings"}
+    assert set(told) == {
+        "devices", "links", "memory", "versions", "kernel_cache", "settings", "thread_policies"
+    }  # fmt: skip
     assert told["versions"]["gpusched"] == gpusched.__version__
     assert 0 < told["memory"]["limit"] <= told["memory"]["total"]
     assert all(device["kind"] in ("cpu", "cuda") for device in told["devices"])
@@ -66,6 +68,17 @@ def test_origin_of_each_setting(tmp_path: Path) -> None:
     assert found["gpusched.cluster.workers"] == (7, "DASK_GPUSCHED__CLUSTER__WORKERS")
     assert found["gpusched.cluster.threads"] == (5, str(file))
     assert found["gpusched.worker.pool"] == ("cupy", "default")
+
+
+def test_thread_policies_with_those_of_the_settings() -> None:
+    changed = {"DASK_GPUSCHED__THREADSAFE__POLICIES": "{'sqlite3': 'one_thread(each=True)'}"}
+    told = json.loads(run("--json", **changed).stdout)["thread_policies"]
+    found = {each["library"]: (each["policy"], each["origin"]) for each in told}
+    assert found["netCDF4"] == ("lock(hdf5)", "table")
+    assert found["sqlite3"] == ("one_thread(each=True)", "settings")
+    assert all(each["evidence"] for each in told)
+    off = run("--json", DASK_GPUSCHED__THREADSAFE__ENABLED="false")
+    assert json.loads(off.stdout)["thread_policies"] == []
 
 
 def test_value_set_in_python_is_told() -> None:

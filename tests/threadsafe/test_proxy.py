@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import sqlite3
+import threading
 import types
 from typing import Any
 
@@ -208,6 +210,24 @@ def test_asynchronous_functions_are_refused(function: Any) -> None:
 def test_wrapping_twice_replaces_the_policy() -> None:
     once = threadsafe.wrap(fragile.add, "lock(one)")
     assert threadsafe.unwrap(threadsafe.wrap(once, "lock(two)")) is fragile.add
+
+
+def test_connection_is_used_in_the_thread_that_made_it(together: Any) -> None:
+    connect = threadsafe.wrap(sqlite3.connect, "one_thread(each=True)")
+    first, second = connect(":memory:"), connect(":memory:")
+    for each in (first, second):
+        each.execute("create table rows (x)")
+
+    def insert() -> None:
+        with first:
+            first.execute("insert into rows values (1)")
+
+    together(*[insert] * 8)
+    assert first.execute("select sum(x) from rows").fetchall() == [(8,)]
+    assert second.execute("select count(*) from rows").fetchone() == (0,)
+    assert [row for row in first.execute("select x from rows limit 2")] == [(1,), (1,)]
+    threads = [t for t in threading.enumerate() if "one_thread(sqlite3" in t.name]
+    assert len(threads) == 2
 
 
 def test_proxy_of_another_thread_or_device_is_one_of_its_own(together: Any) -> None:

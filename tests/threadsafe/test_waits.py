@@ -14,7 +14,7 @@ import pytest
 
 from gpusched import threadsafe
 from gpusched.threadsafe import threads, waits
-from gpusched.threadsafe.tasks import task
+from gpusched.threadsafe.tasks import running as task
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +212,7 @@ def test_long_wait_is_logged_with_the_holder(caplog: pytest.LogCaptureFixture) -
     assert "for lock(slow), taken by thread 'holder'" in caplog.text
     assert "go_on.wait" in caplog.text
     assert counts("lock(slow)").waits == 1
-    assert counts("lock(slow)").longest_wait >= 0.02
+    assert counts("lock(slow)").longest_wait_seconds >= 0.02
 
 
 def test_event_loop_does_not_wait() -> None:

@@ -115,7 +115,7 @@ def test_what_is_not_known_is_left_out(nvml: dict[str, Sample]) -> None:
     snapshot._sampler._asked.clear()
     collect(Worker())
     assert not {"utilization", "temperature", "power"} & set(collect(Worker())["device"])
-    assert set(collect(SimpleNamespace(data={}))) == {"kernels"}
+    assert set(collect(SimpleNamespace(data={}))) == {"kernels", "policies"}
 
 
 def test_host_is_not_looked_for_in_nvml(nvml: dict[str, Sample]) -> None:
@@ -130,7 +130,7 @@ def test_section_that_fails_costs_no_other(
     monkeypatch.setattr(snapshot, "_failed", set())
     worker = Worker(device=SimpleNamespace(uuid=UUID))
     assert "device" not in collect(worker)
-    assert {"spill", "kernels", "memory_errors"} == set(collect(worker))
+    assert {"spill", "kernels", "memory_errors", "policies"} == set(collect(worker))
     assert caplog.text.count("the metrics of device cannot be read") == 1
 
 

@@ -102,6 +102,12 @@ def _memory_errors(worker: Any) -> Values:
     return {key: getattr(recoveries, key) for key in ("out_of_memory", "retried", "recovered")}
 
 
+def _policies(worker: Any) -> Values:
+    from gpusched.threadsafe.counts import totals
+
+    return dict(totals())
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Integral):
         return int(value)
@@ -113,4 +119,5 @@ _SECTIONS: dict[str, Callable[[Any], Values]] = {
     "spill": _spill,
     "kernels": _kernels,
     "memory_errors": _memory_errors,
+    "policies": _policies,
 }

@@ -85,6 +85,19 @@ METRICS = (
            "Tasks run again after everything else had been spilled."),
     Metric("memory_errors", "recovered", "out_of_memory_recovered_total", "counter",
            "Tasks that succeeded when they were run again."),
+    Metric("policies", "calls", "policy_calls_total", "counter",
+           "Calls made under a thread policy (gpusched.threadsafe)."),
+    Metric("policies", "waits", "policy_waits_total", "counter",
+           "Of them, those that found the policy taken."),
+    Metric("policies", "wait_seconds", "policy_wait_seconds_total", "counter",
+           "Seconds that they waited, summed over threads."),
+    Metric("policies", "longest_wait_seconds", "policy_longest_wait_seconds", "gauge",
+           "Seconds of the longest of these waits so far."),
+    Metric("policies", "deadlocks", "policy_deadlocks_total", "counter",
+           "Waits for a policy refused, since they would never have ended."),
+    Metric("policies", "abandoned", "policy_abandoned_total", "counter",
+           "Times a policy was taken from a thread that had ended, or from a task that had not "
+           "given it up."),
 )  # fmt: skip
 """In the order of the heartbeat's dictionary."""
 

@@ -196,7 +196,7 @@ def parse(text: str) -> Policy:
 
     Examples
     --------
-    >>> from gpusched.threadsafe.policies import parse
+    >>> from gpusched.threadsafe.kinds import parse
     >>> parse("limit(gdal, n=2)")
     Limit(name='gdal', n=2)
     >>> parse("lock")
