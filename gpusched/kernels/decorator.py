@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
+from gpusched.kernels.raw import RawKernel
 from gpusched.kernels.reduction import ReductionKernel
 from gpusched.kernels.scan import ScanKernel
 from gpusched.kernels.signatures import Signature, dtypes_of, parse
@@ -158,6 +159,43 @@ class _Decorator:
             return ScanKernel(function, identity, value)
 
         return decorate
+
+    @staticmethod
+    def raw(function: Function) -> RawKernel:
+        """Make a kernel of a function of threads and blocks, as `numba.cuda` has them.
+
+        Parameters
+        ----------
+        function
+            Uses `numba.cuda`: positions, shared memory, barriers, atomics; returns nothing and
+            changes arrays among its arguments.
+
+        Returns
+        -------
+        RawKernel
+            Launched as ``f[blocks, threads](*arguments)``; ``f.simulate(blocks, threads)(...)``
+            checks it: missing guards, races, barriers that not all threads reach.
+
+        Notes
+        -----
+        Runs fast on GPUs only: on NumPy arrays a launch is a simulation, and is counted as a break
+        in `gpusched.statistics`. The simulator needs the package greenlet.
+
+        Examples
+        --------
+        >>> import gpusched, numpy as np
+        >>> from numba import cuda
+        >>> @gpusched.kernel.raw
+        ... def add_one(x):
+        ...     i = cuda.grid(1)
+        ...     if i < x.size:
+        ...         x[i] += 1
+        >>> x = np.zeros(5)
+        >>> add_one.simulate(2, 4)(x)
+        >>> x
+        array([1., 1., 1., 1., 1.])
+        """
+        return RawKernel(function)
 
     @staticmethod
     def stencil(boundary: Any = "reflect") -> Callable[[Function], StencilKernel]:

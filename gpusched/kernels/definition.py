@@ -230,6 +230,8 @@ def _described(value: Any) -> str | None:
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         content = hashlib.blake2b(np.ascontiguousarray(value).tobytes()).hexdigest()
         return f"array {value.dtype.str} {value.shape} {content}"
+    if type(value).__module__.startswith("numba.") and hasattr(value, "cast_python_value"):
+        return f"dtype {value}"
     if isinstance(value, type | np.ufunc | types.BuiltinFunctionType) or _of_library(value):
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         return f"named {getattr(value, '__module__', '')}.{name}" if name else None

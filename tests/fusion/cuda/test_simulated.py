@@ -13,6 +13,7 @@ from gpusched.fusion.backends.cuda import skeleton
 from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.python import Window
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
+from gpusched.kernels import DivergenceError
 from tests.fusion import recording
 from tests.fusion.cuda import simulator
 from tests.fusion.cuda.cases import ELEMENTWISE, REDUCTIONS, Case, numbers
@@ -87,7 +88,7 @@ def test_simulator_shows_each_missing_barrier() -> None:
 
 def test_simulator_refuses_a_barrier_that_only_some_threads_reach() -> None:
     text = "def kernel(*arguments):\n    if thread_x() < 3:\n        barrier()\n"
-    with pytest.raises(simulator.DivergenceError, match="stopped at lines"):
+    with pytest.raises(DivergenceError, match="do not meet at one barrier"):
         simulate(text, backwards=False)
 
 

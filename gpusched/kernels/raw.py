@@ -1,0 +1,162 @@
+"""`gpusched.kernel.raw`: a function of threads and blocks, as numba.cuda has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.statistics import updating
+from gpusched.kernels.elementwise import ElementwiseKernel
+from gpusched.kernels.errors import KernelError
+from gpusched.kernels.signatures import dtypes_of
+
+Extent = int | tuple[int, ...]
+
+
+class RawKernel:
+    """A user's kernel, launched as ``f[blocks, threads](*arguments)``.
+
+    Parameters
+    ----------
+    function
+        Uses names of `numba.cuda` and changes arrays among its arguments.
+
+    Notes
+    -----
+    Thread-safe. CuPy arrays are computed on their GPU, by numba-cuda. NumPy arrays are computed by
+    the simulator: it checks every access, and takes microseconds for each; each such launch is
+    counted in `gpusched.statistics` as a break.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        # Follows what the function reads from outside.
+        self._body = ElementwiseKernel(function)
+        self.__doc__ = function.__doc__
+        self._dispatchers: dict[str, Any] = {}
+
+    def __getitem__(self, extents: tuple[Extent, Extent]) -> Callable[..., None]:
+        """Return what launches the kernel with so many blocks, and threads in each."""
+        if not isinstance(extents, tuple) or len(extents) != 2:
+            raise KernelError(f"launch as {self._name}[blocks, threads](...)")
+
+        def launch(*arguments: Any) -> None:
+            if any(_on_gpu(value) for value in arguments):
+                return self._on_gpu(extents, arguments)
+            with updating() as counters:
+                counters.breaks[self._name, "a raw kernel on the CPU runs in the simulator"] += 1
+            return self.simulate(*extents)(*arguments)
+
+        return launch
+
+    @property
+    def _name(self) -> str:
+        return str(self._body.python.__name__)
+
+    def simulate(
+        self, blocks: Extent, threads: Extent, backwards: bool = False
+    ) -> Callable[..., None]:
+        """Return what runs the kernel in plain Python, checking each access.
+
+        Parameters
+        ----------
+        blocks, threads
+            Of the grid, and of each block: a number, or as many as there are axes.
+        backwards
+            Whether the last thread of a block runs first.
+
+        Returns
+        -------
+        Callable
+            Takes the kernel's arguments and changes NumPy arrays among them. It raises `GuardError`
+            for an index beyond an array, `RaceError` for two threads that use one element with no
+            barrier between while one writes, `DivergenceError` for a barrier that not all threads
+            reach, and `UninitialisedError` for shared memory that is read before it is written;
+            each says file and line.
+        """
+        definition = self._body.frozen().definition
+
+        def run(*arguments: Any) -> None:
+            from gpusched.kernels.simulation.launch import simulate
+
+            if len(arguments) != definition.arity:
+                raise KernelError(
+                    f"kernel {self._name} takes {definition.arity} arguments; "
+                    f"{len(arguments)} were given"
+                )
+            simulate(definition, _triple(blocks), _triple(threads), arguments, backwards)
+
+        return run
+
+    def compile(self, *dtypes: Any, cc: tuple[int, int]) -> Any:
+        """Return machine code for GPUs of one compute capability, without a GPU.
+
+        Parameters
+        ----------
+        *dtypes
+            Of each argument: ``"float32[:]"`` for an array, ``"float32"`` for a number.
+        cc
+            Such as (9, 0).
+        """
+        from gpusched.fusion.backends.cuda.compiler import compile_kernel
+        from gpusched.fusion.backends.cuda.numba_cuda import types
+
+        def type_of(text: str) -> Any:
+            name, bracket, axes = text.partition("[")
+            (dtype,) = dtypes_of(name)
+            item = types.boolean if dtype.kind == "b" else getattr(types, dtype.name)
+            return types.Array(item, axes.count(":"), "C") if bracket else item
+
+        function = self._body.frozen().definition.bind(_for_cuda)
+        function.__name__ = self._name
+        return compile_kernel(function, tuple(map(type_of, dtypes)), cc)
+
+    def _on_gpu(self, extents: tuple[Extent, Extent], arguments: tuple[Any, ...]) -> None:
+        import cupy
+        from numba import cuda
+
+        definition = self._body.frozen().definition
+        found = self._dispatchers.get(definition.digest)
+        if found is None:
+            found = cuda.jit(fma=False)(definition.bind(_for_cuda))
+            self._dispatchers[definition.digest] = found
+        stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
+        found[(*extents, stream)](*arguments)
+        with updating() as counters:
+            counters.launches += 1
+            counters.kernels[self._name] += 1
+
+    def __reduce__(self) -> Any:
+        return _restore, (self._body,)
+
+    def __repr__(self) -> str:
+        return f"<gpusched raw kernel {self._name}>"
+
+
+def _restore(body: ElementwiseKernel) -> RawKernel:
+    return RawKernel(body.python)
+
+
+def _for_cuda(value: Any) -> Any:
+    from gpusched.fusion.backends.cuda.compiler import device_function
+    from gpusched.kernels.definition import Definition
+    from gpusched.kernels.mathematics import for_cuda, replacement
+
+    if isinstance(value, Definition):
+        return device_function(value.bind(_for_cuda))
+    return replacement(for_cuda(), value)
+
+
+def _on_gpu(value: Any) -> bool:
+    return hasattr(value, "__cuda_array_interface__")
+
+
+def _triple(extent: Extent) -> tuple[int, int, int]:
+    every = extent if isinstance(extent, tuple) else (extent,)
+    if not 1 <= len(every) <= 3 or not all(
+        isinstance(n, int | np.integer) and n > 0 for n in every
+    ):
+        raise KernelError(f"blocks and threads are one to three positive numbers, not {extent!r}")
+    x, y, z = (*map(int, every), 1, 1)[:3]
+    return x, y, z

@@ -1,0 +1,23 @@
+"""What a simulated kernel does wrong, with file and line."""
+
+from __future__ import annotations
+
+
+class SimulationError(AssertionError):
+    """A kernel does what has no defined result on a GPU."""
+
+
+class GuardError(SimulationError):
+    """A thread reads or writes beyond an array: a guard such as ``if i < x.size`` is missing."""
+
+
+class RaceError(SimulationError):
+    """Two threads use one element, at least one writes, and no barrier is between."""
+
+
+class DivergenceError(SimulationError):
+    """Threads of one block did not meet at the same barrier."""
+
+
+class UninitialisedError(SimulationError):
+    """A thread reads shared memory that no thread has written."""

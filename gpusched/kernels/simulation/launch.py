@@ -1,0 +1,39 @@
+"""Running a raw kernel in the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusched.kernels.definition import Definition, Value
+from gpusched.kernels.simulation import names
+from gpusched.kernels.simulation.memory import tracked
+from gpusched.kernels.simulation.threads import Triple, run
+
+
+def simulate(
+    definition: Definition, grid: Triple, extent: Triple, arguments: tuple[Any, ...],
+    backwards: bool = False,
+) -> None:  # fmt: skip
+    """Run a kernel's threads in plain Python; arrays among the arguments are changed.
+
+    Raises
+    ------
+    SimulationError
+        At the first access that has no defined result on a GPU, with file and line.
+    """
+    table = names.replacements()
+
+    def target(value: Value) -> Value:
+        if isinstance(value, Definition):
+            return value.bind(target)
+        return table.get(id(value), value)
+
+    parameters = definition.function.__code__.co_varnames
+    given = tuple(
+        tracked(value, name) if isinstance(value, np.ndarray) else value
+        for name, value in zip(parameters, arguments, strict=False)
+    )
+    with np.errstate(all="ignore"):
+        run(definition.bind(target), grid, extent, given, backwards)
