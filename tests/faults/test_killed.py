@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 from distributed import KilledWorker, as_completed, wait
+from distributed.core import Status
 
 from gpusched.cluster import obituaries
 from gpusched.workers import exits
@@ -136,10 +137,13 @@ def test_worker_that_ends_before_its_nanny_knows_its_address(
 
 def test_worker_that_is_slow_to_come_back_is_not_given_up(start: Start) -> None:
     harmed = start(1, {"distributed.deploy.lost-worker-timeout": "10ms"})
+    (nanny,) = harmed.cluster.workers.values()
     (pid,) = harmed.pids().values()
     harmed.kill(pid)
     assert harmed.client.submit(lambda: 7).result(timeout=60) == 7
     assert harmed.pids()[0] != pid
+    assert list(harmed.cluster.workers.values()) == [nanny]
+    assert nanny.status == Status.running
 
 
 def test_nanny_that_is_gone_is_given_up(start: Start) -> None:
