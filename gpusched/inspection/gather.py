@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from dask._task_spec import Task, convert_legacy_graph
+from dask.array import Array
 from dask.array.optimization import optimize as dask_optimize
 from dask.base import is_dask_collection, unpack_collections
 from dask.core import flatten
@@ -77,9 +78,8 @@ def wanted_of(built: HighLevelGraph, keys: list[Any]) -> Wanted:
 
 
 def _of_arrays(collection: Any) -> bool:
-    optimizers = {getattr(collection, "__dask_optimize__", None)}
-    kind = type(collection).__module__.partition(".")[0]
-    return kind == "xarray" or (hasattr(collection, "chunks") and optimizers != {None})
+    from_xarray = type(collection).__module__.partition(".")[0] == "xarray"
+    return from_xarray or isinstance(collection, Array)
 
 
 def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -172,10 +172,11 @@ def _read(name: str) -> Machine | None:
         return None
     try:
         told = json.loads(content)
-        if told.pop("identity", None) != name or told.keys() != {f.name for f in fields(Machine)}:
-            return None
-    except (ValueError, AttributeError):
-        return None  # cut short, or not ours: measured again, and written anew
+    except ValueError:
+        return None  # cut short: measured again, and written anew
+    names = {"identity", *(f.name for f in fields(Machine))}
+    if not isinstance(told, dict) or told.keys() != names or told.pop("identity") != name:
+        return None
     return Machine(**{**told, "guesses": tuple(told["guesses"])})
 
 

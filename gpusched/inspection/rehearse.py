@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dask
 import numpy as np
 from dask._task_spec import (
+    Alias,
     DataNode,
     NestedContainer,
     Task,
@@ -40,6 +41,7 @@ from gpusched.inspection.standins import (
     fresh,
     from_source,
     joined,
+    ordinary,
 )
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
@@ -98,6 +100,16 @@ def calls_of(node: Any) -> list[tuple[str, Any]]:
     return found
 
 
+def aliases_of(node: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield (name, target) of the chunks inside a task that are another task's result."""
+    if isinstance(node, Task) and node.func is _execute_subgraph:
+        for key, inner in node.args[0].items():
+            if isinstance(inner, Alias) and isinstance(key, tuple):
+                yield key, inner.target
+            else:
+                yield from aliases_of(inner)
+
+
 class Rehearser(Rehearsal):
     """Goes through tasks of one graph.
 
@@ -119,6 +131,7 @@ class Rehearser(Rehearsal):
         self._labels: dict[int, str] = {}
         self._sources: list[tuple[str, Any]] = []
         self._block: tuple[Any, ...] = ()
+        self._aliases: dict[str, Any] = {}
 
     def rehearse(self, node: Any, values: Mapping[Any, Any]) -> Variant:
         """Return what a task does; its inputs are stood in for by `values`."""
@@ -128,6 +141,7 @@ class Rehearser(Rehearsal):
         variant = Variant(node.key, name, list(dict.fromkeys(layer for layer, _ in calls)))
         self._variant = variant
         self._block = key[1:] if isinstance(key, tuple) else ()
+        self._aliases = {layer_of(target): alias for alias, target in aliases_of(node)}
         task, labels = rewrite_labelled(node, self._functions)
         variant.program = isinstance(getattr(task, "func", None), Program)
         given = {k: fresh(values[k]) for k in sorted(node.dependencies, key=str)}
@@ -176,7 +190,7 @@ class Rehearser(Rehearsal):
         registers = [*inputs, *[None] * len(program.steps)]
         for segment in program.segments:
             self.run(segment, registers)
-        return small(registers[-1])
+        return ordinary(small(registers[-1]))
 
     def run(self, segment: Segment, registers: list[Any]) -> None:
         """Go through one segment."""
@@ -199,6 +213,7 @@ class Rehearser(Rehearsal):
             little = segment.too_little(recorder)
             if little is not None:
                 self._halt(segment.steps[-1], little.reason)
+                self._broken(recorder, counted=False)
                 return self._unfused(segment, inputs, registers)
             outputs = segment.finish(recorder, local, registers)
         except UnrecordableError as reason:
@@ -220,13 +235,19 @@ class Rehearser(Rehearsal):
         for name, step, read, written in recorder.calls:
             layer = self._labels.get(step, variant.name)
             variant.calls.append(CallUse(name, layer, read, written))
-        for broken in recorder.broken:
-            layer = self._labels.get(broken.origin.step, variant.name)
-            site = broken.origin.site
-            variant.halts.append(Halt(broken.operation, broken.reason, layer, site))
+        self._broken(recorder, counted=True)
         if recorder.escape is not None:
             variant.halts.append(Halt("plan", recorder.escape, variant.name))
         variant.halts += _splits(recorder, self._labels, variant.name)
+
+    def _broken(self, recorder: TracingRecorder, counted: bool) -> None:
+        """Note the calls that no kernel could do."""
+        for broken in recorder.broken:
+            layer = self._labels.get(broken.origin.step, self._variant.name)
+            site = broken.origin.site
+            self._variant.halts.append(
+                Halt(broken.operation, broken.reason, layer, site, counted=counted)
+            )
 
     def _unfused(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
         """Note the calls of a segment that could be recorded, and is not; learn what they give."""
@@ -254,7 +275,7 @@ class Rehearser(Rehearsal):
         for register, step in segment.steps:
             layer = self._labels.get(register, self._variant.name)
             args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
-            registers[register] = self._value_of(step.function, args, kwargs, layer)
+            registers[register] = ordinary(self._value_of(step.function, args, kwargs, layer))
             given, value = _given(step, registers), registers[register]
             self._made(step.function, layer, given, value, step.recorded, counted=True)
         self._variant.peak = max(
@@ -297,6 +318,9 @@ class Rehearser(Rehearsal):
             except Exception as error:  # whatever a function makes of zeros
                 raise UnknownResultError(_name(function), str(error)[:200]) from error
         found = self.declared.chunk(layer, self._block, of=self._variant.name)
+        if found is None and layer in self._aliases:
+            alias = self._aliases[layer]
+            found = self.declared.chunk(layer_of(alias), alias[1:])
         if found is None:
             raise UnknownResultError(
                 _name(function), "is not called, and the shape of what it returns is not known"
@@ -327,7 +351,7 @@ class Rehearser(Rehearsal):
         result = evaluate(node, values, call)
         if unknown:
             raise unknown[0]
-        return small(result)
+        return ordinary(small(result))
 
 
 def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:

@@ -41,6 +41,21 @@ def fresh(array: Any) -> Any:
     return np.ndarray(array.shape, array.dtype, buffer, first * size, array.strides)
 
 
+def ordinary(value: Any) -> Any:
+    """Return a NumPy scalar of the same dtype that no kernel has as a constant, as 0 and 1 are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.inspection.standins import ordinary
+    >>> ordinary(np.int8(0)), ordinary(np.zeros(3)).shape
+    (np.int8(97), (3,))
+    """
+    if not isinstance(value, np.number):
+        return value
+    return np.asarray(0.7320508 if value.dtype.kind in "fc" else 97).astype(value.dtype)[()]
+
+
 def arrays_in(structure: Any) -> list[Any]:
     """Return the arrays and NumPy scalars inside lists, tuples and dictionaries.
 

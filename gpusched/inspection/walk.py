@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+import numpy as np
 from dask._task_spec import Alias, DataNode, Task, TaskRef
 
 from gpusched.graph.segment import describe
@@ -102,7 +103,11 @@ class Walk:
     def chunks(self) -> dict[Any, Any]:
         """Return what stands in for the chunks that were asked for, where that is known."""
         values = {key: self._values.get(key, UNKNOWN) for key in self._keys}
-        return {key: value for key, value in values.items() if value is not UNKNOWN}
+        return {
+            key: value * 0 if isinstance(value, np.number) else value
+            for key, value in values.items()
+            if value is not UNKNOWN
+        }
 
     def _alias(self, key: Any, node: Alias) -> None:
         value = self._values.get(node.target, UNKNOWN)

@@ -1,0 +1,84 @@
+"""``gpusched explain``: scripts are explained, and compute nothing."""
+
+from __future__ import annotations
+
+import json
+
+from .conftest import Runner
+
+SCRIPT = """
+import sys
+import dask.array as da
+
+x = da.random.default_rng(0).random((400, 300), chunks=100)
+y = (x - 0.25) * 3
+total = y.sum()
+print("total", float(total.compute()), sys.argv[1:])
+print("largest", y.max(axis=0).compute().shape)
+"""
+
+
+def test_each_computation_is_explained(gpusched: Runner) -> None:
+    done = gpusched("explain", gpusched.script(SCRIPT), "--json", "1")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("== ")] == [
+        '== script.py:8  print("total", float(total.compute()), sys.argv[1:])',
+        '== script.py:9  print("largest", y.max(axis=0).compute().shape)',
+    ]
+    assert any("y = (x - 0.25) * 3" in line for line in lines)
+    assert "12 launches" in done.stdout
+    assert "total 0.0 ['--json', '1']" in done.stderr
+    assert "largest (300,)" in done.stderr
+
+
+def test_json_is_one_document(gpusched: Runner) -> None:
+    done = gpusched("explain", "--json", gpusched.script(SCRIPT))
+    first, second = json.loads(done.stdout)
+    assert first["place"]["line"] == 8
+    assert first["totals"]["launches"] == second["totals"]["launches"] == 12
+    assert "def point(" in first["kernels"][0]["source"]
+
+
+def test_a_page_is_written(gpusched: Runner) -> None:
+    done = gpusched("explain", "--html", "page.html", gpusched.script(SCRIPT))
+    assert done.returncode == 0, done.stderr
+    page = (gpusched.folder / "page.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.count("<h2>") == 2
+
+
+def test_nothing_is_computed_even_if_the_script_switches_fusion_on(gpusched: Runner) -> None:
+    script = gpusched.script(
+        "import dask.array as da, gpusched\n"
+        "gpusched.enable()\n"
+        "def fails(block):\n"
+        "    raise AssertionError('a chunk was computed')\n"
+        "x = da.ones((400, 300), chunks=100).map_blocks(fails, dtype='f8').persist()\n"
+        "print(x.sum().compute())\n"
+    )
+    done = gpusched("explain", script)
+    assert done.returncode == 0, done.stderr
+    assert "fails at script.py:3" in done.stdout
+
+
+def test_exit_code_and_errors_are_the_scripts(gpusched: Runner) -> None:
+    script = gpusched.script(SCRIPT + "\nsys.exit(7)\n")
+    assert gpusched("explain", script).returncode == 7
+    failing = gpusched.script("raise ValueError('of the script')\n", "failing.py")
+    done = gpusched("explain", failing)
+    assert done.returncode == 1
+    assert "ValueError: of the script" in done.stderr
+    assert "the script computes no dask array" in done.stdout
+
+
+def test_a_missing_script_is_said_to_be_missing(gpusched: Runner) -> None:
+    done = gpusched("explain", "nowhere.py")
+    assert done.returncode == 2
+    assert "there is no script nowhere.py" in done.stderr
+
+
+def test_details_show_the_sources(gpusched: Runner) -> None:
+    done = gpusched("explain", "--details", gpusched.script(SCRIPT))
+    assert "def point(x" in done.stdout
+    assert "script.py:6" in done.stdout

@@ -1,0 +1,101 @@
+"""The machine's profile is measured once, kept, and measured anew where it cannot be read."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import dask
+import pytest
+
+from gpusched.inspection import machine as module
+from gpusched.inspection.cost import Work, compute_seconds, stage_seconds, task_seconds
+from gpusched.inspection.machine import Machine, machine, measure
+
+PLAIN = Machine(
+    date="2026-11-21T00:00:00+00:00",
+    processor="a processor",
+    threads=4,
+    bandwidth_one=1e9,
+    bandwidth_all=2e9,
+    simple_rate=1e9,
+    heavy_rate_double=1e8,
+    heavy_rate_single=2e8,
+    task_seconds=1e-4,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(module, "_measured", {})
+    return tmp_path
+
+
+def test_measuring_takes_less_than_a_second() -> None:
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        found = measure()
+        times.append(time.perf_counter() - started)
+    assert min(times) < 1
+    assert found.bandwidth_all >= found.bandwidth_one > 1e7
+    assert found.heavy_rate_double > 1e5
+    assert 0 < found.task_seconds < 0.1
+    assert found.guesses == ("launch_seconds",)
+
+
+def test_profile_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "measure", lambda: PLAIN)
+    with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
+        assert machine() == PLAIN
+        monkeypatch.setattr(module, "_measured", {})
+        monkeypatch.setattr(module, "measure", lambda: pytest.fail("measured again"))
+        assert machine() == PLAIN
+        assert json.loads((folder / "machine.json").read_text())["processor"] == "a processor"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"identity": "another machine"}'])
+def test_unreadable_profile_is_measured_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    (folder / "machine.json").write_text(content)
+    monkeypatch.setattr(module, "measure", lambda: PLAIN)
+    with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
+        assert machine() == PLAIN
+        assert json.loads((folder / "machine.json").read_text())["threads"] == 4
+
+
+def test_without_a_folder_it_is_kept_in_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dask.config.set({"gpusched.fusion.cache-directory": None}):
+        monkeypatch.setattr(module, "measure", lambda: PLAIN)
+        assert machine() == PLAIN
+        monkeypatch.setattr(module, "measure", lambda: pytest.fail("measured again"))
+        assert machine() == PLAIN
+
+
+def test_another_machine_is_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "measure", lambda: PLAIN)
+    with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
+        machine()
+        monkeypatch.setattr(module, "_measured", {})
+        monkeypatch.setattr(module, "_identity", lambda: "another")
+        called = []
+        monkeypatch.setattr(module, "measure", lambda: called.append(1) or PLAIN)
+        machine()
+    assert called
+
+
+def test_the_slower_of_moving_and_computing_counts() -> None:
+    assert task_seconds(PLAIN, 10**9, Work(simple=1), 0) == 1
+    assert task_seconds(PLAIN, 1, Work(simple=2e9), 0) == 2
+    assert task_seconds(PLAIN, 0, Work(), 3) == pytest.approx(3e-5)
+    assert compute_seconds(PLAIN, Work(heavy=3e8, single=2e8)) == pytest.approx(2)
+
+
+def test_a_stage_uses_all_threads() -> None:
+    assert stage_seconds(PLAIN, 100, 2 * 10**9, Work(), 0) == pytest.approx(1.01)
+    assert stage_seconds(PLAIN, 100, 0, Work(simple=4e9), 0) == pytest.approx(1.01)
+    assert stage_seconds(PLAIN, 1, 0, Work(simple=4e9), 0) == pytest.approx(4.0001)

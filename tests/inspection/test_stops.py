@@ -1,0 +1,109 @@
+"""Every place where fusion stops is named, with the reason and what to change."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched import explain
+from gpusched.inspection.remedies import remedy_for
+
+from .programs import PROGRAMS, numbers, ranked, sorted_rows
+
+ROOT = Path(gpusched.__file__).parent
+
+
+def test_the_users_own_function_is_named_with_its_line() -> None:
+    found = explain(PROGRAMS["unsafe"]())
+    (stop,) = found.stops
+    assert (stop.operation, stop.reason) == ("sorted_rows", "your function uses .sort")
+    assert stop.place is not None
+    assert stop.place.line == sorted_rows.__code__.co_firstlineno
+    assert "@gpusched.fusible" in stop.remedy
+    assert stop.tasks == 2
+
+
+def test_a_call_inside_a_function_is_named_with_its_line() -> None:
+    (stop,) = explain(PROGRAMS["asked-for"]()).stops
+    assert (stop.operation, stop.reason) == ("sort", "no kernel for this function")
+    assert stop.place is not None
+    assert stop.place.text.startswith("return np.sort(")
+    assert stop.place.function == ranked.__name__
+
+
+def test_small_chunks_are_named() -> None:
+    x = numbers((40, 40), 20)
+    with dask.config.set({"gpusched.fusion.minimum-elements": 1000}):
+        found = explain((x + 1) * 2)
+    (stop,) = found.stops
+    assert (stop.reason, stop.tasks) == ("small chunks", 4)
+    assert "minimum-elements" in stop.remedy
+    assert found.totals.launches == 0
+    # Two NumPy calls, of which the second reads what the first wrote.
+    assert found.totals.bytes_moved == 4 * 40 * 40 * 8
+
+
+def test_a_reduction_in_the_middle_is_named() -> None:
+    def centred(block: Any) -> Any:
+        return (block - block.mean()) * 2
+
+    found = explain(numbers((40, 40), 20).map_blocks(centred))
+    (stop,) = found.stops
+    assert stop.reason == "a reduction's result is needed before the rest can be computed"
+    assert stop.place is not None
+    assert stop.place.text == "return (block - block.mean()) * 2"
+
+
+def test_a_dtype_without_kernels_is_named() -> None:
+    found = explain(numbers((40, 30), 20).astype("complex64") * 2 + 1)
+    assert {stop.reason for stop in found.stops} >= {"dtype complex64"}
+    assert all("astype" in s.remedy for s in found.stops if s.reason == "dtype complex64")
+
+
+def test_more_operations_than_a_kernel_holds_are_named() -> None:
+    x = numbers((40, 30), 20)
+    y = x
+    for k in range(20):
+        y = y * (k + 2.5) + x
+    with dask.config.set({"gpusched.fusion.maximum-operations": 16}):
+        found = explain(y)
+    assert len(found.kernels) > 1
+    assert "more operations than one kernel may hold" in {s.reason for s in found.stops}
+
+
+def test_what_can_be_changed_comes_first() -> None:
+    x = numbers((40, 30), (20, 30))
+    single = (x + 1).map_blocks(sorted_rows, dtype=float)
+    remedies = [stop.remedy for stop in explain([x * 2, single]).stops]
+    assert remedies[0].startswith("replace")
+    assert remedies[-1].startswith("nothing")
+
+
+def test_every_reason_has_a_remedy() -> None:
+    texts = [path.read_text() for path in (ROOT / "graph").glob("*.py")]
+    texts += [path.read_text() for path in (ROOT / "fusion").glob("*.py")]
+    raised = re.findall(
+        r'(?:UnfusibleError|UnrecordableError|escaped|return|broke\([^,]+,)\(?\s*f?"([a-z][^"]+)"\)',
+        "\n".join(texts),
+    )
+    assert len(raised) > 20
+    unknown = "see docs/reference/operations.md for what kernels can do"
+    missing = [r for r in raised if remedy_for(re.sub(r"\{[^}]*\}", "thing", r)) == unknown]
+    assert len(missing) < len(raised) / 2, missing
+
+
+@pytest.mark.parametrize("dtype", ["float16", "complex64", "object", "U5", "M8[ns]"])
+def test_remedies_name_a_dtype_to_use(dtype: str) -> None:
+    assert "astype" in remedy_for(f"dtype {np.dtype(dtype)}")
+
+
+def test_nothing_stops_a_plain_chain() -> None:
+    x = numbers((40, 30), 20)
+    assert explain(da.sqrt(x * 2 + 1)).stops == ()

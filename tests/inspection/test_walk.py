@@ -1,0 +1,82 @@
+"""What two tasks must share to be taken for one kind, and arrays that stand in for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from gpusched import explain
+from gpusched.inspection.memory import held, owner
+from gpusched.inspection.standins import extent, fresh
+
+from .programs import numbers
+
+LAYOUTS: dict[str, Any] = {
+    "plain": np.zeros((4, 6)),
+    "fortran": np.zeros((4, 6), order="F"),
+    "strided": np.zeros((8, 6))[::2, 1:-1],
+    "backwards": np.zeros((4, 6))[::-1, ::-2],
+    "broadcast": np.broadcast_to(np.zeros(6), (4, 6)),
+    "scalar": np.zeros(()),
+    "empty": np.zeros((0, 3)),
+    "bytes": np.zeros(7, "int8")[::3],
+}
+
+
+@pytest.mark.parametrize("array", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_stand_in_is_of_the_same_kind(array: Any) -> None:
+    other = fresh(array)
+    assert (other.dtype, other.shape) == (array.dtype, array.shape)
+    if array.size:
+        assert other.strides == array.strides
+    assert not np.may_share_memory(array, other)
+    assert extent(other) == extent(array)
+    assert not np.array(other).any()
+
+
+def test_views_of_one_array_are_held_once() -> None:
+    array = np.zeros(100)
+    assert owner(array[10:][::2]) is array
+    assert held([array, array[:50], array[50:]]) == 800
+    assert held([array[:10], array[10:20]]) == 160
+
+
+def test_a_chunk_given_twice_is_another_kind() -> None:
+    x = numbers((40, 40), 20)
+    found = explain(x + x.T * 2)
+    assert [stage.kinds for stage in found.stages if stage.kernels] == [2]
+
+
+def test_constants_that_differ_are_other_kinds() -> None:
+    def shifted(block: Any, block_id: Any = None) -> Any:
+        return (block + block_id[0]) * 2
+
+    found = explain(numbers((40, 20), 20).map_blocks(shifted, dtype=float))
+    assert sum(stage.tasks_after for stage in found.stages) == 2
+
+
+def test_chunks_of_other_shapes_are_other_kinds() -> None:
+    found = explain((numbers((50, 20), 20) + 1) * 2)
+    assert [stage.kinds for stage in found.stages] == [2]
+    assert found.totals.bytes_moved == 2 * 50 * 20 * 8
+
+
+def test_equal_chunks_of_many_files_are_one_kind() -> None:
+    class Source:
+        dtype = np.dtype("f8")
+        shape = (20, 20)
+        ndim = 2
+
+        def __getitem__(self, index: Any) -> Any:
+            raise AssertionError("read")
+
+    parts = [
+        da.from_array(Source(), chunks=20, name=f"file-{k}", meta=np.empty((0, 0)))
+        for k in range(5)
+    ]
+    found = explain(da.concatenate(parts) * 2 + 1)
+    (stage,) = found.stages
+    assert (stage.tasks_after, stage.kinds) == (5, 1)
