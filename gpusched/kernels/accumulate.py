@@ -18,7 +18,7 @@ from gpusched.kernels.errors import KernelError
 from gpusched.kernels.reduce import ReduceKernel
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Signature
-from gpusched.kernels.typed import is_narrow, variant
+from gpusched.kernels.typed import variant
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _loop(joins: ReduceKernel, dtype: np.dtype) -> Callable[[np.ndarray, np.ndar
     """Return the compiled loop: values and results have three axes, the middle one is scanned."""
     import numba
 
-    combine = variant(joins.combine, is_narrow((dtype,))).for_cpu()
+    combine = variant(joins.combine, (dtype, dtype)).for_cpu()
     convert = getattr(numba, "boolean" if dtype.kind == "b" else dtype.name)
 
     def loop(values: np.ndarray, out: np.ndarray) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 import types
 from collections.abc import Callable
@@ -18,16 +17,17 @@ from gpusched.fusion.operations import DEFINED, Operation
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.errors import KernelError, from_numba, location
+from gpusched.kernels.narrowing import narrow_floats, narrow_integers, narrowed
 
 Dtypes = tuple[np.dtype, ...]
 
-VERSION = 1
+VERSION = 2
 """Raise when the same function becomes other machine code, so that kept code is not used."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A definition compiled with numbers of one width.
+    """A definition for arguments of certain dtypes.
 
     Notes
     -----
@@ -35,8 +35,12 @@ class Variant:
     """
 
     definition: Definition
-    narrow: bool
-    """Whether the function's own floating-point constants are float32."""
+    arguments: Dtypes
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the function's own floating-point constants are float32."""
+        return is_narrow(self.arguments)
 
     def for_python(self) -> Callable[..., Any]:
         return self.definition.plain()
@@ -51,53 +55,52 @@ class Variant:
     def _cpu(self) -> Any:
         from gpusched.fusion.vectormath.bits import device
 
-        return self._compiled(device, mathematics.for_cpu())
+        return device(self._bound(self._code, device, mathematics.for_cpu()))
 
     @cached_property
     def _cuda(self) -> Any:
         from gpusched.fusion.backends.cuda.compiler import device_function
 
-        return self._compiled(device_function, mathematics.for_cuda())
+        return device_function(self._bound(self._code, device_function, mathematics.for_cuda()))
 
-    def _compiled(self, compile_: Callable[..., Any], table: dict[int, Any]) -> Any:
+    @cached_property
+    def _code(self) -> types.CodeType:
+        """The function's code, with constants of the width that the arguments have."""
+        code = self.definition.function.__code__
+        if not self.narrow:
+            return code
+        from gpusched.fusion.vectormath.bits import device
+
+        def bind(changed: types.CodeType) -> Any:
+            return self._bound(changed, device, mathematics.for_cpu())
+
+        return narrow_integers(narrow_floats(code), bind, self.signature)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """The arguments as numba's types."""
+        import numba
+
+        return tuple(numba.from_dtype(dtype) for dtype in self.arguments)
+
+    def _bound(
+        self, code: types.CodeType, compile_: Callable[..., Any], table: dict[int, Any]
+    ) -> Any:
         def target(value: Value) -> Value:
             if isinstance(value, Definition):
-                return compile_(value.bind(target, self._code(value)))
+                inner = value.function.__code__
+                return compile_(value.bind(target, narrow_floats(inner) if self.narrow else inner))
             if self.narrow and type(value) is float:
                 return narrowed(value)
             return mathematics.replacement(table, value)
 
-        return compile_(self.definition.bind(target, self._code(self.definition)))
-
-    def _code(self, definition: Definition) -> types.CodeType:
-        code = definition.function.__code__
-        if not self.narrow:
-            return code
-        return code.replace(co_consts=tuple(map(narrowed, code.co_consts)))
-
-
-def narrowed(value: Any) -> Any:
-    """Return a Python float as float32, as NumPy takes it beside float32 arrays.
-
-    Examples
-    --------
-    >>> narrowed(0.5)
-    np.float32(0.5)
-    >>> narrowed(1e300)
-    1e+300
-    """
-    if type(value) is not float:
-        return value
-    with np.errstate(all="ignore"):
-        found = np.float32(value)
-    lost = math.isfinite(value) and (not np.isfinite(found) or (found == 0 and value != 0))
-    return value if lost else found
+        return self.definition.bind(target, code)
 
 
 @lru_cache(maxsize=1024)
-def variant(definition: Definition, narrow: bool) -> Variant:
+def variant(definition: Definition, arguments: Dtypes) -> Variant:
     """Return a variant, the same one each time."""
-    return Variant(definition, narrow)
+    return Variant(definition, arguments)
 
 
 def is_narrow(dtypes: Dtypes) -> bool:
@@ -146,8 +149,8 @@ def typed(
     KernelError
         If numba cannot compile it for these, with the line.
     """
-    chosen = variant(definition, is_narrow(arguments))
-    found, single = _inferred(chosen, arguments)
+    chosen = variant(definition, arguments)
+    found, single = _inferred(chosen)
     if declared is not None and len(declared) != len(found):
         raise KernelError(
             f"{location(definition.function.__code__)}: kernel {definition.name} returns "
@@ -175,7 +178,7 @@ def _converted(text: str, dtype: np.dtype) -> str:
     return f"{text} != 0" if dtype.kind == "b" else f"{{T}}({text})"
 
 
-def _inferred(chosen: Variant, arguments: Dtypes) -> tuple[Dtypes, bool]:
+def _inferred(chosen: Variant) -> tuple[Dtypes, bool]:
     """Return the dtypes of what a function returns, and whether that is one number."""
     import numba
     from numba import types as numba_types
@@ -184,7 +187,7 @@ def _inferred(chosen: Variant, arguments: Dtypes) -> tuple[Dtypes, bool]:
     dispatcher = chosen.for_cpu()
     if not hasattr(dispatcher, "overloads"):
         raise KernelError("kernels are compiled by numba, which NUMBA_DISABLE_JIT switches off")
-    signature = tuple(numba.from_dtype(dtype) for dtype in arguments)
+    signature = chosen.signature
     try:
         dispatcher.get_call_template(signature, {})
     except numba.core.errors.NumbaError as error:
@@ -202,7 +205,7 @@ def _dtype(definition: Definition, found: Any, narrow: bool) -> np.dtype:
     if isinstance(found, numba_types.Number | numba_types.Boolean):
         dtype = as_dtype(numba_types.unliteral(found))
         if dtype in SUPPORTED:
-            # Literals in the function are 64-bit integers, which make numba widen float32.
+            # Integers in the function are 64 bits wide, and make numba widen float32.
             return np.dtype(np.float32) if narrow and dtype == np.float64 else dtype
     raise KernelError(
         f"{location(definition.function.__code__)}: kernel {definition.name} returns {found}; a "

@@ -31,7 +31,7 @@ def escape(real, imaginary, limit):
 
 @gpusched.kernel
 def logistic(x):
-    return 1.0 / (1.0 + math.exp(-x))
+    return 1 / (1 + math.exp(-x))
 
 
 @gpusched.kernel

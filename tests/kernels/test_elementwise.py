@@ -255,6 +255,29 @@ def test_float32_stays_float32() -> None:
     assert [b.dtype for b in both] == [np.float32, np.float32]
 
 
+def test_numbers_beside_float32_are_float32() -> None:
+    def each(x):
+        total = 0.0
+        for _ in range(3):
+            total += (2 * x + 1) * 0.1 - x / 3
+        if x > 0:
+            total = 1 - total
+        return total
+
+    x = np.random.default_rng(0).normal(size=1000).astype("f4")
+    with np.errstate(all="ignore"):
+        expected = np.array([each(value) for value in x])
+    assert expected.dtype == np.float32  # As NumPy has it, at each step.
+    np.testing.assert_array_equal(gpusched.kernel(each)(x), expected)
+
+
+def test_large_numbers_stay_exact() -> None:
+    kernel = gpusched.kernel(lambda x: (x < 1e300, x + (2**24 + 1)))
+    found = kernel(np.float32([1.0, np.inf]))
+    assert found[0].tolist() == [True, False]
+    assert found[1][0] == np.float32(2**24 + 2)
+
+
 def test_declared_dtypes() -> None:
     @gpusched.kernel(dtypes="int16")
     def whole(x):
