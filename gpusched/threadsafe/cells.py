@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import sys
 import threading
+import types
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -23,6 +25,39 @@ class Cell:
     def specials(self) -> frozenset[str]:
         """Return the names of its special methods."""
         raise NotImplementedError
+
+
+_UNNAMED = {kind.__name__: kind for kind in vars(types).values() if isinstance(kind, type)}
+"""Types such as that of generators, which have no name in any module."""
+
+
+class Named(Cell):
+    """An object of which only names are known here: of its special methods, and of its type."""
+
+    __slots__ = ("known",)
+
+    def __init__(self, known: tuple[frozenset[str], tuple[str, str]]) -> None:
+        self.known = known
+
+    def kind(self) -> type | None:
+        module, name = self.known[1]
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return found if isinstance(found, type) else _UNNAMED.get(name)
+
+    def specials(self) -> frozenset[str]:
+        return self.known[0]
+
+
+class Unloaded(Named):
+    """A pickled object."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: bytes, known: tuple[frozenset[str], tuple[str, str]]) -> None:
+        super().__init__(known)
+        self.content = content
 
 
 class Copy:

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import types
 import weakref
 from collections import deque
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from dask.utils import parse_timedelta
 
 from gpusched import config
 from gpusched.threadsafe import messages, waits
-from gpusched.threadsafe.cells import Cell
+from gpusched.threadsafe.cells import Named
 from gpusched.threadsafe.errors import ChildError, TaskCancelledError
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.home import Home
@@ -28,33 +27,19 @@ from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference
 from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.threads import Thread, current
 
-_UNNAMED = {kind.__name__: kind for kind in vars(types).values() if isinstance(kind, type)}
-"""Types such as that of generators, which have no name in any module."""
 
-
-class Remote(Cell):
+class Remote(Named):
     """An object in the child, or (``content``) one that is sent there when it is first used."""
 
-    __slots__ = ("__weakref__", "_kind", "_specials", "content", "home", "number", "started")
+    __slots__ = ("__weakref__", "content", "home", "number", "started")
 
     def __init__(self, specials: frozenset[str], kind: tuple[str, str]) -> None:
-        self._specials = specials
-        self._kind = kind
+        super().__init__((specials, kind))
         self.number = 0
         self.started = 0
         """Which child has it, counted from 1."""
         self.content = b""
         self.home: Home | None = None
-
-    def kind(self) -> type | None:
-        module, name = self._kind
-        found: Any = sys.modules.get(module)
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return found if isinstance(found, type) else _UNNAMED.get(name)
-
-    def specials(self) -> frozenset[str]:
-        return self._specials
 
 
 class ProcessGuard(Guard):

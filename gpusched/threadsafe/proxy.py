@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -12,9 +13,10 @@ from typing import Any, cast
 import cloudpickle
 
 from gpusched.threadsafe import operations
-from gpusched.threadsafe.cells import Cell, Instances
+from gpusched.threadsafe.cells import Cell, Instances, Unloaded
 from gpusched.threadsafe.guards import Guard, Made, is_maker
 from gpusched.threadsafe.home import PLAIN, Home
+from gpusched.threadsafe.threads import current
 
 _LEFT_OUT = frozenset(
     f"__{name}__"
@@ -22,8 +24,8 @@ _LEFT_OUT = frozenset(
         "new", "init", "class", "getattribute", "getattr", "setattr", "delattr", "init_subclass",
         "subclasshook", "reduce", "reduce_ex", "getstate", "setstate", "getnewargs",
         "getnewargs_ex", "del", "dict", "weakref", "slots", "copy", "deepcopy", "call", "get",
-        "class_getitem", "prepare", "set_name", "doc", "module", "annotations", "await", "aiter",
-        "anext", "aenter", "aexit",
+        "class_getitem", "prepare", "set_name", "doc", "sizeof", "module", "annotations", "await",
+        "aiter", "anext", "aenter", "aexit",
     )
 )  # fmt: skip
 """Special methods that a proxy has of its own, or that are not looked up on instances."""
@@ -62,6 +64,9 @@ class Proxy:
             return _class_of(self, cell)
         if name == "__wrapped__":
             return unwrap(self)
+        if name.startswith("__dask_") and not hasattr(_class_of(self, cell), name):
+            # dask asks everything whether it is a collection, also on event loops.
+            raise AttributeError(f"{type(cell).__name__!r} object has no attribute {name!r}")
         if not guard.shares:
             return _attribute_elsewhere(self, cell, name)
         if type(cell) is types.ModuleType and name in vars(cell):
@@ -78,6 +83,10 @@ class Proxy:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return _reduce(self)
+
+    def __sizeof__(self) -> int:
+        # Asked for on a worker's event loop, which must not wait.
+        return object.__sizeof__(self)
 
     def __copy__(self) -> Any:
         cell, guard, home = _parts(self)
@@ -131,7 +140,10 @@ def unwrap(value: Any) -> Any:
     """Return what a proxy stands for in this thread, or any other value as it is."""
     if not issubclass(type(value), Proxy):
         return value
-    cell = _parts(value)[0]
+    cell, guard, _ = _parts(value)
+    if isinstance(guard, Loading):
+        guard.apply(cell, operations.as_it_is)
+        cell = _parts(value)[0]
     return cell.here() if isinstance(cell, Instances) else value if isinstance(cell, Cell) else cell
 
 
@@ -242,7 +254,25 @@ def _mro_entries(self: Proxy, bases: tuple[Any, ...]) -> tuple[type, ...]:
     return (unwrap(self),)
 
 
-_OTHERS: dict[str, Callable[..., Any]] = {"__get__": _bind, "__mro_entries__": _mro_entries}
+def _text(name: str) -> Callable[[Proxy], str]:
+    def method(self: Proxy) -> str:
+        cell, guard, _ = _parts(self)
+        if current().answers_loop:
+            # For a log, which is no reason to wait.
+            return f"<{_class_of(self, cell).__name__} under {guard}>"
+        text: str = guard.apply(cell, operations.invoke, name)
+        return text
+
+    method.__name__ = name
+    return method
+
+
+_OTHERS: dict[str, Callable[..., Any]] = {
+    "__get__": _bind,
+    "__mro_entries__": _mro_entries,
+    "__repr__": _text("__repr__"),
+    "__str__": _text("__str__"),
+}
 
 
 def _class_of(self: Proxy, cell: Any) -> type:
@@ -293,6 +323,9 @@ _BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 def _attribute_elsewhere(self: Proxy, cell: Any, name: str) -> Any:
     """Return an attribute of what another thread, device or process has another one of."""
     _, guard, home = _parts(self)
+    if isinstance(guard, Loading):
+        guard.apply(cell, operations.as_it_is)
+        return getattr(self, name)
     value = guard.apply(cell, getattr, name)
     if isinstance(value, Cell):
         return build(value, guard, home)
@@ -333,17 +366,23 @@ class Method:
 def _reduce(self: Proxy) -> tuple[Any, ...]:
     cell, guard, home = _parts(self)
     if isinstance(cell, Instances):
-        content = cloudpickle.dumps((cell.make, cell.kind()))
-    elif isinstance(cell, Cell):
+        return _restore, (cloudpickle.dumps((cell.make, cell.kind())), guard.policy, home)
+    if isinstance(cell, Cell):
         content = getattr(cell, "content", b"")
         if not content:
             raise TypeError(f"{self!r} is in a child of this process, and cannot be sent elsewhere")
-    elif isinstance(cell, types.ModuleType):
-        content = cloudpickle.dumps(_Module(cell.__name__))
-    else:
-        # Under the policy, for this runs the library's code.
-        content = guard.apply(cell, cloudpickle.dumps)
-    return _restore, (content, guard.policy, home)
+        if isinstance(cell, Unloaded):
+            return _restore_later, (content, guard.policy, home, cell.known)
+        return _restore, (content, guard.policy, home)
+    if isinstance(cell, types.ModuleType):
+        return _restore, (cloudpickle.dumps(_Module(cell.__name__)), guard.policy, home)
+    if isinstance(cell, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return _restore, (cloudpickle.dumps(cell), guard.policy, home)
+    # Under the policy, for this runs the library's code.
+    content = guard.apply(cell, cloudpickle.dumps)
+    kind = type(cell)
+    known = (specials(kind), (kind.__module__, kind.__qualname__))
+    return _restore_later, (content, guard.policy, home, known)
 
 
 class _Module:
@@ -360,12 +399,57 @@ def _restore(content: bytes, policy: Any, home: Home) -> Any:
     from gpusched.threadsafe.wrapping import guard_for
 
     guard = guard_for(policy)
-    if not guard.shares:
-        value = cloudpickle.loads(content)
-        if isinstance(value, tuple):
-            return build(guard.restore(*value), guard, home)  # type: ignore[attr-defined]
-    else:
-        value = guard.apply(content, cloudpickle.loads)
+    value = cloudpickle.loads(content)
+    if isinstance(value, tuple) and not guard.shares:
+        return build(guard.restore(*value), guard, home)  # type: ignore[attr-defined]
     if isinstance(value, _Module):
         value = importlib.import_module(value.name)
-    return build(value if guard.shares else guard.cell(value), guard, home)
+    return build(guard.cell(value), guard, home)
+
+
+def _restore_later(content: bytes, policy: Any, home: Home, known: Any) -> Any:
+    """Return the proxy that another process had, whose object is unpickled when it is used.
+
+    Unpickling runs the library's code, so it has to wait for the policy; and a worker unpickles
+    on its event loop, which must not wait.
+    """
+    from gpusched.threadsafe.wrapping import guard_for
+
+    guard = guard_for(policy)
+    proxy = build(Unloaded(content, known), guard, home)
+    _set_parts(proxy, (_parts(proxy)[0], Loading(guard, proxy), home))
+    return proxy
+
+
+class Loading(Guard):
+    """Stands in for the guard of a proxy until the first operation on it.
+
+    Notes
+    -----
+    Thread-safe: the proxy is changed under the policy, or for one that lets several threads in,
+    under a lock of its own.
+    """
+
+    shares = False
+
+    def __init__(self, guard: Guard, proxy: Proxy) -> None:
+        super().__init__(guard.policy)
+        self._guard = guard
+        self._proxy = weakref.ref(proxy)
+        self._lock = threading.Lock()
+
+    def apply(self, cell: Any, operation: operations.Operation, *args: Any) -> Any:
+        proxy = self._proxy()
+        if proxy is None:
+            raise ReferenceError("a proxy was used while it was deleted")
+        self._guard.apply(proxy, self._load)
+        return self._guard.apply(_parts(proxy)[0], operation, *args)
+
+    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        return self.apply(cell, operations.call, args, kwargs)
+
+    def _load(self, proxy: Proxy) -> None:
+        with self._lock:
+            cell, _, home = _parts(proxy)
+            if isinstance(cell, Unloaded):
+                _set_parts(proxy, (cloudpickle.loads(cell.content), self._guard, home))

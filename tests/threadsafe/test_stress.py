@@ -1,0 +1,133 @@
+"""Hundreds of tasks in threads and processes: a library that is not re-entrant is never entered
+twice."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from distributed import Client
+
+from gpusched import Cluster, threadsafe
+from tests.threadsafe import fragile
+
+EXCLUSIVE = ["lock(stress)", "one_thread(stress)", "limit(stress, n=1)"]
+
+
+@pytest.fixture(autouse=True)
+def often() -> Iterator[None]:
+    """Have threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def use(library: Any, seed: int) -> int:
+    """Use everything that the library has, in some order."""
+    chance = random.Random(seed)
+    with library.open_file(3) as file:
+        uses = [
+            lambda: library.add(1, seed),
+            lambda: list(library.count_to(3)),
+            lambda: file.read(1, scale=2),
+            lambda: file.size,
+            lambda: [value for value in file],
+            lambda: file.parts()["rest"].size,
+            lambda: file.pair()[0][0],
+            lambda: 2 in file,
+            lambda: (file + file).size,
+            lambda: next(iter(file.parts().items()))[1].size,
+        ]
+        for _ in range(10):
+            chance.choice(uses)()
+        try:
+            library.fail()
+        except library.FragileError:
+            return len(file)
+    raise AssertionError("no error")
+
+
+def test_without_a_policy_it_is_entered_twice() -> None:
+    """What the others check for does happen: here always, since each waits for the other."""
+    state, both = fragile.reset(), threading.Barrier(2)
+
+    def enter() -> None:
+        with fragile.Inside():
+            both.wait(60)
+
+    threads = [threading.Thread(target=enter) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert state.overlaps == 1
+
+
+@pytest.mark.parametrize("policy", EXCLUSIVE)
+def test_threads(policy: str, together: Any) -> None:
+    state = fragile.reset()
+    library = threadsafe.wrap(fragile, policy)
+    found = together(
+        *[lambda i=i: [use(library, 100 * i + j) for j in range(20)] for i in range(12)]
+    )
+    assert found == [[3] * 20] * 12
+    assert state.entries > 1000
+    assert (state.overlaps, state.inside) == (0, 0)
+    assert (len(state.threads) == 1) == policy.startswith("one_thread")
+
+
+def test_limit_is_kept(together: Any) -> None:
+    state = fragile.reset()
+    library = threadsafe.wrap(fragile, "limit(stress, n=3)")
+    together(*[lambda i=i: [use(library, 100 * i + j) for j in range(10)] for i in range(12)])
+    assert state.most <= 3
+
+
+def test_several_locks_in_any_order_end(together: Any) -> None:
+    """Each task takes two of five locks; those that would never end are refused, and go on."""
+    locks = [threadsafe.lock(f"any {i}") for i in range(5)]
+    refused: list[str] = []
+
+    def work(seed: int) -> int:
+        chance, done = random.Random(seed), 0
+        while done < 100:
+            first, second = chance.sample(locks, 2)
+            try:
+                with first, second:
+                    done += 1
+            except threadsafe.DeadlockError as error:
+                refused.append(str(error))
+        return done
+
+    assert together(*[lambda i=i: work(i) for i in range(8)]) == [100] * 8
+    counted = threadsafe.statistics()
+    assert len(refused) == sum(counted[str(lock)].deadlocks for lock in locks)
+    assert all("never end" in text for text in refused)
+
+
+def work(library: Any, seed: int) -> int:
+    return use(library, seed)
+
+
+def told() -> tuple[int, int, int, int]:
+    state = fragile.state
+    return state.entries, state.overlaps, state.inside, len(state.threads)
+
+
+@pytest.mark.parametrize("policy", EXCLUSIVE)
+def test_tasks_of_workers(policy: str) -> None:
+    library = threadsafe.wrap(fragile, policy)
+    with Cluster(2, 4, gpus=0) as cluster, Client(cluster) as client:
+        found = client.gather(client.map(work, [library] * 400, range(400)))
+        states = client.run(told)
+    assert found == [3] * 400
+    assert len(states) == 2
+    for entries, overlaps, inside, threads in states.values():
+        assert entries > 500
+        assert (overlaps, inside) == (0, 0)
+        assert (threads == 1) == policy.startswith("one_thread")
