@@ -56,6 +56,15 @@ def _cuda() -> Device:
     return Device("cuda", compile_kernel, cupy.empty, cupy.full, cupy.array, synchronize)
 
 
+def strides_are_whole(array: np.ndarray) -> bool:
+    """Return whether an array's strides are whole numbers of elements, as kernels have them.
+
+    Those of a field of records need not be.
+    """
+    size = array.itemsize
+    return array.flags.forc or size == 0 or not any(stride % size for stride in array.strides)
+
+
 def device_of(value: Any) -> Device | None:
     """Return the device of an array that kernels can take, or None for anything else.
 
@@ -67,7 +76,8 @@ def device_of(value: Any) -> Device | None:
     True
     """
     if type(value) is np.ndarray:
-        return HOST if value.dtype in SUPPORTED and value.dtype.isnative else None
+        supported = value.dtype in SUPPORTED and value.dtype.isnative
+        return HOST if supported and strides_are_whole(value) else None
     cupy = sys.modules.get("cupy")
     if cupy is not None and type(value) is cupy.ndarray and value.dtype in SUPPORTED:
         return _cuda()

@@ -12,7 +12,7 @@ import numpy as np
 from dask.array.chunk import getitem
 
 from gpusched.fusion.chunk import LazyChunk, lazies, references
-from gpusched.fusion.devices import device_of
+from gpusched.fusion.devices import device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.plan import (
     Plan,
@@ -266,6 +266,8 @@ def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
         device = device_of(value)
         if device is None:
             plain = type(value) is np.ndarray or type(value).__module__ == "cupy"
+            if type(value) is np.ndarray and not strides_are_whole(value):
+                return "chunks whose strides are no whole number of elements"
             return f"dtype {value.dtype}" if plain else f"chunks of type {type(value).__name__}"
         arrays.append(value)
         devices.add(device.name)

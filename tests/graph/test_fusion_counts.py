@@ -90,6 +90,16 @@ def test_mean_and_std_per_axis() -> None:
     assert counts.fused_tasks >= 8
 
 
+def test_scalars_of_the_whole_array_fuse() -> None:
+    x = persisted((64, 32), (16, 32), "float64")
+    counts = run(lambda: (x - x.mean()) / x.std() * 2, rtol=1e-12, atol=1e-14)
+    assert [n for n in counts.kernels if n.startswith(("subtract_", "sqrt_subtract"))]
+    # dask asks for the dtype that NumPy gives; another one is converted to.
+    y = persisted((64, 32), (16, 32), "float32")
+    found = run(lambda: (y + y.sum(dtype="f8").astype("f4")) * 2)
+    assert {n for n in found.kernels if n.startswith("add_multiply")}
+
+
 def test_broadcast_of_a_row_and_a_column() -> None:
     x, row, column = persisted((40, 30), 20), persisted((30,), 20), persisted((40, 1), (20, 1))
     counts = run(lambda: (x - row) / column * 2)
@@ -121,6 +131,16 @@ def test_unfused_when_there_is_nothing_to_gain() -> None:
         counts = run(lambda: (x + 1) * 2)
     assert counts.launches == 0
     assert counts.breaks["add", "small chunks"] == 2
+
+
+def test_fields_of_records_are_left_to_numpy() -> None:
+    records = np.zeros(60, [("a", "i4"), ("b", "f8")])
+    records["b"] = np.arange(60)
+    x = da.from_array(records, chunks=30).persist(scheduler="sync")
+    fields = x.map_blocks(lambda block: block["b"], dtype="f8").persist(scheduler="sync")
+    counts = run(lambda: fields * 2 + 1)
+    assert counts.launches == 0
+    assert counts.breaks["mul", "chunks whose strides are no whole number of elements"] == 2
 
 
 def sorted_rows(block: Any) -> Any:
