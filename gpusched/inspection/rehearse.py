@@ -303,11 +303,10 @@ class Rehearser(Rehearsal):
         """Return what stands in for the result of a call."""
         if any(value is UNKNOWN for value in (*args, *kwargs.values())):
             raise UnknownResultError(_name(function), "gets a chunk of which nothing is known")
-        for rule in (from_source, draw, joined):
-            found = rule(function, args)
-            if found is not None:
-                return found
-        found = elementwise(function, args, kwargs)
+        try:
+            found = _inferred(function, args, kwargs)
+        except Exception as error:  # whatever a function makes of no elements
+            raise UnknownResultError(_name(function), str(error)[:200]) from error
         if found is not None:
             return found
         total = sum(extent(a) for a in arrays_in([*args, *kwargs.values()]))
@@ -352,6 +351,15 @@ class Rehearser(Rehearsal):
         if unknown:
             raise unknown[0]
         return ordinary(small(result))
+
+
+def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return what a call would give, told from shapes; None where they do not tell."""
+    for rule in (from_source, draw, joined):
+        found = rule(function, args)
+        if found is not None:
+            return found
+    return elementwise(function, args, kwargs)
 
 
 def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:

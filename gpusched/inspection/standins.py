@@ -29,7 +29,7 @@ def fresh(array: Any) -> Any:
     >>> fresh(np.ones((4, 6))[:, ::2]).strides
     (48, 16)
     """
-    if type(array) is not np.ndarray or array.dtype.hasobject:
+    if not _plain(array) or array.dtype.hasobject:
         return array
     size = array.itemsize
     if size == 0 or array.size == 0 or any(s % size for s in array.strides):
@@ -39,6 +39,11 @@ def fresh(array: Any) -> Any:
     first = -sum(r for r in reach if r < 0)
     buffer = np.zeros(1 + sum(map(abs, reach)), array.dtype)
     return np.ndarray(array.shape, array.dtype, buffer, first * size, array.strides)
+
+
+def _plain(array: Any) -> bool:
+    """Return whether kernels take such arrays: NumPy's, and CuPy's, for which the same holds."""
+    return type(array) is np.ndarray or type(array).__module__.partition(".")[0] == "cupy"
 
 
 def ordinary(value: Any) -> Any:
@@ -153,6 +158,9 @@ def elementwise(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return np.zeros(shape, np.asarray(function(*small, **kwargs)).dtype)
 
 
+_CHUNKS = ("numpy.ndarray", "cupy.ndarray")
+
+
 class Declared:
     """The chunks' shapes and dtypes that dask was told when the graph was built."""
 
@@ -182,7 +190,7 @@ class Declared:
                    for k, c in zip(block, told["chunks"], strict=True)):  # fmt: skip
             return None
         shape = tuple(c[k] for c, k in zip(told["chunks"], block, strict=True))
-        if any(n != n for n in shape) or told["chunk_type"] != "numpy.ndarray":
+        if any(n != n for n in shape) or told["chunk_type"] not in _CHUNKS:
             return None
         return np.zeros(tuple(map(int, shape)), told["dtype"])
 

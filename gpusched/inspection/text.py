@@ -81,7 +81,7 @@ def moving(hidden: list[Stage]) -> str:
     tasks = sum(stage.tasks_after for stage in hidden)
     moved = sum(stage.bytes_total for stage in hidden)
     return (
-        f"{count(len(hidden), 'stage')} more cut, join or copy chunks, or combine partial results "
+        f"{count(len(hidden), 'more stage')} cut, join or copy chunks, or combine partial results "
         f"({names}): "
         f"{count(tasks, 'task')}, {bytes_(moved)} read and written."
     )
@@ -95,8 +95,8 @@ def profile(found: Explanation) -> str:
     here = found.machine
     guesses = ", ".join(_FIGURES.get(name, name) for name in here.guesses)
     return (
-        f"Times are expected from this machine's profile of {here.date[:10]}: one thread copies "
-        f"{flow(here.bandwidth_one)}, {here.threads} threads {flow(here.bandwidth_all)}; a task "
+        f"Times are expected from the profile of this machine's CPU of {here.date[:10]}: one "
+        f"thread copies {flow(here.bandwidth_one)}, {here.threads} threads {flow(here.bandwidth_all)}; a task "
         f"costs {seconds(here.task_seconds)}"
         + (f". Guessed, not measured: {guesses} ({seconds(here.launch_seconds)})." if guesses
            else ".")
