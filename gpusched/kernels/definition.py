@@ -26,6 +26,10 @@ Value = Any
 _NUMBERS = (bool, int, float, complex, str, type(None), np.generic, np.dtype)
 _UNKNOWN = object()
 
+FACTS: dict[str, dict[Any, Any]] = {}
+"""What has been found out of definitions, by digest; it travels with them, so that workers need
+not find it out again."""
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -53,7 +57,8 @@ class Definition:
 
     def __reduce__(self) -> Any:
         # By value: what unpickles this needs no module of the user's.
-        return _restore, (cloudpickle.dumps((self.function, self.outside)), self.digest)
+        payload = cloudpickle.dumps((self.function, self.outside))
+        return _restore, (payload, self.digest, dict(FACTS.get(self.digest, {})))
 
     def bind(self, target: Callable[[Value], Value], code: types.CodeType | None = None) -> Any:
         """Return the function reading ``target(value)`` wherever it reads `value` from outside.
@@ -81,7 +86,8 @@ def _plain(value: Value) -> Value:
     return value.plain() if isinstance(value, Definition) else value
 
 
-def _restore(payload: bytes, digest: str) -> Definition:
+def _restore(payload: bytes, digest: str, facts: dict[Any, Any]) -> Definition:
+    FACTS.setdefault(digest, {}).update(facts)
     function, outside = cloudpickle.loads(payload)
     return Definition(function, outside, digest)
 

@@ -15,7 +15,7 @@ import numpy as np
 from gpusched.fusion.expression import SUPPORTED
 from gpusched.fusion.operations import DEFINED, Operation
 from gpusched.kernels import mathematics
-from gpusched.kernels.definition import Definition, Value
+from gpusched.kernels.definition import FACTS, Definition, Value
 from gpusched.kernels.errors import KernelError, from_numba, location
 from gpusched.kernels.narrowing import narrow_floats, narrow_integers, narrowed
 
@@ -150,7 +150,10 @@ def typed(
         If numba cannot compile it for these, with the line.
     """
     chosen = variant(definition, arguments)
-    found, single = _inferred(chosen)
+    facts = FACTS.setdefault(definition.digest, {})
+    if arguments not in facts:
+        facts[arguments] = _inferred(chosen)
+    found, single = facts[arguments]
     if declared is not None and len(declared) != len(found):
         raise KernelError(
             f"{location(definition.function.__code__)}: kernel {definition.name} returns "

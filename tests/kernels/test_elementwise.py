@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gpusched
-from gpusched.kernels import KernelError
+from gpusched.kernels import KernelError, typed
+from gpusched.kernels.definition import FACTS
 from tests.fusion.recording import record
 
 DTYPES = [np.dtype(c) for c in "?bhilBHILfd"]
@@ -450,6 +451,16 @@ def test_pickling(dump: Any) -> None:
     assert again.frozen() == blend.frozen()
     assert again.__name__ == "blend"
     assert again.__doc__ == blend.__doc__
+
+
+def test_workers_need_not_infer_dtypes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = np.dtype("f4"), np.dtype("f4")
+    expected = blend.frozen().typed(kinds)
+    sent = pickle.dumps(blend.frozen())
+    FACTS.clear()
+    typed.typed.cache_clear()
+    monkeypatch.setattr(typed, "_inferred", None)
+    assert pickle.loads(sent).typed(kinds) == expected
 
 
 def test_travels_without_its_module() -> None:
