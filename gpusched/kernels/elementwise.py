@@ -18,6 +18,9 @@ from gpusched.kernels.errors import KernelError
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Signature
 
+Outside = dict[str, tuple[Any, bytes | None]]
+"""Values by where they are read, with the bytes of arrays."""
+
 
 class ElementwiseKernel(Freezable):
     """A user's function of numbers, that arrays can be given to.
@@ -50,7 +53,7 @@ class ElementwiseKernel(Freezable):
         self.signatures = signatures
         self._lock = threading.Lock()
         self._frozen: ScalarKernel | None = None
-        self._outside: dict[str, Any] = {}
+        self._outside: Outside = {}
 
     @property
     def __gpusched_function__(self) -> Callable[..., Any]:
@@ -111,14 +114,16 @@ def _restore(frozen: ScalarKernel, name: str, doc: str | None) -> ElementwiseKer
     return ElementwiseKernel(function, frozen.signatures)
 
 
-def _all_outside(function: Any) -> dict[str, Any]:
+def _all_outside(function: Any) -> Outside:
     """Return what a function and those it calls read from outside."""
-    found: dict[str, Any] = {}
+    found: Outside = {}
     waiting, seen = [function], {id(function)}
     while waiting:
         current = waiting.pop()
         for name, value in outside_of(current).items():
-            found[f"{id(current)}.{name}"] = value
+            # Arrays may change in place.
+            content = value.tobytes() if isinstance(value, np.ndarray) else None
+            found[f"{id(current)}.{name}"] = value, content
             inner = inner_function(value)
             if hasattr(inner, "__code__") and id(inner) not in seen:
                 seen.add(id(inner))
@@ -126,8 +131,11 @@ def _all_outside(function: Any) -> dict[str, Any]:
     return found
 
 
-def _same(left: dict[str, Any], right: dict[str, Any]) -> bool:
-    return left.keys() == right.keys() and all(left[k] is right[k] for k in left)
+def _same(left: Outside, right: Outside) -> bool:
+    return left.keys() == right.keys() and all(
+        value is right[key][0] and content == right[key][1]
+        for key, (value, content) in left.items()
+    )
 
 
 def _overrides(value: Any) -> bool:

@@ -76,7 +76,7 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
     narrow, wide = _math(f"{name}_f32"), _math(f"{name}_f64")
 
     def of_one(x: Any) -> Any:
-        return getattr(np, name, None)(x)  # type: ignore[misc]
+        return getattr(np, name)(x)
 
     def of_two(x: Any, y: Any) -> Any:
         return getattr(np, name)(x, y)

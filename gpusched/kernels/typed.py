@@ -163,7 +163,9 @@ def typed(
     key = repr((VERSION, definition.digest, chosen.narrow, [d.str for d in arguments],
                 [d.str for d in results], repr(identity)))  # fmt: skip
     digest = hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
-    word = definition.name if definition.name.isidentifier() else "kernel"
+    # Part of file names, and of symbols in PTX.
+    plain = definition.name.isidentifier() and definition.name.isascii()
+    word = definition.name[:40] if plain else "kernel"
     name = f"{word}_{digest}"
     operands = ", ".join(f"{{{k}}}" for k in range(len(arguments)))
     call = f"{name}({operands})" if single else "{0}"

@@ -237,6 +237,21 @@ def test_without_fusion_dask_arrays_work_too() -> None:
     )
 
 
+def test_dask_arrays_without_axes_and_of_unknown_sizes() -> None:
+    x = persisted((40,), 10)
+    values = x.compute()
+    with gpusched.enable():
+        assert blend(x.sum(), 2.0).compute(scheduler="sync") == blend(values.sum(), 2.0)
+        found = (blend(x[x > 0.5], 1.0) + 1).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, blend(values[values > 0.5], 1.0) + 1)
+
+
+def test_any_name_will_do() -> None:
+    kernel = gpusched.kernel(lambda x: x + 1)
+    kernel.python.__name__ = "größe" * 100
+    assert kernel(np.ones(2)).tolist() == [2, 2]
+
+
 def test_equal_kernels_have_equal_names() -> None:
     x = persisted((4,), 2)
 
@@ -433,6 +448,8 @@ def test_arrays_from_outside() -> None:
     table = np.array([10.0, 20.0, 30.0])
     lookup = gpusched.kernel(lambda k: table[k])
     assert lookup(np.array([2, 0])).tolist() == [30, 10]
+    table[0] = 5.0
+    assert lookup(np.array([2, 0])).tolist() == [30, 5]
 
 
 def test_a_kernel_without_source() -> None:

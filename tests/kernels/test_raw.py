@@ -7,6 +7,7 @@ import pickle
 import re
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from numba import cuda, float32
@@ -249,6 +250,18 @@ def test_wrong_launches() -> None:
         scale.simulate(1, 4)(np.ones(3))
     with pytest.raises(KernelError, match=r"launch as scale\[blocks, threads\]"):
         scale[1]  # type: ignore[index]
+
+
+def test_in_chunks_of_a_dask_array() -> None:
+    def launched(block):
+        out = np.empty_like(block)
+        scale[2, 16](block, 3.0, out)
+        return out
+
+    x = da.arange(40.0, chunks=20)
+    with gpusched.enable():
+        found = (x.map_blocks(launched, dtype="f8", meta=np.empty(0)) + 1).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.arange(40.0) * 3 + 1)
 
 
 def test_pickling() -> None:
