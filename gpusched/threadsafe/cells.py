@@ -81,7 +81,10 @@ class Copy:
 
 
 class Again:
-    """Calls a function once more, with the same arguments; picklable if all of them are."""
+    """Calls a function once more, with the same arguments; picklable if all of them are.
+
+    Arrays among them are copied, for what is made may work in them.
+    """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...],
                  kwargs: dict[str, Any]) -> None:  # fmt: skip
@@ -89,10 +92,15 @@ class Again:
 
     def __call__(self) -> Any:
         function, args, kwargs = self._call
-        return function(*args, **kwargs)
+        own = {key: _own(value) for key, value in kwargs.items()}
+        return function(*map(_own, args), **own)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Again, self._call
+
+
+def _own(value: Any) -> Any:
+    return copy.deepcopy(value) if hasattr(type(value), "__dlpack__") else value
 
 
 class Instances(Cell):

@@ -87,7 +87,7 @@ CASES = (
          f"{_GITHUB}pydata/xarray/pull/1260"),
     ),
     Case(
-        "pyfftw", "lock(fftw, each=True)", ("pyfftw:FFTW", "pyfftw.builders:*"),
+        "pyfftw.builders", "per_thread(fftw)", ("pyfftw.builders:*",),
         "A plan owns its input and output arrays, so two threads that execute one plan overwrite "
         "each other's; planning itself has pyFFTW's own lock.",
         ("https://fftw.org/fftw3_doc/Thread-safety.html",
@@ -124,7 +124,8 @@ CASES = (
          f"{_GITHUB}tensorflow/tensorflow/issues/61298"),
     ),
     Case(
-        "tensorflow", "lock(tensorflow graphs)", ("tensorflow:Graph.create_op",),
+        "tensorflow", "lock(tensorflow graphs)", 
+        _methods("tensorflow", "Graph", "create_op", "_create_op_internal"),
         "Adding operations to a graph is not thread-safe; running a session is.",
         ("https://www.tensorflow.org/api_docs/python/tf/Graph",
          f"{_GITHUB}keras-team/keras/issues/5640"),
