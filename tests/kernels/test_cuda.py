@@ -49,6 +49,11 @@ def total(a, b):
     return a + b
 
 
+@gpusched.kernel.stencil(boundary="nearest")
+def diffuse(a, rate):
+    return a[0, 0] + rate * (a[-1, 0] + a[1, 0] + a[0, -1] + a[0, 1] - 4 * a[0, 0])
+
+
 def numbers(dtype: str, shape: Any = 3000) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype(dtype)
 
@@ -61,6 +66,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "largest": (lambda x: largest.frozen()(x * 2), (numbers("f4", 5001),)),
     "largest-rows": (lambda x: largest.frozen()(x, axis=1), (numbers("f4", (50, 70)),)),
     "largest-columns": (lambda x: largest.frozen()(x, axis=0), (numbers("f8", (70, 50)),)),
+    "diffuse-f4": (lambda x: diffuse.frozen()(x, 0.1) + 1, (numbers("f4", (50, 70)),)),
     "total": (lambda x: total.frozen()(x), (np.arange(5001, dtype="i4"),)),
 }
 
