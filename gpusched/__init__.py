@@ -48,10 +48,15 @@ _HOMES = {
 }
 """Where each public name is defined; it is imported on first use, so that importing is cheap."""
 
+_PACKAGES = frozenset({"threadsafe"})
+"""Parts with public names of their own, imported on first use, too."""
+
 _config.register()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"gpusched.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
@@ -60,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_PACKAGES})

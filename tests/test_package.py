@@ -52,6 +52,12 @@ def test_unknown_name_is_an_attribute_error() -> None:
         gpusched.no_such_name  # noqa: B018
 
 
+def test_packages_are_imported_on_first_use() -> None:
+    code = "import sys, gpusched; print('gpusched.threadsafe' in sys.modules, end=' '); "
+    assert python(f"{code} print(gpusched.threadsafe.lock('a'))").split() == ["False", "lock(a)"]
+    assert "threadsafe" in dir(gpusched)
+
+
 def test_importing_loads_no_heavy_library() -> None:
     heavy = ("numba", "cupy", "distributed", "bokeh", "scipy", "click")
     loaded = python(f"import sys, gpusched; print([m for m in {heavy} if m in sys.modules])")

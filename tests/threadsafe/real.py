@@ -106,7 +106,8 @@ def pyfftw(folder: str) -> None:
     plans = [pyfftw.builders.fft(array) for _ in range(2)]
 
     def transform(i: int) -> Any:
-        return [plan(np.full(128, i + j, complex)) for j, plan in enumerate(plans)][0][0]
+        found = [plan(np.full(128, i + j, complex)) for j, plan in enumerate(plans)]
+        return found[0][0]
 
     np.testing.assert_allclose(many(transform), 128 * np.arange(200))
 
