@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.inspection.model import Stage
-from gpusched.inspection.text import moving, profile, results, rows, shows, summary
+from gpusched.inspection.text import merged, moving, profile, results, rows, shows, summary
 from gpusched.inspection.units import bytes_, seconds
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _stops(found: Explanation) -> str:
             _cell(stop.reason),
             f'<td class="remedy">{escape(stop.remedy)}</td>',
         ]
-        for stop in found.stops
+        for stop in merged(found.stops)
     ]
     head = ("fusion stops at", "source", "tasks", "why", "what to change")
     return _table(head, body)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import dask
 import numpy as np
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    NestedContainer,
-    Task,
-    _execute_subgraph,
-    _identity_cast,
-)
+from dask._task_spec import DataNode, Task
 from dask.array.core import finalize
 
 from gpusched.fusion.chunk import LazyChunk
@@ -25,7 +17,7 @@ from gpusched.fusion.schedule import KernelBuilder
 from gpusched.graph import safety
 from gpusched.graph.known import bare, computes, known
 from gpusched.graph.program import Program
-from gpusched.graph.quick import slow_part
+from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment, obstacle
@@ -43,71 +35,14 @@ from gpusched.inspection.standins import (
     joined,
     ordinary,
 )
+from gpusched.inspection.tasks import aliases_of, calls_of, layer_of, result_key
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
 
-_SUFFIX = re.compile(r"(_\.\d+)+$")
 UNKNOWN = object()
 """Stands in for a chunk of which nothing is known."""
 MOST_COPIED = 256 << 20
 """Bytes of stand-ins that a quick function is called on; zeros of the declared shape above."""
-
-
-def layer_of(key: Any) -> str:
-    """Return the name of the layer that a key belongs to, also inside fused tasks.
-
-    Examples
-    --------
-    >>> from gpusched.inspection.rehearse import layer_of
-    >>> layer_of(("add-5f0c", 0, 1)), layer_of("add-5f0c_.0_.1")
-    ('add-5f0c', 'add-5f0c')
-    """
-    name = key[0] if isinstance(key, tuple) and key else key
-    return _SUFFIX.sub("", str(name))
-
-
-def result_key(node: Any) -> Any:
-    """Return the key that a task's result belongs to: that of the last task fused into it."""
-    if not isinstance(node, Task) or node.func is not _execute_subgraph:
-        return getattr(node, "key", None)
-    wanted = node.args[1]
-    if not isinstance(wanted, tuple):
-        return node.key  # fused by layers, whose key is the last layer's
-    inner = node.args[0].get(wanted)
-    return result_key(inner) if isinstance(inner, Task) else wanted
-
-
-def calls_of(node: Any) -> list[tuple[str, Any]]:
-    """Return (layer, function) of each call a task makes, those fused into it included."""
-    found: list[tuple[str, Any]] = []
-
-    def visit(value: Any, layer: str) -> None:
-        if not isinstance(value, Task):
-            return
-        layer = layer_of(value.key) if value.key is not None else layer
-        if value.func is _execute_subgraph:
-            for inner in value.args[0].values():
-                visit(inner, layer)
-            for item in value.args[3:]:
-                visit(item, layer)
-            return
-        for item in value.args:
-            visit(item, layer)
-        if value.func is not _identity_cast and not isinstance(value, NestedContainer):
-            found.append((layer, value.func))
-
-    visit(node, layer_of(getattr(node, "key", "")))
-    return found
-
-
-def aliases_of(node: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield (name, target) of the chunks inside a task that are another task's result."""
-    if isinstance(node, Task) and node.func is _execute_subgraph:
-        for key, inner in node.args[0].items():
-            if isinstance(inner, Alias) and isinstance(key, tuple):
-                yield key, inner.target
-            else:
-                yield from aliases_of(inner)
 
 
 class Rehearser(Rehearsal):
@@ -310,7 +245,7 @@ class Rehearser(Rehearsal):
         if found is not None:
             return found
         total = sum(extent(a) for a in arrays_in([*args, *kwargs.values()]))
-        if (slow_part(function) is None or known(function)) and total <= MOST_COPIED:
+        if _harmless(function) and total <= MOST_COPIED:
             try:
                 with np.errstate(all="ignore"):
                     return function(*args, **kwargs)
@@ -353,6 +288,11 @@ class Rehearser(Rehearsal):
         return ordinary(small(result))
 
 
+def _harmless(function: Any) -> bool:
+    """Return whether a function, or each one of a composition, may be called on stand-ins."""
+    return all(known(part) or slow_part(part) is None for part in parts(function))
+
+
 def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
     """Return what a call would give, told from shapes; None where they do not tell."""
     for rule in (from_source, draw, joined):
@@ -380,7 +320,7 @@ def _name(function: Any) -> str:
 
 def _unfusible(function: Any) -> tuple[bool, str] | None:
     """Return whether a function is the user's own, and why no kernel does it; None if one may."""
-    if known(function) or slow_part(function) is None or bare(function) is finalize:
+    if _harmless(function) or bare(function) is finalize:
         return None
     reason = safety.why_unsafe(bare(function))
     if reason is None:

@@ -29,6 +29,7 @@ def title(layer: str) -> str:
     >>> title("sum-aggregate-2e97a143fb6f4d672c1d1c83373410b7")
     'sum-aggregate'
     """
+    layer = layer.replace("-finalize-hlgfinalizecompute", "")
     head, _, tail = layer.rpartition("-")
     digest = len(tail) >= 16 and all(c in "0123456789abcdef" for c in tail)
     return head if head and digest else layer

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from gpusched.inspection.model import Stage, Stop
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
@@ -96,8 +97,8 @@ def profile(found: Explanation) -> str:
     guesses = ", ".join(_FIGURES.get(name, name) for name in here.guesses)
     return (
         f"Times are expected from the profile of this machine's CPU of {here.date[:10]}: one "
-        f"thread copies {flow(here.bandwidth_one)}, {here.threads} threads {flow(here.bandwidth_all)}; a task "
-        f"costs {seconds(here.task_seconds)}"
+        f"thread copies {flow(here.bandwidth_one)}, {here.threads} threads "
+        f"{flow(here.bandwidth_all)}; a task costs {seconds(here.task_seconds)}"
         + (f". Guessed, not measured: {guesses} ({seconds(here.launch_seconds)})." if guesses
            else ".")
     )  # fmt: skip
@@ -173,22 +174,35 @@ def _inputs(stage: Stage) -> str:
 
 
 def _stops(stops: tuple[Stop, ...], details: bool, width: int) -> Iterator[str]:
-    shown = stops if details else stops[:_STOPS]
-    if not shown:
-        return
-    yield ""
-    yield "Where fusion stops"
+    places = merged(stops)
+    shown = (
+        places if details else [p for p in places if not p.remedy.startswith("nothing")][:_STOPS]
+    )
+    if shown:
+        yield ""
+        yield "Where fusion stops"
     for stop in shown:
         where = f" at {stop.place}" if stop.place else ""
-        yield from _wrapped(
-            "  ",
-            f"{stop.operation}{where}, stage {stop.stage}, {count(stop.tasks, 'task')}",
-            width,
-        )
+        head = f"{stop.operation}{where}, stage {stop.stage}, {count(stop.tasks, 'task')}"
+        yield from _wrapped("  ", head, width)
         yield from _wrapped(f"    {'why':<{_LABEL - 2}}", stop.reason, width)
         yield from _wrapped(f"    {'change':<{_LABEL - 2}}", stop.remedy, width)
-    if len(shown) < len(stops):
-        yield f"  and {count(len(stops) - len(shown), 'other place')}: text(details=True)"
+    hidden = [place for place in places if place not in shown]
+    if hidden:
+        reasons = "; ".join(dict.fromkeys(stop.reason for stop in hidden))
+        told = f"Fusion stops at {count(len(hidden), 'more place')}, text(details=True): {reasons}."
+        yield ""
+        yield from _wrapped("", told, width)
+
+
+def merged(stops: tuple[Stop, ...]) -> list[Stop]:
+    """Return stops with those of one line, operation and reason as one, in its first stage."""
+    found: dict[Any, Stop] = {}
+    for stop in stops:
+        key = stop.operation, stop.reason, stop.place
+        so_far = found.get(key)
+        found[key] = replace(so_far, tasks=so_far.tasks + stop.tasks) if so_far else stop
+    return list(found.values())
 
 
 def _wrapped(label: str, content: str, width: int) -> list[str]:

@@ -12,9 +12,10 @@ from dask._task_spec import Alias, DataNode, Task, TaskRef
 
 from gpusched.graph.segment import describe
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.rehearse import UNKNOWN, Rehearser, layer_of
+from gpusched.inspection.rehearse import UNKNOWN, Rehearser
 from gpusched.inspection.signature import Signatures
 from gpusched.inspection.standins import extent
+from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.variant import Variant
 
 
@@ -121,12 +122,14 @@ class Walk:
     def _visit(self, key: Any, node: Task) -> None:
         signature, inputs = self._signatures.of(node)
         kinds = (self._declared(key), *[self._kind_of(item) for item in inputs])
-        variant = self._seen.get((signature, kinds))
+        # Equal tasks of two layers are of two lines of the program; delayed calls have no layer.
+        layer = key[0] if isinstance(key, tuple) else str(key).rpartition("-")[0]
+        variant = self._seen.get((layer, signature, kinds))
         if variant is None:
             # What the user's function does with its chunks may depend on how many see them.
             values = {each: self._values.get(each, UNKNOWN) for each in node.dependencies}
             variant = self._rehearser.rehearse(node, values)
-            self._seen[signature, kinds] = variant
+            self._seen[layer, signature, kinds] = variant
             self.found.variants.append(variant)
         variant.tasks += 1
         self.found.tasks += 1

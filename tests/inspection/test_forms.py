@@ -7,9 +7,11 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
+import dask.array as da
 import pytest
 
 from gpusched import explain
+from gpusched.inspection.text import merged
 
 from .programs import PROGRAMS, numbers
 
@@ -85,3 +87,12 @@ def test_html_escapes_the_users_text() -> None:
     smaller = (x < 0.5) & (x > 0.25)
     html = explain(smaller).html()
     assert "(x &lt; 0.5) &amp; (x &gt; 0.25)" in html
+
+
+def test_one_line_that_stops_in_many_stages_is_shown_once() -> None:
+    maxima = [da.nanmax(numbers((60, 40), 20, seed=k)) for k in range(3)]
+    found = explain(maxima)
+    several = [stop for stop in found.stops if stop.operation == "_nanmax_skip"]
+    assert len(several) == 3
+    assert [stop.tasks for stop in merged(tuple(several))] == [18]
+    assert "Fusion stops at 1 more place" in str(found)
