@@ -11,6 +11,7 @@ import numpy as np
 from dask.array import chunk as dask_chunk
 from dask.array import overlap, reductions
 from dask.array.dispatch import numel_lookup
+from dask.utils import funcname
 
 from gpusched.fusion import functions
 from gpusched.fusion.chunk import HANDLERS, LazyChunk
@@ -45,9 +46,39 @@ _OPERATORS = frozenset(
     ]
 )
 
+
+def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
+    """Return `result` in the dtype that dask has inferred for `function`, which gave it.
+
+    dask's ``_enforce_dtype`` calls the function too; it stands around every operation with a 0-d
+    array among its operands.
+
+    Raises
+    ------
+    ValueError
+        As dask raises it, for a dtype that `result` cannot be converted to safely.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from gpusched.graph.known import enforced
+    >>> enforced(np.float64(2), np.dtype("f4"), operator.add)
+    np.float32(2.0)
+    """
+    found = getattr(result, "dtype", dtype)
+    if found == dtype or dtype.hasobject:
+        return result
+    if not np.can_cast(found, dtype, "same_kind"):
+        raise ValueError(
+            f"Inferred dtype from function {funcname(function)!r} was {str(dtype)!r} "
+            f"but got {str(found)!r}, which can't be cast using casting='same_kind'"
+        )
+    return result.astype(dtype)
+
+
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, overlap._trim])  # fmt: skip
+                   operator.getitem, overlap._trim, enforced])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(

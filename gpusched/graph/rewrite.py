@@ -21,10 +21,11 @@ from dask._task_spec import (
     _execute_subgraph,
     _identity_cast,
 )
+from dask.array.core import _enforce_dtype
 
 from gpusched.fusion.plan import Register
 from gpusched.graph import safety
-from gpusched.graph.known import FUSIBLE, bare, computes, known
+from gpusched.graph.known import FUSIBLE, bare, computes, enforced, known
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 
@@ -106,7 +107,21 @@ def worthwhile(task: Task, functions: Functions) -> bool:
     if task.func is _execute_subgraph:
         inner = task.args[0].values()
         return any(worthwhile(node, functions) for node in inner if type(node) is Task)
-    return functions.traits(task.func).recorded and computes(task.func)
+    function = task.kwargs[_FUNCTION] if enforces(task) else task.func
+    return functions.traits(function).recorded and computes(function)
+
+
+_DTYPE, _FUNCTION = "enforce_dtype", "enforce_dtype_function"
+
+
+def enforces(task: Task) -> bool:
+    """Return whether a task is dask's call of a function whose result gets a certain dtype."""
+    kwargs = task.kwargs
+    return (
+        task.func is _enforce_dtype
+        and isinstance(kwargs.get(_DTYPE), np.dtype)
+        and callable(kwargs.get(_FUNCTION))
+    )
 
 
 class _Translation:
@@ -139,10 +154,22 @@ class _Translation:
         if task.func is _execute_subgraph:
             return self.subgraph(task, known_keys)
         args = tuple(self.argument(a, known_keys) for a in task.args)
+        if enforces(task):
+            given = {k: v for k, v in task.kwargs.items() if k not in (_DTYPE, _FUNCTION)}
+            kwargs = {name: self.argument(a, known_keys) for name, a in given.items()}
+            function, dtype = task.kwargs[_FUNCTION], task.kwargs[_DTYPE]
+            result = self.step(task.key, function, args, kwargs)
+            return self.step(task.key, enforced, (result, dtype, function), {})
         kwargs = {name: self.argument(a, known_keys) for name, a in task.kwargs.items()}
-        traits = self.functions.traits(task.func)
-        self.steps.append(ProgramStep(task.func, args, kwargs, traits.recorded, traits.replayed))
-        self.keys.append(task.key)
+        return self.step(task.key, task.func, args, kwargs)
+
+    def step(
+        self, key: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Register:
+        """Add a call, and return where its result is."""
+        traits = self.functions.traits(function)
+        self.steps.append(ProgramStep(function, args, kwargs, traits.recorded, traits.replayed))
+        self.keys.append(key)
         self.shape.append((traits.identity, _frozen(args), _frozen(kwargs)))
         return Register(-len(self.steps))
 

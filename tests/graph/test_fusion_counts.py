@@ -90,6 +90,16 @@ def test_mean_and_std_per_axis() -> None:
     assert counts.fused_tasks >= 8
 
 
+def test_scalars_of_the_whole_array_fuse() -> None:
+    x = persisted((64, 32), (16, 32), "float64")
+    counts = run(lambda: (x - x.mean()) / x.std() * 2, rtol=1e-12, atol=1e-14)
+    assert [n for n in counts.kernels if n.startswith(("subtract_", "sqrt_subtract"))]
+    # dask asks for the dtype that NumPy gives; another one is converted to.
+    y = persisted((64, 32), (16, 32), "float32")
+    found = run(lambda: (y + y.sum(dtype="f8").astype("f4")) * 2)
+    assert {n for n in found.kernels if n.startswith("add_multiply")}
+
+
 def test_broadcast_of_a_row_and_a_column() -> None:
     x, row, column = persisted((40, 30), 20), persisted((30,), 20), persisted((40, 1), (20, 1))
     counts = run(lambda: (x - row) / column * 2)
