@@ -7,13 +7,14 @@ file, in errors and in a debugger.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import textwrap
 import types
 from dataclasses import dataclass
 from typing import Any
 
-from gpusched.kernels.errors import KernelError
+from gpusched.kernels.errors import KernelError, location
 
 Offset = tuple[int, ...]
 
@@ -64,27 +65,49 @@ def analyse(function: Any) -> Neighbourhood:
 
 
 def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
-    filename = function.__code__.co_filename
-    try:
-        lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError) as error:
+    code = function.__code__
+    tree = _tree(function)
+    if tree is None:
         raise KernelError(
-            f"{filename}:{function.__code__.co_firstlineno}: the source of stencil "
-            f"{function.__name__} was not found, and it tells which neighbours are read; define "
-            "it in a file or a notebook cell"
-        ) from error
-    definition = tree.body[0]
-    if not isinstance(definition, ast.FunctionDef):
-        raise KernelError(f"{filename}:{first}: a stencil is a function that is defined with def")
-    ast.increment_lineno(tree, first - 1)
-    arguments = definition.args
+            f"{location(code)}: the source of stencil {function.__name__} was not found, or has "
+            "changed since it was run, and it tells which neighbours are read; define it with def "
+            "in a file or a notebook cell"
+        )
+    arguments = tree.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
         raise KernelError(
-            f"{filename}:{definition.lineno}: stencil {function.__name__} can only have positional "
-            "parameters without defaults"
+            f"{location(code)}: stencil {function.__name__} can only have positional parameters "
+            "without defaults"
         )
-    return definition, filename
+    return tree, code.co_filename
+
+
+def _tree(function: Any) -> ast.FunctionDef | None:
+    """Return the syntax tree of a function, with the lines of its file; None if it has none."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+        module = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, SyntaxError):
+        return None
+    tree = module.body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        return None
+    ast.increment_lineno(module, first - 1)
+    # What Python finds may be another text: of a file that was edited, of another "<string>".
+    again = _compiled(copy.deepcopy(tree), function.__code__.co_filename, function)
+    return tree if _same(again.__code__, function.__code__) else None
+
+
+def _same(one: types.CodeType, other: types.CodeType) -> bool:
+    """Return whether two codes do the same, to the names of variables."""
+    names = ("co_code", "co_names", "co_varnames", "co_freevars")
+    equal = all(getattr(one, name) == getattr(other, name) for name in names)
+    return equal and _numbers(one) == _numbers(other)
+
+
+def _numbers(code: types.CodeType) -> list[str]:
+    """Return constants as text; docstrings are indented as the function is."""
+    return [repr(c) for c in code.co_consts if not isinstance(c, str | types.CodeType)]
 
 
 class _Finder(ast.NodeTransformer):
@@ -152,7 +175,8 @@ def _compiled(
     assert isinstance(outer, ast.FunctionDef)
     outer.body = [tree]
     module = ast.fix_missing_locations(ast.Module([outer], []))
-    code = _inner(_inner(compile(module, filename, "exec"), "outer"), tree.name)
+    outside = compile(module, filename, "exec", dont_inherit=True)
+    code = _inner(_inner(outside, "outer"), tree.name)
     closure = tuple(cells[name] for name in code.co_freevars)
     return types.FunctionType(code, function.__globals__, function.__name__, None, closure)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 import pickle
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -158,6 +160,38 @@ def stores(a):
 def test_refused(function: Any, reason: str) -> None:
     with pytest.raises(KernelError, match=reason):
         gpusched.kernel.stencil()(function)
+
+
+def test_a_documented_one_with_functions_inside() -> None:
+    half = 0.5
+
+    @gpusched.kernel.stencil("nearest")
+    def mean(a: np.ndarray) -> float:
+        """Return the mean
+        of two neighbours.
+        """
+
+        def scaled(value):
+            return value * half
+
+        return scaled(a[-1] + a[1])
+
+    assert mean(np.arange(4.0)).tolist() == [0.5, 1, 2, 2.5]
+    assert mean.__doc__.startswith("Return the mean")
+
+
+def test_a_source_that_has_changed_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "edited.py"
+    text = "def f(a):\n    return a[1] - a[-1]\n"
+    path.write_text(text)
+    scope: dict[str, Any] = {}
+    exec(compile(text, str(path), "exec"), scope)
+    kernel = gpusched.kernel.stencil()(scope["f"])
+    assert kernel(np.arange(4)).tolist() == [1, 2, 2, 1]
+    path.write_text(text.replace("-", "+", 1))
+    linecache.checkcache(str(path))
+    with pytest.raises(KernelError, match="has changed since it was run"):
+        gpusched.kernel.stencil()(scope["f"])
 
 
 def test_refused_arrays() -> None:
