@@ -9,6 +9,8 @@ import types
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from gpusched.threadsafe.specials import specials
+
 Make = Callable[[], Any]
 """Makes one more instance."""
 
@@ -129,8 +131,6 @@ class Instances(Cell):
         return self._first
 
     def specials(self) -> frozenset[str]:
-        from gpusched.threadsafe.proxy import specials
-
         return specials(self._first)
 
 

@@ -19,7 +19,8 @@ from typing import Any
 from gpusched.threadsafe import messages
 from gpusched.threadsafe.home import PLAIN, Home
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference, Returned
-from gpusched.threadsafe.proxy import _BOUND, specials
+from gpusched.threadsafe.proxy import _BOUND
+from gpusched.threadsafe.specials import specials
 
 _PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""

@@ -25,6 +25,7 @@ from gpusched.threadsafe.kinds import Lock, Policy
 from gpusched.threadsafe.locks import LockGuard
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference
 from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import Thread, current
 
 
@@ -64,8 +65,6 @@ class ProcessGuard(Guard):
         self._dropped: deque[tuple[int, int]] = deque()
 
     def cell(self, value: Any) -> Any:
-        from gpusched.threadsafe.proxy import specials
-
         kind = type(value)
         cell = Remote(specials(kind), (kind.__module__, kind.__qualname__))
         cell.content, cell.home = cloudpickle.dumps(value), Home.of(value)

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import copy
-import threading
 import types
-import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
-
-import cloudpickle
 
 from gpusched.threadsafe import operations
 from gpusched.threadsafe.cells import Cell, Instances, Unloaded
 from gpusched.threadsafe.guards import Guard, Made, is_maker
 from gpusched.threadsafe.home import PLAIN, Home
+from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import current
-
-_LEFT_OUT = frozenset(
-    f"__{name}__"
-    for name in (
-        "new", "init", "class", "getattribute", "getattr", "setattr", "delattr", "init_subclass",
-        "subclasshook", "reduce", "reduce_ex", "getstate", "setstate", "getnewargs",
-        "getnewargs_ex", "del", "dict", "weakref", "slots", "copy", "deepcopy", "call", "get",
-        "class_getitem", "prepare", "set_name", "doc", "sizeof", "module", "annotations", "await",
-        "aiter", "anext", "aenter", "aexit",
-    )
-)  # fmt: skip
-"""Special methods that a proxy has of its own, or that are not looked up on instances."""
 
 _METHODS = (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType,
             staticmethod, classmethod, types.ClassMethodDescriptorType)  # fmt: skip
@@ -82,7 +67,9 @@ class Proxy:
         guard.apply(cell, delattr, name)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _reduce(self)
+        from gpusched.threadsafe.pickling import reduce
+
+        return reduce(self)
 
     def __sizeof__(self) -> int:
         # Asked for on a worker's event loop, which must not wait.
@@ -141,7 +128,7 @@ def unwrap(value: Any) -> Any:
     if not issubclass(type(value), Proxy):
         return value
     cell, guard, _ = _parts(value)
-    if isinstance(guard, Loading):
+    if isinstance(cell, Unloaded):
         guard.apply(cell, operations.as_it_is)
         cell = _parts(value)[0]
     return cell.here() if isinstance(cell, Instances) else value if isinstance(cell, Cell) else cell
@@ -171,41 +158,6 @@ def _unwrap_deep(value: Any) -> Any:
             else value
         )
     return unwrap(value)
-
-
-_specials: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
-
-
-def specials(kind: type) -> frozenset[str]:
-    """Return the special methods that a proxy for objects of a type needs.
-
-    Examples
-    --------
-    >>> from gpusched.threadsafe.proxy import specials
-    >>> "__getitem__" in specials(list), "__hash__" in specials(list)
-    (True, False)
-    """
-    found = _specials.get(kind)
-    if found is None:
-        names = [name for name in dir(kind) if name.startswith("__") and name.endswith("__")]
-        found = frozenset(n for n in names if n not in _LEFT_OUT and _is_special(kind, n))
-        if any("__call__" in vars(base) for base in kind.__mro__):
-            found |= {"__call__"}
-        if issubclass(kind, types.FunctionType):
-            found |= {"__get__"}
-        if issubclass(kind, type):
-            found |= {"__mro_entries__"}
-        _specials[kind] = found
-    return found
-
-
-def _is_special(kind: type, name: str) -> bool:
-    for base in kind.__mro__:
-        if name in vars(base):
-            value = vars(base)[name]
-            return callable(value) or isinstance(value, (classmethod, staticmethod))
-    # In the type's own type: not looked up on its instances.
-    return False
 
 
 @lru_cache(maxsize=4096)
@@ -323,7 +275,7 @@ _BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 def _attribute_elsewhere(self: Proxy, cell: Any, name: str) -> Any:
     """Return an attribute of what another thread, device or process has another one of."""
     _, guard, home = _parts(self)
-    if isinstance(guard, Loading):
+    if isinstance(cell, Unloaded):
         guard.apply(cell, operations.as_it_is)
         return getattr(self, name)
     value = guard.apply(cell, getattr, name)
@@ -361,95 +313,3 @@ class Method:
 
     def __repr__(self) -> str:
         return f"<method {self._name} of {self.__self__!r}>"
-
-
-def _reduce(self: Proxy) -> tuple[Any, ...]:
-    cell, guard, home = _parts(self)
-    if isinstance(cell, Instances):
-        return _restore, (cloudpickle.dumps((cell.make, cell.kind())), guard.policy, home)
-    if isinstance(cell, Cell):
-        content = getattr(cell, "content", b"")
-        if not content:
-            raise TypeError(f"{self!r} is in a child of this process, and cannot be sent elsewhere")
-        if isinstance(cell, Unloaded):
-            return _restore_later, (content, guard.policy, home, cell.known)
-        return _restore, (content, guard.policy, home)
-    if isinstance(cell, types.ModuleType):
-        return _restore, (cloudpickle.dumps(_Module(cell.__name__)), guard.policy, home)
-    if isinstance(cell, (type, types.FunctionType, types.BuiltinFunctionType)):
-        return _restore, (cloudpickle.dumps(cell), guard.policy, home)
-    # Under the policy, for this runs the library's code.
-    content = guard.apply(cell, cloudpickle.dumps)
-    kind = type(cell)
-    known = (specials(kind), (kind.__module__, kind.__qualname__))
-    return _restore_later, (content, guard.policy, home, known)
-
-
-class _Module:
-    """A module by its name, which plain pickling does not know."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-def _restore(content: bytes, policy: Any, home: Home) -> Any:
-    """Return the proxy that another process had, bound to this process's guard."""
-    import importlib
-
-    from gpusched.threadsafe.wrapping import guard_for
-
-    guard = guard_for(policy)
-    value = cloudpickle.loads(content)
-    if isinstance(value, tuple) and not guard.shares:
-        return build(guard.restore(*value), guard, home)  # type: ignore[attr-defined]
-    if isinstance(value, _Module):
-        value = importlib.import_module(value.name)
-    return build(guard.cell(value), guard, home)
-
-
-def _restore_later(content: bytes, policy: Any, home: Home, known: Any) -> Any:
-    """Return the proxy that another process had, whose object is unpickled when it is used.
-
-    Unpickling runs the library's code, so it has to wait for the policy; and a worker unpickles
-    on its event loop, which must not wait.
-    """
-    from gpusched.threadsafe.wrapping import guard_for
-
-    guard = guard_for(policy)
-    proxy = build(Unloaded(content, known), guard, home)
-    _set_parts(proxy, (_parts(proxy)[0], Loading(guard, proxy), home))
-    return proxy
-
-
-class Loading(Guard):
-    """Stands in for the guard of a proxy until the first operation on it.
-
-    Notes
-    -----
-    Thread-safe: the proxy is changed under the policy, or for one that lets several threads in,
-    under a lock of its own.
-    """
-
-    shares = False
-
-    def __init__(self, guard: Guard, proxy: Proxy) -> None:
-        super().__init__(guard.policy)
-        self._guard = guard
-        self._proxy = weakref.ref(proxy)
-        self._lock = threading.Lock()
-
-    def apply(self, cell: Any, operation: operations.Operation, *args: Any) -> Any:
-        proxy = self._proxy()
-        if proxy is None:
-            raise ReferenceError("a proxy was used while it was deleted")
-        self._guard.apply(proxy, self._load)
-        return self._guard.apply(_parts(proxy)[0], operation, *args)
-
-    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
-        return self.apply(cell, operations.call, args, kwargs)
-
-    def _load(self, proxy: Proxy) -> None:
-        with self._lock:
-            cell, _, home = _parts(proxy)
-            if isinstance(cell, Unloaded):
-                _set_parts(proxy, (cloudpickle.loads(cell.content), self._guard, home))

@@ -1,0 +1,106 @@
+"""Proxies on their way between processes: each takes the guard of the process it gets to."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import types
+import weakref
+from typing import Any
+
+import cloudpickle
+
+from gpusched.threadsafe import operations
+from gpusched.threadsafe.cells import Cell, Instances, Unloaded
+from gpusched.threadsafe.guards import Guard
+from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.proxy import Proxy, _parts, _set_parts, build
+from gpusched.threadsafe.specials import specials
+from gpusched.threadsafe.wrapping import guard_for
+
+
+def reduce(self: Proxy) -> tuple[Any, ...]:
+    """Return what pickling needs of a proxy."""
+    cell, guard, home = _parts(self)
+    if isinstance(cell, Instances):
+        return restore, (cloudpickle.dumps((cell.make, cell.kind())), guard.policy, home)
+    if isinstance(cell, Cell):
+        content = getattr(cell, "content", b"")
+        if not content:
+            raise TypeError(f"{self!r} is in a child of this process, and cannot be sent elsewhere")
+        if isinstance(cell, Unloaded):
+            return restore_later, (content, guard.policy, home, cell.known)
+        return restore, (content, guard.policy, home)
+    if isinstance(cell, types.ModuleType):
+        return restore, (cloudpickle.dumps(_Module(cell.__name__)), guard.policy, home)
+    if isinstance(cell, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return restore, (cloudpickle.dumps(cell), guard.policy, home)
+    # Under the policy, for this runs the library's code.
+    content = guard.apply(cell, cloudpickle.dumps)
+    kind = type(cell)
+    known = (specials(kind), (kind.__module__, kind.__qualname__))
+    return restore_later, (content, guard.policy, home, known)
+
+
+class _Module:
+    """A module by its name, which plain pickling does not know."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def restore(content: bytes, policy: Any, home: Home) -> Any:
+    """Return the proxy that another process had, bound to this process's guard."""
+    guard = guard_for(policy)
+    value = cloudpickle.loads(content)
+    if isinstance(value, tuple) and not guard.shares:
+        return build(guard.restore(*value), guard, home)  # type: ignore[attr-defined]
+    if isinstance(value, _Module):
+        value = importlib.import_module(value.name)
+    return build(guard.cell(value), guard, home)
+
+
+def restore_later(content: bytes, policy: Any, home: Home, known: Any) -> Any:
+    """Return the proxy that another process had, whose object is unpickled when it is used.
+
+    Unpickling runs the library's code, so it has to wait for the policy; and a worker unpickles
+    on its event loop, which must not wait.
+    """
+    guard = guard_for(policy)
+    proxy = build(Unloaded(content, known), guard, home)
+    _set_parts(proxy, (_parts(proxy)[0], Loading(guard, proxy), home))
+    return proxy
+
+
+class Loading(Guard):
+    """Stands in for the guard of a proxy until the first operation on it.
+
+    Notes
+    -----
+    Thread-safe: the proxy is changed under the policy, or for one that lets several threads in,
+    under a lock of its own.
+    """
+
+    shares = False
+
+    def __init__(self, guard: Guard, proxy: Proxy) -> None:
+        super().__init__(guard.policy)
+        self._guard = guard
+        self._proxy = weakref.ref(proxy)
+        self._lock = threading.Lock()
+
+    def apply(self, cell: Any, operation: operations.Operation, *args: Any) -> Any:
+        proxy = self._proxy()
+        if proxy is None:
+            raise ReferenceError("a proxy was used while it was deleted")
+        self._guard.apply(proxy, self._load)
+        return self._guard.apply(_parts(proxy)[0], operation, *args)
+
+    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        return self.apply(cell, operations.call, args, kwargs)
+
+    def _load(self, proxy: Proxy) -> None:
+        with self._lock:
+            cell, _, home = _parts(proxy)
+            if isinstance(cell, Unloaded):
+                _set_parts(proxy, (cloudpickle.loads(cell.content), self._guard, home))
