@@ -31,10 +31,10 @@ class RecordedFunction:
 
 
 class Freezable:
-    """A function that records itself as another, which depends on what it reads from outside."""
+    """A function that records itself as others, which depend on what it reads from outside."""
 
-    def frozen(self) -> RecordedFunction:
-        """Return the function as it is now."""
+    def parts(self) -> tuple[RecordedFunction, ...]:
+        """Return those others as they are now."""
         raise NotImplementedError
 
 

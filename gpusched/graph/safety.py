@@ -119,7 +119,7 @@ def _outside(function: types.FunctionType, name: str, cells: dict[str, Any]) -> 
     if isinstance(value, types.FunctionType) and value is not function:
         return [value.__code__, *captured(value)]
     if isinstance(value, Freezable):
-        return [value.frozen()]
+        return list(value.parts())
     if callable(value) and not isinstance(value, type):
         recorded = isinstance(value, np.ufunc) and operation_of(value) is not None
         if recorded or value in HANDLERS:

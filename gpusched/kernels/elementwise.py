@@ -84,6 +84,9 @@ class ElementwiseKernel(Freezable):
                 self._outside = outside
             return self._frozen
 
+    def parts(self) -> tuple[ScalarKernel, ...]:
+        return (self.frozen(),)
+
     def __call__(self, *args: Any) -> Any:
         """Return the function's values at each element; arguments broadcast as NumPy's do.
 

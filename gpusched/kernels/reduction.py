@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.recorded import Freezable, RecordedFunction
 from gpusched.kernels import blocks
 from gpusched.kernels.arrays import taken
 from gpusched.kernels.elementwise import ElementwiseKernel
@@ -16,7 +16,7 @@ from gpusched.kernels.errors import KernelError
 from gpusched.kernels.reduce import Axes, ReduceKernel
 
 
-class ReductionKernel:
+class ReductionKernel(Freezable):
     """A user's reduction.
 
     Parameters
@@ -43,12 +43,16 @@ class ReductionKernel:
         self.python = function
         """The function as Python runs it, on two numbers."""
         self.identity = identity.item() if isinstance(identity, np.generic) else identity
-        self.value = ElementwiseKernel(value) if isinstance(value, types.FunctionType) else value
+        made = value is None or isinstance(value, ElementwiseKernel)
+        self.value: Any = value if made else ElementwiseKernel(value)
         """The elementwise kernel whose values are joined, if there is one."""
 
     def frozen(self) -> ReduceKernel:
         """Return the kernel as it is now."""
         return ReduceKernel(self._joins.frozen().definition, self.identity)
+
+    def parts(self) -> tuple[RecordedFunction, ...]:
+        return (self.frozen(), *(self.value.parts() if self.value else ()))
 
     def __call__(self, *args: Any, axis: Axes = None, keepdims: bool = False) -> Any:
         """Return the values joined along `axis` (all of them by default).

@@ -116,6 +116,21 @@ def test_map_and_reduction_are_one_pass() -> None:
     assert counts.bytes_written <= 11 * 8
 
 
+def test_inside_a_function_of_the_users() -> None:
+    x = da.from_array(np.random.default_rng(0).random((64, 32)), chunks=(16, 32)).persist()
+
+    def above(block):
+        return count_above(block * 2, 0.5, axis=1, keepdims=True) + 1
+
+    gpusched.reset_statistics()
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = x.map_blocks(above, chunks=((16,) * 4, (1,)), dtype="i8").compute(scheduler="sync")
+    counts = gpusched.statistics()
+    assert (counts.recordings, dict(counts.breaks)) == (1, {})
+    expected = (x.compute() * 2 > 0.5).sum(axis=1, keepdims=True) + 1
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_reference_execution_is_the_same() -> None:
     x = np.random.default_rng(0).normal(size=300)
     program = lambda a: total.frozen()(a * 2)  # noqa: E731
