@@ -220,7 +220,8 @@ class _Decorator:
 
         Notes
         -----
-        On dask arrays it wraps `dask.array.overlap`; each input is read once.
+        On dask arrays it wraps `dask.array.overlap`. The kernel reads each input once; arrays are
+        copied before, to have their borders.
 
         Examples
         --------

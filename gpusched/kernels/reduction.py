@@ -43,8 +43,8 @@ class ReductionKernel(Freezable):
         self.python = function
         """The function as Python runs it, on two numbers."""
         self.identity = identity.item() if isinstance(identity, np.generic) else identity
-        made = value is None or isinstance(value, ElementwiseKernel)
-        self.value: Any = value if made else ElementwiseKernel(value)
+        plain = value is not None and not isinstance(value, ElementwiseKernel)
+        self.value: Any = ElementwiseKernel(value) if plain else value  # type: ignore[arg-type]
         """The elementwise kernel whose values are joined, if there is one."""
 
     def frozen(self) -> ReduceKernel:
