@@ -17,7 +17,7 @@ import numpy as np
 from gpusched.fusion import codefiles
 from gpusched.fusion.cache import directory
 
-_COPIED = 32 << 20
+_ADDED = 32 << 20
 _CACHED = 2048
 
 
@@ -31,15 +31,15 @@ class Machine:
     threads: int
     """Threads that may run at once."""
     bandwidth_one: float
-    """Bytes read and written a second by one thread that copies."""
+    """Bytes read and written a second by one thread that adds two large arrays."""
     bandwidth_all: float
     """The same of all threads together."""
     simple_rate: float
     """Additions of float64 a second by one thread, in the cache."""
     heavy_rate_double: float
-    """Exponentials of float64 a second by one thread."""
+    """exp, log and sin of float64 a second by one thread, as many of each."""
     heavy_rate_single: float
-    """Exponentials of float32 a second by one thread."""
+    """The same of float32."""
     task_seconds: float
     """What dask's threaded scheduler takes for a task that does nothing."""
     launch_seconds: float = 10e-6
@@ -95,8 +95,8 @@ def measure() -> Machine:
         bandwidth_one=one,
         bandwidth_all=every,
         simple_rate=_rate(np.add, np.float64, 2),
-        heavy_rate_double=_rate(np.exp, np.float64, 1),
-        heavy_rate_single=_rate(np.exp, np.float32, 1),
+        heavy_rate_double=_heavy_rate(np.float64),
+        heavy_rate_single=_heavy_rate(np.float32),
         task_seconds=_task_seconds(),
     )
 
@@ -111,20 +111,21 @@ def _best(call: Callable[[], object], times: int) -> float:
 
 
 def _bandwidths(threads: int) -> tuple[float, float]:
-    """Return the bytes a second that one thread, and all threads, copy."""
-    source = np.ones(_COPIED // 8)
-    target = np.zeros_like(source)
-    one = 2 * source.nbytes / _best(lambda: np.copyto(target, source), 3)
+    """Return the bytes a second that one thread, and all threads, move as they add arrays."""
+    first, second = np.ones(_ADDED // 8), np.ones(_ADDED // 8)
+    target = np.zeros_like(first)
+    moved = first.nbytes + second.nbytes + target.nbytes
+    one = moved / _best(lambda: np.add(first, second, out=target), 7)
     if threads == 1:
         return one, one
-    parts = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
+    parts = [np.array_split(array, threads) for array in (first, second, target)]
     with ThreadPoolExecutor(threads) as pool:
 
-        def copy() -> None:
-            list(pool.map(lambda pair: np.copyto(*pair), parts))
+        def add() -> None:
+            list(pool.map(np.add, *parts))
 
-        copy()
-        every = 2 * source.nbytes / _best(copy, 3)
+        add()
+        every = moved / _best(add, 7)
     return one, max(one, every)
 
 
@@ -141,6 +142,11 @@ def _rate(function: np.ufunc, dtype: type, operands: int) -> float:
             function(*values, out=out)
 
     return times * _CACHED / _best(repeat, 3)
+
+
+def _heavy_rate(dtype: type) -> float:
+    functions = (np.exp, np.log, np.sin)
+    return len(functions) / sum(1 / _rate(function, dtype, 1) for function in functions)
 
 
 def _task_seconds() -> float:

@@ -97,7 +97,7 @@ def profile(found: Explanation) -> str:
     guesses = ", ".join(_FIGURES.get(name, name) for name in here.guesses)
     return (
         f"Times are expected from the profile of this machine's CPU of {here.date[:10]}: one "
-        f"thread copies {flow(here.bandwidth_one)}, {here.threads} threads "
+        f"thread moves {flow(here.bandwidth_one)}, {here.threads} threads "
         f"{flow(here.bandwidth_all)}; a task costs {seconds(here.task_seconds)}"
         + (f". Guessed, not measured: {guesses} ({seconds(here.launch_seconds)})." if guesses
            else ".")
