@@ -6,6 +6,7 @@ import contextvars
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterable
 from queue import SimpleQueue
 from typing import Any
@@ -45,7 +46,8 @@ class _Call:
 class _Line:
     """The calls for one thread. Knows nothing of the guard, whose end is the thread's."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Counts, gone: deque[Any]) -> None:
+        self.gone = gone
         self.calls: SimpleQueue[_Call | None] = SimpleQueue()
         self.counts = counts
         self.busy = False
@@ -58,6 +60,7 @@ class _Line:
         while (call := self.calls.get()) is not None:
             self.busy = True
             self.carry_out(call)
+            self.gone.clear()
             self.busy = False
             # Held here, the last result would stay in memory until the next call.
             del call
@@ -67,7 +70,7 @@ class _Line:
             return
         if call.sent:
             self.counts.waited(time.monotonic() - call.sent)
-        self.counts.calls += 1
+        self.counts.calls += call.operation is not _nothing
         _local.record.task = call.task
         try:
             call.result = call.context.run(call.operation, *call.args)
@@ -76,6 +79,10 @@ class _Line:
             call.error = error
         finally:
             call.done.release()
+
+
+def _nothing() -> None:
+    """Have the thread look what is gone."""
 
 
 class OneThreadGuard(Guard):
@@ -125,6 +132,14 @@ class OneThreadGuard(Guard):
         value = guard.apply(cell, call, args, kwargs)
         return Made(value, guard) if home.is_handle(value) else value
 
+    def delete(self) -> None:
+        line = self._line
+        if line is None or line.record is _local.record:
+            self.gone.clear()
+        elif self.gone:
+            # Nobody waits for it; to put something into this queue is safe at any moment.
+            line.calls.put(_Call(_nothing, (), 0.0))
+
     def _wait(self, call: _Call) -> None:
         with waits.waiting(self, count=False) as look:
             while not call.done.acquire(timeout=waits.INTERVAL):
@@ -133,7 +148,7 @@ class OneThreadGuard(Guard):
     def _start(self) -> _Line:
         with self._starting:
             if self._line is None:
-                line = _Line(self.counts)
+                line = _Line(self.counts, self.gone)
                 # A daemon, since a process must be able to end while a library is stuck. `close`
                 # at the process's end joins it.
                 self._thread = threading.Thread(

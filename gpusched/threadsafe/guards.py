@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import types
 import weakref
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,8 @@ class Guard:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.counts = Counts()
+        self.gone: deque[Any] = deque()
+        """Handles that nobody refers to any more, to be deleted under the policy: see `delete`."""
 
     def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
         """Return ``operation(object, *args)`` for the object of a cell."""
@@ -67,6 +71,13 @@ class Guard:
         if not getattr(self.policy, "each", False):
             return self
         return register(type(self)(self.policy))
+
+    def delete(self) -> None:
+        """Delete handles that nobody refers to any more, or leave it to who is inside.
+
+        Called while objects are deleted, at any moment and in any thread, so it never waits.
+        """
+        self.gone.clear()
 
     def holders(self) -> Iterable[Thread]:
         """Return the threads that are inside."""
@@ -88,14 +99,26 @@ class Guard:
 
 
 _all: weakref.WeakSet[Guard] = weakref.WeakSet()
+_changing = threading.Lock()
+"""Held while `_all` is changed or read."""
 
 
 def register(guard: Guard) -> Guard:
     """Have a guard found by `every`."""
-    _all.add(guard)
+    with _changing:
+        _all.add(guard)
     return guard
 
 
 def every() -> list[Guard]:
     """Return this process's guards."""
-    return list(_all)
+    with _changing:
+        return list(_all)
+
+
+def forget_others() -> None:
+    """Have every guard start anew in a forked process."""
+    global _changing
+    _changing = threading.Lock()
+    for guard in every():
+        guard.forget_others()

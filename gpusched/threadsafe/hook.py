@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 import threading
@@ -29,18 +28,15 @@ class _Finder:
     joined: list[Any] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
-    _finding: threading.local = field(default_factory=threading.local)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: Any = None
     ) -> ModuleSpec | None:
-        if name not in self.watched or getattr(self._finding, "name", "") == name:
+        if name not in self.watched:
             return None
-        self._finding.name = name
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._finding.name = ""
+        others = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None and not isinstance(spec.loader, type):
             # An instance's attribute: it is asked for like the method, and all else stays.
             loader: Any = spec.loader

@@ -64,6 +64,34 @@ class LockGuard(Guard):
             self.joined.release()
         self._owner = None
         self._lock.release()
+        # After the release: what goes while the lock is held is either seen here, or finds it free.
+        if self.gone:
+            self.delete()
+
+    def delete(self) -> None:
+        me = _local.record
+        while self.gone:
+            if self._owner is me:
+                self.gone.clear()
+                return
+            if not self._lock.acquire(False):
+                return
+            if self.joined is not None and not self.joined.acquire(False):
+                self._lock.release()
+                return
+            self._owner = me
+            try:
+                self.gone.clear()
+            finally:
+                self._owner = None
+                if self.joined is not None:
+                    self.joined.release()
+                self._lock.release()
+
+    def forget_others(self) -> None:
+        joined = self.joined
+        super().forget_others()
+        self.joined = joined
 
     def _wait(self, me: Thread) -> None:
         with waits.waiting(self) as look:
@@ -109,8 +137,12 @@ class LockGuard(Guard):
                 if self._depth:
                     self._depth -= 1
                 else:
+                    if self.gone:
+                        self.gone.clear()
                     self._owner = None
                     self._lock.release()
+                    if self.gone:
+                        self.delete()
 
     def holders(self) -> Iterable[Thread]:
         owner = self._owner

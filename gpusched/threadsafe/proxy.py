@@ -6,6 +6,7 @@ import copy
 import types
 from collections.abc import Callable
 from functools import lru_cache
+from sys import getrefcount
 from typing import Any, cast
 
 from gpusched.threadsafe import operations
@@ -112,6 +113,29 @@ def build(cell: Any, guard: Guard, home: Home) -> Any:
     return _with_parts(_class_with(names), cell, guard, home)
 
 
+def _handle(value: Any, guard: Guard, home: Home) -> Any:
+    """Return a proxy for a result, which is deleted under the policy as it is used under it."""
+    return _with_parts(_class_with(specials(type(value)), _let_go), value, guard, home)
+
+
+def _let_go(self: Proxy) -> None:
+    guard = _parts(self)[1]
+    # No variable here may refer to the object, or it would be deleted at this function's end.
+    guard.gone.append(_parts(self)[0])
+    _set_parts(self, ())
+    guard.delete()
+
+
+def _let_method_go(self: Proxy) -> None:
+    guard = _parts(self)[1]
+    # Referred to by the method and by the call of getrefcount, and probably by nobody else.
+    last = getrefcount(_parts(self)[0].__self__) <= 2
+    guard.gone.append(_parts(self)[0])
+    _set_parts(self, ())
+    if last:
+        guard.delete()
+
+
 def _with_parts(kind: type[Proxy], cell: Any, guard: Guard, home: Home) -> Any:
     proxy = object.__new__(kind)
     _set_parts(proxy, (cell, guard, home))
@@ -161,9 +185,13 @@ def _unwrap_deep(value: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _class_with(names: frozenset[str]) -> type[Proxy]:
+def _class_with(
+    names: frozenset[str], at_end: Callable[[Proxy], None] | None = None
+) -> type[Proxy]:
     base = _Callable if "__call__" in names else Proxy
     body: dict[str, Any] = {"__slots__": ()}
+    if at_end is not None:
+        body["__del__"] = at_end
     for name in names - {"__call__"}:
         body[name] = _OTHERS.get(name) or _special(name)
     if "__hash__" not in names:
@@ -264,11 +292,11 @@ def _finish(self: Proxy, value: Any, attribute: bool = False) -> Any:
     if not attribute and not made and is_maker(cell):
         guard = guard.of_handle()
     if kind is tuple:
-        return tuple(build(v, guard, home) if home.is_handle(v) else v for v in value)
-    return build(value, guard, home)
+        return tuple(_handle(v, guard, home) if home.is_handle(v) else v for v in value)
+    return _handle(value, guard, home)
 
 
-_METHOD = _class_with(specials(types.MethodType))
+_METHOD = _class_with(specials(types.MethodType), _let_method_go)
 _BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 
 

@@ -131,8 +131,7 @@ def _in_forked_child() -> None:
     global _making
     _making = threading.Lock()
     waits.forget_others()
-    for guard in guards.every():
-        guard.forget_others()
+    guards.forget_others()
 
 
 def _counts() -> list[tuple[str, counts.Counts]]:

@@ -20,6 +20,7 @@ class State:
         self.overlaps = 0
         self.most = 0
         self.entries = 0
+        self.deleted = 0
         self.threads: set[int] = set()
         self._exact = threading.Lock()
 
@@ -159,6 +160,17 @@ class File:
 
     def __repr__(self) -> str:
         return f"File({len(self.values)})"
+
+
+class Leaky(File):
+    """A file that is closed where it is deleted."""
+
+    def part(self, start: int) -> File:
+        return File(0)
+
+    def __del__(self) -> None:
+        with Inside():
+            state.deleted += 1
 
 
 def open_file(size: int = 3) -> File:

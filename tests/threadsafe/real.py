@@ -45,6 +45,8 @@ def read_netcdf(folder: str, i: int) -> float:
         assert file.groups["group"].getncattr("number") == i % FILES
         for name, variable in file.variables.items():
             assert variable.name == name
+        # Closed where it is deleted.
+        assert netCDF4.Dataset(f"{folder}/{i % FILES}.nc").dimensions["x"].size == VALUES
         return float(file["v"][:].sum()) - VALUES * (i % FILES)
 
 

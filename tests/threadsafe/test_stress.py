@@ -81,6 +81,27 @@ def test_threads(policy: str, together: Any) -> None:
     assert (len(state.threads) == 1) == policy.startswith("one_thread")
 
 
+@pytest.mark.parametrize("policy", ["lock(deletes)", "one_thread(deletes)"])
+def test_handles_are_deleted_under_the_policy(policy: str, together: Any) -> None:
+    """As C libraries do in a handle's destructor."""
+    state = fragile.reset()
+    library = threadsafe.wrap(fragile, policy)
+
+    def leave_open() -> None:
+        for _ in range(100):
+            assert library.Leaky(2).read(1) == 1
+            leaky = library.Leaky(2)
+            assert leaky.parts()["all"].size == 2
+            del leaky
+            library.add(1, 1)
+
+    together(*[leave_open] * 8)
+    assert library.add(1, 1) == 2
+    assert state.deleted == 1600
+    assert (state.overlaps, state.inside) == (0, 0)
+    assert (len(state.threads) == 1) == policy.startswith("one_thread")
+
+
 def test_limit_is_kept(together: Any) -> None:
     state = fragile.reset()
     library = threadsafe.wrap(fragile, "limit(stress, n=3)")
