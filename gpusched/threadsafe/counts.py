@@ -13,7 +13,8 @@ class Counts:
     Notes
     -----
     Written under the policy's own lock, or that of `waits`; a reader may see one field newer than
-    another.
+    another. ``calls`` may miss some where there is no such lock: in policies with ``each``, and in
+    ``per_thread``.
     """
 
     calls: int = 0

@@ -133,8 +133,11 @@ class OneThreadGuard(Guard):
         return Made(value, guard) if home.is_handle(value) else value
 
     def delete(self) -> None:
-        line = self._line
-        if line is None or line.record is _local.record:
+        line, me = self._line, getattr(_local, "record", None)
+        if me is None:
+            # Called while this thread's record is made. The next call deletes them.
+            return
+        if line is None or line.record is me:
             self.gone.clear()
         elif self.gone:
             # Nobody waits for it; to put something into this queue is safe at any moment.

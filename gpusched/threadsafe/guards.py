@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from gpusched.threadsafe.threads import Thread
 
 
+of_each: dict[Policy, Counts] = {}
+"""The counts of policies with ``each``, which the guards of all their handles share."""
+
+
 class Made:
     """What a wrapped function has returned, with the guard that it got already."""
 
@@ -50,7 +54,8 @@ class Guard:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.counts = Counts()
+        each = getattr(policy, "each", False)
+        self.counts = of_each.setdefault(policy, Counts()) if each else Counts()
         self.gone: deque[Any] = deque()
         """Handles that nobody refers to any more, to be deleted under the policy: see `delete`."""
 

@@ -69,8 +69,9 @@ class LockGuard(Guard):
             self.delete()
 
     def delete(self) -> None:
-        me = _local.record
-        while self.gone:
+        me = getattr(_local, "record", None)
+        # Called while this thread's record is made, it leaves them to the next call.
+        while self.gone and me is not None:
             if self._owner is me:
                 self.gone.clear()
                 return

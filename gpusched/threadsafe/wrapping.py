@@ -135,7 +135,10 @@ def _in_forked_child() -> None:
 
 
 def _counts() -> list[tuple[str, counts.Counts]]:
-    return [(str(guard), guard.counts) for guard in guards.every()]
+    found = {id(guard.counts): (str(guard), guard.counts) for guard in guards.every()}
+    # Their guards come and go; counters only grow.
+    found |= {id(counts): (str(policy), counts) for policy, counts in list(guards.of_each.items())}
+    return list(found.values())
 
 
 counts._sources.append(_counts)

@@ -230,6 +230,14 @@ def test_connection_is_used_in_the_thread_that_made_it(together: Any) -> None:
     assert len(threads) == 2
 
 
+def test_counts_of_each_stay_when_its_handles_go() -> None:
+    library = threadsafe.wrap(fragile, "lock(counted, each=True)")
+    for _ in range(3):
+        library.open_file(2).read()
+    counted = threadsafe.statistics()["lock(counted, each=True)"]
+    assert counted.calls >= 6
+
+
 def test_proxy_of_another_thread_or_device_is_one_of_its_own(together: Any) -> None:
     file = threadsafe.wrap(fragile.open_file, "per_thread")(2)
 
