@@ -9,6 +9,8 @@ from gpusched import config, threadsafe
 from gpusched.threadsafe import threads, waits
 
 _workers: weakref.WeakSet[Any] = weakref.WeakSet()
+_protected = False
+"""Whether it was a worker that protected this process's libraries."""
 
 
 def start(worker: Any) -> None:
@@ -16,18 +18,24 @@ def start(worker: Any) -> None:
 
     To be called on the worker's event loop, as `stop` is.
     """
+    global _protected
     threads.answer_loop()
     _workers.add(worker)
     waits.is_cancelled = is_cancelled
-    if config.get("threadsafe.enabled"):
-        threadsafe.protect()
+    if config.get("threadsafe.enabled") and threadsafe.protect():
+        _protected = True
 
 
 def stop(worker: Any) -> None:
-    """Undo `start`, but for the libraries, which other workers of this process may use."""
-    if worker in _workers:
-        _workers.discard(worker)
-        threads.answer_loop(False)
+    """Undo `start`; the libraries, once the last worker of this process stops."""
+    global _protected
+    if worker not in _workers:
+        return
+    _workers.discard(worker)
+    threads.answer_loop(False)
+    if _protected and not _workers:
+        _protected = False
+        threadsafe.unprotect()
 
 
 def is_cancelled(key: Any) -> bool:

@@ -79,22 +79,27 @@ _installing = threading.Lock()
 _finder: _Finder | None = None
 
 
-def protect() -> None:
+def protect() -> bool:
     """Put known libraries under their policies in this process, now and as they are imported.
 
-    Workers do this as they start, unless the setting ``gpusched.threadsafe.enabled`` is off. A
-    second call does nothing.
+    Workers do this as they start, unless the setting ``gpusched.threadsafe.enabled`` is off.
+
+    Returns
+    -------
+    bool
+        False if it was done already.
 
     Examples
     --------
     >>> from gpusched import threadsafe
     >>> threadsafe.protect()
+    True
     >>> threadsafe.unprotect()
     """
     global _finder
     with _installing:
         if _finder is not None:
-            return
+            return False
         watched: dict[str, list[Case]] = {}
         for case in cases():
             if case.policy != OFF:
@@ -107,6 +112,7 @@ def protect() -> None:
             module = sys.modules.get(name)
             if module is not None:
                 _finder.protect(module)
+    return True
 
 
 def unprotect() -> None:

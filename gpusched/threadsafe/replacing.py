@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import threading
 import types
@@ -41,9 +42,15 @@ def replace(case: Case, module: types.ModuleType) -> tuple[list[Replaced], list[
         if not found:
             missing.append(target)
         for owner, name in found:
-            original = vars(owner)[name] if name in vars(owner) else getattr(owner, name)
-            replaced.append((owner, name, vars(owner).get(name)))
-            setattr(owner, name, _guarded(case, policy, owner, original))
+            before = vars(owner).get(name)
+            original = getattr(owner, name) if before is None else before
+            try:
+                setattr(owner, name, _guarded(case, policy, owner, original))
+            except TypeError:
+                # An asynchronous function, or one of a C type: the import shall not fail for it.
+                missing.append(f"{where}:{name}" if path == "*" else target)
+            else:
+                replaced.append((owner, name, before))
     return replaced, missing
 
 
@@ -81,6 +88,8 @@ def _public(module: types.ModuleType) -> Iterator[str]:
 
 
 def _guarded(case: Case, policy: Policy, owner: Any, original: Any) -> Any:
+    if inspect.iscoroutinefunction(original) or isinstance(original, (classmethod, staticmethod)):
+        raise TypeError(f"{original!r} cannot be called under a policy")
     if case.results:
         return wrap(original, policy)
     if isinstance(original, type):

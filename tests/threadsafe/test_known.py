@@ -172,6 +172,20 @@ def test_missing_target_is_told(library: Any, case: Any, caplog: pytest.LogCaptu
     assert "'fragile_library:gone', 'fragile_library:File.gone'" in caplog.text
 
 
+def test_what_cannot_be_guarded_is_told_and_the_rest_is(
+    library: Any, case: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (tmp_path / "fragile_library.py").open("a") as file:
+        file.write("\nasync def wait() -> int:\n    return 1\n")
+    case("lock(fragile)", "fragile_library:*", results=True)
+    threadsafe.protect()
+    with caplog.at_level(logging.WARNING):
+        fragile = library()
+    assert "['fragile_library:wait']" in caplog.text
+    assert inspect.iscoroutinefunction(fragile.wait)
+    assert threadsafe.unwrap(fragile.add) is not fragile.add
+
+
 @pytest.mark.parametrize("known_case", CASES, ids=lambda case: case.library)
 def test_case_has_evidence(known_case: Case) -> None:
     assert known_case.evidence

@@ -172,6 +172,8 @@ def test_worker_in_this_process_shares_its_locks() -> None:
     with local(4) as client:
         library = threadsafe.wrap(fragile, "lock(one process)")
         found = client.gather(client.map(lambda i, lib: lib.add(i, 1), range(200), lib=library))
+        assert not threadsafe.protect()
+    assert threadsafe.protect()
     assert sum(found) == sum(range(1, 201))
     assert (fragile.state.overlaps, fragile.state.entries) == (0, 200)
     threadsafe.unprotect()
