@@ -97,6 +97,11 @@ def _kind(policy: Policy) -> type[Any]:
     return found[type(policy)]
 
 
+def named() -> list[Guard]:
+    """Return this process's guards but for those of single handles, which nobody can hold."""
+    return list(_named.values())
+
+
 def unwrap(value: Any) -> Any:
     """Return what a proxy stands for, for code that takes the policy into its own hands.
 
