@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import re
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,6 +15,8 @@ ROOT = Path(__file__).parents[1]
 
 # Need a library that only one of the GPU extras brings.
 OPTIONAL = {"cuda", "numba.cuda", "cupy", "numba_cuda"}
+# Are in no extra, because they are too big for it.
+BIG = ("jax", "tensorflow", "torch")
 
 
 def module_names() -> list[str]:
@@ -27,6 +32,13 @@ def module_names() -> list[str]:
     return [name for name in dict.fromkeys(names) if not name.endswith("__main__")]
 
 
+def is_imported(library: str, module: ModuleType) -> bool:
+    """Return whether a module's examples import a library."""
+    tests = doctest.DocTestFinder(exclude_empty=True).find(module)
+    sources = [example.source for test in tests for example in test.examples]
+    return any(re.match(rf"(import|from) {library}\b", source) for source in sources)
+
+
 @pytest.mark.parametrize("name", module_names())
 def test_examples_run(name: str) -> None:
     try:
@@ -35,6 +47,10 @@ def test_examples_run(name: str) -> None:
         if error.name is None or not any(error.name.startswith(one) for one in OPTIONAL):
             raise
         pytest.skip(f"needs {error.name}")
+    absent = [library for library in BIG if find_spec(library) is None]
+    missing = [library for library in absent if is_imported(library, module)]
+    if missing:
+        pytest.skip(f"needs {missing[0]}")
     result = doctest.testmod(module)
     assert result.failed == 0
 

@@ -78,8 +78,7 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
 
     Examples
     --------
-    >>> import pytest
-    >>> jax = pytest.importorskip("jax", reason="needs JAX")
+    >>> import jax
     >>> from gpusched.serialization.arrays.jax import deserialize, serialize
     >>> deserialize(*serialize(jax.numpy.ones((1, 2), "bfloat16")))
     Array([[1, 1]], dtype=bfloat16)

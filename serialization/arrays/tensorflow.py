@@ -30,8 +30,7 @@ def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
 
     Examples
     --------
-    >>> import pytest
-    >>> tensorflow = pytest.importorskip("tensorflow", reason="needs TensorFlow")
+    >>> import tensorflow
     >>> from gpusched.serialization.arrays.tensorflow import deserialize, serialize
     >>> deserialize(*serialize(tensorflow.zeros((2, 3), "bfloat16"))).dtype
     tf.bfloat16

@@ -80,8 +80,7 @@ def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
 
     Examples
     --------
-    >>> import pytest
-    >>> torch = pytest.importorskip("torch", reason="needs torch")
+    >>> import torch
     >>> from gpusched.serialization.arrays.torch import deserialize, serialize
     >>> deserialize(*serialize(torch.ones(2, 3, dtype=torch.bfloat16).t())).stride()
     (1, 3)

@@ -22,8 +22,7 @@ def pack(value: Any) -> Message:
 
     Examples
     --------
-    >>> import pytest
-    >>> torch = pytest.importorskip("torch", reason="needs torch")
+    >>> import torch
     >>> from gpusched.serialization.arrays import torch_saved
     >>> module = torch_saved.unpack(*torch_saved.pack(torch.nn.Linear(2, 3)))
     >>> module.weight.shape

@@ -153,6 +153,9 @@ def _check_forged(choices: Choices) -> None:
         found, _ = host.unpack({"gpusched": seal}, plain)
     except CorruptFrameError:
         return
+    except ModuleNotFoundError as error:
+        assert error.name == "ml_dtypes"
+        return
     # Such as repeat one element a trillion times are arrays too.
     found[(slice(100),) * found.ndim].tobytes()
 
