@@ -58,13 +58,21 @@ class Link:
     def __repr__(self) -> str:
         return f"<Link {self.bandwidth / 1e6:.0f} MB/s, {self.observations} observations>"
 
-    def observe(self, nbytes: int, seconds: float) -> None:
-        """Take into account how long so many bytes were on their way, without coding them."""
+    def observe(self, nbytes: int, seconds: float, certainty: float = 1.0) -> None:
+        """Take into account how long so many bytes were on their way, without coding them.
+
+        Parameters
+        ----------
+        nbytes, seconds
+            What was observed.
+        certainty
+            Up to 1, lower the more of it rests on an estimate; how much it counts.
+        """
         if nbytes < _LEAST or seconds <= 0:
             return
         with self._lock:
             # The mean is over seconds a byte, so that a slow message counts for what it cost.
-            weight = 1 / min(self.observations + 1, _MEMORY)
+            weight = certainty / min(self.observations + 1, _MEMORY)
             cost = (1 - weight) / self.bandwidth + weight * seconds / nbytes
             self.bandwidth = min(1 / cost, self.most)
             self.observations += 1
@@ -85,12 +93,12 @@ class Transfer:
     Examples
     --------
     >>> from gpusched.serialization.codec.link import Link, Transfer
-    >>> link = Link(1e9)
+    >>> link = Link(1e8)
     >>> transfer = Transfer(link)
     >>> transfer.coding += 0.5
     >>> transfer.done(nbytes=100_000_000, seconds=1.5)
-    >>> link.bandwidth
-    100000000.0
+    >>> link
+    <Link 100 MB/s, 1 observations>
     """
 
     def __init__(self, link: Link) -> None:
@@ -110,7 +118,10 @@ class Transfer:
 
     def done(self, nbytes: int, seconds: float) -> None:
         """Note how many bytes it took, and how long from the first step to the last."""
-        self.link.observe(nbytes, seconds - self.coding)
+        rest = seconds - self.coding
+        if rest > 0:
+            # Of a message that was mostly coded, it is mostly the error of that estimate.
+            self.link.observe(nbytes, rest, certainty=rest / seconds)
 
 
 _SAME_HOST = 1.2e9

@@ -46,11 +46,20 @@ def test_bandwidth_has_a_most() -> None:
 
 
 def test_time_for_coding_is_not_the_links() -> None:
-    link = Link(1.0)
+    link = Link(SECOND / 10)
+    for _ in range(200):
+        transfer = Transfer(link)
+        transfer.coding = 3.0
+        transfer.done(SECOND, 4.0)
+    assert transfer.bandwidth == pytest.approx(SECOND, rel=0.1)
+
+
+def test_message_that_was_mostly_coded_says_little_of_its_link() -> None:
+    link = Link(SECOND)
     transfer = Transfer(link)
-    transfer.coding = 3.0
-    transfer.done(SECOND, 4.0)
-    assert transfer.bandwidth == pytest.approx(SECOND)
+    transfer.coding = 0.999
+    transfer.done(SECOND, 1.0)
+    assert link.bandwidth == pytest.approx(SECOND, rel=0.01)
 
 
 def test_context_names_the_link() -> None:
