@@ -6,6 +6,7 @@ from a small sample and from what is known of the `link` over which the bytes wi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -71,8 +72,10 @@ def encode(data: Any, itemsize: int, context: Context | None) -> tuple[list[Any]
     frames = (device if on_device else blocks).encode(data, itemsize, found.shuffle)
     if isinstance(way, Transfer):
         seconds = time.perf_counter() - started
-        # On a machine as busy as the sample found it, and as this was.
-        way.coding += seconds * (1 + found.decoding / found.encoding)
+        # On a machine as busy as the sample found it, and as this was. Where everything is
+        # compressed, nobody asks what the link could do, and estimates need not blur it.
+        expected = seconds * (1 + found.decoding / found.encoding)
+        way.coding += math.inf if wanted is True else expected
     return [_NAME, blocks.BLOCK], frames
 
 

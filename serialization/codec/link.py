@@ -103,6 +103,8 @@ class Transfer:
 
     def __init__(self, link: Link) -> None:
         self.link = link
+        self.beside = 1.0
+        """How many messages were on the link, on average, while this one was; it included."""
         self.coding = 0.0
         """Seconds that compressing it took, and that decompressing it is expected to take."""
 
@@ -121,7 +123,8 @@ class Transfer:
         rest = seconds - self.coding
         if rest > 0:
             # Of a message that was mostly coded, it is mostly the error of that estimate.
-            self.link.observe(nbytes, rest, certainty=rest / seconds)
+            # The others took their share of the link.
+            self.link.observe(nbytes, rest / self.beside, certainty=rest / seconds)
 
 
 _SAME_HOST = 1.2e9

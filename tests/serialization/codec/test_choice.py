@@ -59,15 +59,22 @@ def test_link_that_shares_cores_must_gain_with_one_thread(monkeypatch: pytest.Mo
     assert choose(COUNT, 8, Link(1e9, shares_cores=True)) is None
 
 
-@pytest.mark.parametrize("mode", ["auto", True])
-def test_transfer_is_told_the_time_that_coding_takes(mode: object) -> None:
+def test_transfer_is_told_the_time_that_coding_takes() -> None:
     transfer = Transfer(SLOW)
     context = {"recipient": {KEY: transfer}}
-    with dask.config.set({"gpusched.serialization.compression": mode}):
-        codec.encode(COUNT, 8, context)
-        before = transfer.coding
-        codec.encode(NOISE, 1, context)
+    codec.encode(COUNT, 8, context)
+    before = transfer.coding
+    codec.encode(NOISE, 1, context)
     assert 0 < before == transfer.coding < 10
+
+
+def test_transfer_that_must_compress_says_nothing_of_its_link() -> None:
+    link = Link(1e6)
+    transfer = Transfer(link)
+    with dask.config.set({"gpusched.serialization.compression": True}):
+        codec.encode(COUNT, 8, {"recipient": {KEY: transfer}})
+    transfer.done(1 << 30, 1e-3)
+    assert link.observations == 0
 
 
 def test_sample_is_small_and_begins_with_items(monkeypatch: pytest.MonkeyPatch) -> None:

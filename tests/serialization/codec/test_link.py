@@ -78,3 +78,11 @@ def test_link_between_hosts_is_a_setting() -> None:
 
     with config.set({"gpusched.serialization.bandwidth": "2 GB"}):
         assert usual("tcp://a:1", "tcp://b:1").bandwidth == 2e9
+
+
+def test_messages_on_the_same_link_took_their_share() -> None:
+    link = Link(1.0)
+    transfer = Transfer(link)
+    transfer.beside = 3.0
+    transfer.done(SECOND, 3.0)
+    assert link.bandwidth == pytest.approx(SECOND)
