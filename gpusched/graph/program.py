@@ -41,7 +41,7 @@ class Program:
 
     @property
     def __name__(self) -> str:
-        return "fused-" + "-".join(_name(step.function) for step in self.steps)
+        return "fused-" + "-".join(name_of(step.function) for step in self.steps)
 
     def __repr__(self) -> str:
         return f"<Program {self.__name__}>"
@@ -52,7 +52,7 @@ class Program:
             for segment in self.segments:
                 segment.run(registers)
         except Exception as error:
-            names = ", ".join(_name(step.function) for step in self.steps)
+            names = ", ".join(name_of(step.function) for step in self.steps)
             error.add_note(f"gpusched: raised in a chunk task of {names}{_where()}")
             raise
         return registers[-1]
@@ -138,7 +138,8 @@ def _segment(steps: tuple[ProgramStep, ...], inputs: int, parts: list[tuple[bool
     return Segment([(inputs + k, steps[k]) for k in part], tuple(sorted(needed)), outputs, recorded)
 
 
-def _name(function: Any) -> str:
+def name_of(function: Any) -> str:
+    """Return a function's name, for people; that of what a wrapper such as a partial calls."""
     function = getattr(function, "func", function)
     return str(getattr(function, "__name__", type(function).__name__))
 

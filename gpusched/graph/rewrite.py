@@ -24,7 +24,7 @@ from dask._task_spec import (
 from dask.array.core import _enforce_dtype
 
 from gpusched.fusion.plan import Register
-from gpusched.graph import safety
+from gpusched.graph import safety, subgraph
 from gpusched.graph.known import FUSIBLE, bare, computes, enforced, known
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
@@ -152,7 +152,7 @@ class _Translation:
     def task(self, task: Task, known_keys: dict[Any, Any]) -> Any:
         """Return where a task's result is."""
         if task.func is _execute_subgraph:
-            return self.subgraph(task, known_keys)
+            return subgraph.walk(task, known_keys, self.argument)
         args = tuple(self.argument(a, known_keys) for a in task.args)
         if enforces(task):
             given = {k: v for k, v in task.kwargs.items() if k not in (_DTYPE, _FUNCTION)}
@@ -172,21 +172,6 @@ class _Translation:
         self.keys.append(key)
         self.shape.append((traits.identity, _frozen(args), _frozen(kwargs)))
         return Register(-len(self.steps))
-
-    def subgraph(self, task: Task, outer: dict[Any, Any]) -> Any:
-        """Return where the result of a task fused by dask is."""
-        inner, wanted, keys, *dependencies = task.args
-        values = {k: self.argument(d, outer) for k, d in zip(keys, dependencies, strict=True)}
-
-        def value_of(key: Any) -> Any:
-            if key not in values:
-                node = inner[key]
-                for dependency in sorted(node.dependencies & inner.keys(), key=str):
-                    value_of(dependency)
-                values[key] = self.argument(node, values)
-            return values[key]
-
-        return value_of(wanted)
 
     def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
         """Return an argument as registers and constants."""

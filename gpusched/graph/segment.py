@@ -131,7 +131,7 @@ class Segment:
 
     def _decide(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
         """Return the decision not to record, if that can be told from the inputs."""
-        name = _name(self.steps[0][1].function)
+        name = bare_name(self.steps[0][1].function)
         reason = obstacle(inputs, key)
         if reason is None:
             return None
@@ -164,13 +164,13 @@ class Segment:
             # Says nothing about the functions: there may be room the next time.
             raise
         except UnrecordableError as reason:
-            direct = Direct(_name(self.steps[-1][1].function), str(reason))
+            direct = Direct(bare_name(self.steps[-1][1].function), str(reason))
         except Exception as error:
             if dask.config.get("gpusched.fusion.strict", False):
                 raise
             # NumPy's own run either raises what the user's program raises, or shows that the
             # recorder was at fault, which is counted.
-            direct = Direct(_name(self.steps[-1][1].function),
+            direct = Direct(bare_name(self.steps[-1][1].function),
                             f"recording failed: {type(error).__name__}: {error}")  # fmt: skip
         if direct is not None:
             self.call(registers)
@@ -215,7 +215,7 @@ class Segment:
         least = dask.config.get("gpusched.fusion.minimum-operations", 2)
         if recorder.launched or recorder.operations >= least:
             return None
-        return Direct(_name(self.steps[-1][1].function), "nothing to fuse it with")
+        return Direct(bare_name(self.steps[-1][1].function), "nothing to fuse it with")
 
     def finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
         """Compute the outputs into `registers`, and return them as structures of registers."""
@@ -302,9 +302,10 @@ def _reasons(functions: Iterable[Any]) -> list[tuple[str, str]]:
     for function in functions:
         reason = safety.why_unsafe(bare(function))
         if reason and reason != safety.LIBRARY:
-            found.append((_name(function), f"your function {reason}"))
+            found.append((bare_name(function), f"your function {reason}"))
     return found
 
 
-def _name(function: Any) -> str:
+def bare_name(function: Any) -> str:
+    """Return the name of what a `functools.partial` calls in the end."""
     return str(getattr(bare(function), "__name__", type(function).__name__))

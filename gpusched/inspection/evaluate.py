@@ -17,6 +17,8 @@ from dask._task_spec import (
     _identity_cast,
 )
 
+from gpusched.graph import subgraph
+
 Call = Callable[[Any, list[Any], dict[str, Any], Any], Any]
 """Takes a function, its arguments, and the key of the task that calls it."""
 
@@ -55,7 +57,7 @@ def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None)
         raise TypeError(f"a task of the kind {type(value).__name__}")
     key = value.key if value.key is not None else key
     if value.func is _execute_subgraph:
-        return _inside(value, values, call, key)
+        return subgraph.walk(value, values, lambda item, known: evaluate(item, known, call, key))
     args = [evaluate(item, values, call, key) for item in value.args]
     if isinstance(value, Dict):
         return dict(zip(args[::2], args[1::2], strict=True))
@@ -65,20 +67,3 @@ def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None)
     if value.func is _identity_cast:
         return kwargs["typ"](args)
     return call(value.func, args, kwargs, key)
-
-
-def _inside(task: Task, values: Mapping[Any, Any], call: Call, key: Any) -> Any:
-    """Return the result of a task that others have been fused into."""
-    inner, wanted, keys, *given = task.args
-    known = {
-        name: evaluate(item, values, call, key) for name, item in zip(keys, given, strict=True)
-    }
-
-    def value_of(name: Any) -> Any:
-        if name not in known:
-            for dependency in inner[name].dependencies & inner.keys():
-                value_of(dependency)
-            known[name] = evaluate(inner[name], known, call, key)
-        return known[name]
-
-    return value_of(wanted)

@@ -20,7 +20,7 @@ from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
-from gpusched.graph.segment import ProgramStep, Segment, obstacle
+from gpusched.graph.segment import ProgramStep, Segment, bare_name, obstacle
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.memory import held, needed, peak
 from gpusched.inspection.standins import (
@@ -194,7 +194,7 @@ class Rehearser(Rehearsal):
                     read = sum(value.nbytes for value in _given(step, local))
                     written = sum(n.size * n.dtype.itemsize for n in _lazy(local[register]))
                     layer = self._labels.get(register, self._variant.name)
-                    use = CallUse(_name(step.function), layer, read, written)
+                    use = CallUse(bare_name(step.function), layer, read, written)
                     self._variant.calls.append(use)
             segment.finish(recorder, local, registers)
         except Exception:  # whatever a function makes of zeros: then they are called one by one
@@ -220,7 +220,7 @@ class Rehearser(Rehearsal):
     def _made(self, function: Any, layer: str, given: list[Any], value: Any, recorded: bool,
               counted: bool) -> None:  # fmt: skip
         """Note a call: what it moves, and why no kernel does it."""
-        name = _name(function)
+        name = bare_name(function)
         reason = None if recorded else _unfusible(function)
         if reason is not None:
             own, told = reason
@@ -237,11 +237,11 @@ class Rehearser(Rehearsal):
     def _value_of(self, function: Any, args: Any, kwargs: Any, layer: str) -> Any:
         """Return what stands in for the result of a call."""
         if any(value is UNKNOWN for value in (*args, *kwargs.values())):
-            raise UnknownResultError(_name(function), "gets a chunk of which nothing is known")
+            raise UnknownResultError(bare_name(function), "gets a chunk of which nothing is known")
         try:
             found = _inferred(function, args, kwargs)
         except Exception as error:  # whatever a function makes of no elements
-            raise UnknownResultError(_name(function), str(error)[:200]) from error
+            raise UnknownResultError(bare_name(function), str(error)[:200]) from error
         if found is not None:
             return found
         total = sum(extent(a) for a in arrays_in([*args, *kwargs.values()]))
@@ -250,20 +250,20 @@ class Rehearser(Rehearsal):
                 with np.errstate(all="ignore"):
                     return function(*args, **kwargs)
             except Exception as error:  # whatever a function makes of zeros
-                raise UnknownResultError(_name(function), str(error)[:200]) from error
+                raise UnknownResultError(bare_name(function), str(error)[:200]) from error
         found = self.declared.chunk(layer, self._block, of=self._variant.name)
         if found is None and layer in self._aliases:
             alias = self._aliases[layer]
             found = self.declared.chunk(layer_of(alias), alias[1:])
         if found is None:
             raise UnknownResultError(
-                _name(function), "is not called, and the shape of what it returns is not known"
+                bare_name(function), "is not called, and the shape of what it returns is not known"
             )
         return found
 
     def _halt(self, step: tuple[int, ProgramStep], reason: str) -> None:
         layer = self._labels.get(step[0], self._variant.name)
-        self._variant.halts.append(Halt(_name(step[1].function), reason, layer))
+        self._variant.halts.append(Halt(bare_name(step[1].function), reason, layer))
 
     # Tasks without ------------------------------------------------------------------------
 
@@ -312,10 +312,6 @@ def _lazy(value: Any) -> list[LazyChunk]:
     if isinstance(value, dict):
         value = list(value.values())
     return [v for v in value if isinstance(v, LazyChunk)] if isinstance(value, list | tuple) else []
-
-
-def _name(function: Any) -> str:
-    return str(getattr(bare(function), "__name__", type(function).__name__))
 
 
 def _unfusible(function: Any) -> tuple[bool, str] | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-NOTHING = "nothing need be changed"
-
 _RULES: list[tuple[str, str]] = [
     (r"^small chunks$",
      "make chunks larger, or lower gpusched.fusion.minimum-elements"),

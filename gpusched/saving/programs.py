@@ -32,6 +32,8 @@ from dask._task_spec import (
     _identity_cast,
 )
 
+from gpusched.graph import subgraph
+from gpusched.graph.program import name_of
 from gpusched.saving.code import refuse
 from gpusched.saving.errors import UnsavableError
 from gpusched.saving.values import Encoder
@@ -133,30 +135,16 @@ class _Translation:
 
     def _task(self, task: Task, inner: dict[Any, Any]) -> Any:
         if task.func is _execute_subgraph:
-            return self._subgraph(task, inner)
+            return subgraph.walk(task, inner, self.argument)
         if task.func is _identity_cast and task.kwargs["typ"] in (list, tuple):
             items = [self.argument(item, inner) for item in task.args]
             return items if task.kwargs["typ"] is list else {"tuple": items}
         args = [self.argument(item, inner) for item in task.args]
         kwargs = [[name, self.argument(item, inner)] for name, item in task.kwargs.items()]
-        place = f"{self.place}, which calls {_name(task.func)}"
+        place = f"{self.place}, which calls {name_of(task.func)}"
         call = self.encoder.value(task.func, place)
         self.steps.append({"call": call, "args": args, "kwargs": kwargs})
         return {"step": len(self.steps) - 1}
-
-    def _subgraph(self, task: Task, outer: dict[Any, Any]) -> Any:
-        tasks, wanted, keys, *values = task.args
-        inner = {k: self.argument(v, outer) for k, v in zip(keys, values, strict=True)}
-
-        def visit(key: Any) -> Any:
-            if key not in inner:
-                node = tasks[key]
-                for dependency in sorted(node.dependencies & tasks.keys(), key=str):
-                    visit(dependency)
-                inner[key] = self.argument(node, inner)
-            return inner[key]
-
-        return visit(wanted)
 
     def _container(self, value: Any, inner: dict[Any, Any]) -> Any:
         items = [self.argument(item, inner) for item in value.args]
@@ -189,8 +177,3 @@ def _constant(value: Any) -> bool:
     if type(value) is dict:
         return all(map(_constant, value)) and all(map(_constant, value.values()))
     return isinstance(value, _CONSTANTS) or callable(value)
-
-
-def _name(function: Any) -> str:
-    function = getattr(function, "func", function)
-    return str(getattr(function, "__name__", type(function).__name__))

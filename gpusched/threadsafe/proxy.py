@@ -163,11 +163,6 @@ def cell_of(proxy: Any) -> Any:
     return _parts(proxy)[0]
 
 
-def guard_of(proxy: Any) -> Guard:
-    """Return the guard that a proxy's calls go through."""
-    return _parts(proxy)[1]
-
-
 def _unwrap_deep(value: Any) -> Any:
     """Replace proxies, also in a plain list, tuple or dictionary, which is copied only then."""
     kind = type(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import wait
+
+from tests.disks import mounted
 
 from .conftest import Harmed
 
@@ -88,13 +89,8 @@ def test_damaged_file_that_another_worker_asks_for(start: Start, tmp_path: Path)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("needs the right to mount a file system")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mounted(tmp_path / "small", "60m", "--lazy") as folder:
+        yield folder
 
 
 def test_full_disk_pauses_the_worker_and_says_so(start: Start, small_disk: Path) -> None:

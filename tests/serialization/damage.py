@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,9 +75,15 @@ def arrays() -> tuple[np.ndarray, ...]:
 
 @functools.cache
 def _messages() -> tuple[host.Message, ...]:
+    with _short_blocks():
+        return tuple(host.pack(array, how) for array in arrays() for how in (None, SLOW))
+
+
+@contextmanager
+def _short_blocks() -> Iterator[None]:
     before, blocks.BLOCK = blocks.BLOCK, BLOCK
     try:
-        return tuple(host.pack(array, how) for array in arrays() for how in (None, SLOW))
+        yield
     finally:
         blocks.BLOCK = before
 
@@ -229,16 +236,13 @@ class _Coding:
 
 @functools.cache
 def _coded() -> tuple[_Coding, ...]:
-    before, blocks.BLOCK = blocks.BLOCK, BLOCK
-    try:
+    with _short_blocks():
         return tuple(
             _Coding(data.nbytes, tuple(blocks.encode(data, itemsize, shuffle)))
             for data in (np.arange(2000).view("u1"), np.zeros(BLOCK + 9, "u1"))
             for itemsize in (1, 8)
             for shuffle in blosc.SHUFFLES
         )
-    finally:
-        blocks.BLOCK = before
 
 
 def _plain(parts: list[Any]) -> list[bytes]:

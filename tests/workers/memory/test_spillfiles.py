@@ -25,6 +25,7 @@ from gpusched.workers.memory.spillfiles import (
     SpillFiles,
     UnreadableValueError,
 )
+from tests.disks import mounted
 
 from .contract import check_different_keys_threadsafe, check_mapping, check_same_key_threadsafe
 
@@ -340,13 +341,8 @@ def test_closing_takes_a_value_that_is_being_written(files: SpillFiles) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("needs the right to mount a file system")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted(tmp_path / "small", "256k") as folder:
+        yield folder
 
 
 @pytest.fixture
