@@ -26,8 +26,8 @@ _JOIN = 5.0
 class _Call:
     """An operation on its way to the thread and its outcome on its way back."""
 
-    __slots__ = ("abandoned", "args", "context", "done", "error", "operation", "result", "sent",
-                 "task")  # fmt: skip
+    __slots__ = ("abandoned", "args", "context", "done", "error", "operation", "over", "result",
+                 "sent", "task")  # fmt: skip
 
     def __init__(self, operation: Operation, args: tuple[Any, ...], sent: float) -> None:
         self.operation = operation
@@ -37,6 +37,7 @@ class _Call:
         self.context = contextvars.copy_context()
         self.task = current().task
         self.abandoned = False
+        self.over = False
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = threading.Lock()
@@ -78,6 +79,7 @@ class _Line:
             # Of any kind: it is raised in the thread that called.
             call.error = error
         finally:
+            call.over = True
             call.done.release()
 
 
@@ -144,7 +146,7 @@ class OneThreadGuard(Guard):
             line.calls.put(_Call(_nothing, (), 0.0))
 
     def _wait(self, call: _Call) -> None:
-        with waits.waiting(self, count=False) as look:
+        with waits.waiting(self, lambda: call.over, count=False) as look:
             while not call.done.acquire(timeout=waits.INTERVAL):
                 look()
 

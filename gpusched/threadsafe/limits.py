@@ -35,7 +35,7 @@ class LimitGuard(Guard):
         """Wait until there is room for this thread, and take it."""
         me = current()
         if not self._enter(me):
-            with waits.waiting(self) as look:
+            with waits.waiting(self, lambda: me in self._inside) as look:
                 while not self._enter(me, waits.INTERVAL):
                     look()
 
@@ -85,7 +85,8 @@ class LimitGuard(Guard):
 
     def holders(self) -> Iterable[Thread]:
         # Not under the condition's lock, which `waits` must not wait for; a copy is made at once.
-        return tuple(self._inside)
+        inside = tuple(self._inside)
+        return inside if len(inside) >= self.policy.n else ()
 
     def give_up(self, thread: Thread) -> bool:
         with self._changed:

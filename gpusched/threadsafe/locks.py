@@ -95,7 +95,7 @@ class LockGuard(Guard):
         self.joined = joined
 
     def _wait(self, me: Thread) -> None:
-        with waits.waiting(self) as look:
+        with waits.waiting(self, lambda: self._owner is me) as look:
             while not self._lock.acquire(timeout=waits.INTERVAL):
                 owner = self._owner
                 if owner is not None and not owner.lives() and self._take_over(owner, me):

@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpusched.threadsafe.waits import Resource
+    from gpusched.threadsafe.waits import Wait
 
 _FRAMES = 6
 """Innermost frames of a stack that a message shows, those of this package left out."""
@@ -39,7 +39,7 @@ class Thread:
         """The key of the worker's task that it runs, or empty."""
         self.answers_loop = 0
         """Number of workers whose event loop runs here, and must never wait."""
-        self.waiting: Resource | None = None
+        self.waiting: Wait | None = None
         self._life = weakref.ref(life)
 
     def lives(self) -> bool:

@@ -2,7 +2,8 @@
 
 Each wait is known to all, so that the one that would close a cycle is refused. A thread waits for
 one resource at a time, and goes on as soon as one of the resource's holders gives it up; so it can
-go on if, and only if, a thread that waits for nothing can be reached from it.
+go on if, and only if, a thread that waits for nothing can be reached from it. What a thread waits
+for may be its own already when others look: it has yet to wake and say so.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from dask.utils import parse_timedelta
@@ -33,9 +35,18 @@ class Resource(Protocol):
     counts: Counts
 
     def holders(self) -> Iterable[threads.Thread]:
-        """Return the threads that one of has to give it up."""
+        """Return the threads that one of has to give it up, or nothing where it can be had."""
 
     def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One thread's wait for a resource."""
+
+    resource: Resource
+    is_over: Callable[[], bool]
+    """Tells whether the thread has been given the resource."""
 
 
 _waits = threading.Lock()
@@ -66,13 +77,18 @@ def refuse_loop(resource: Resource, me: threads.Thread) -> NoReturn:
 
 
 @contextmanager
-def waiting(resource: Resource, count: bool = True) -> Iterator[Callable[[], None]]:
+def waiting(
+    resource: Resource, is_over: Callable[[], bool], count: bool = True
+) -> Iterator[Callable[[], None]]:
     """Let the calling thread wait for a resource.
 
     Parameters
     ----------
     resource
         What it waits for.
+    is_over
+        Tells any thread whether this one has been given it; true from that moment on until the
+        wait is left.
     count
         Whether the wait is counted here.
 
@@ -94,7 +110,7 @@ def waiting(resource: Resource, count: bool = True) -> Iterator[Callable[[], Non
     if me.answers_loop:
         refuse_loop(resource, me)
     with _waits:
-        me.waiting = resource
+        me.waiting = Wait(resource, is_over)
         chain = _closed_chain(me)
         if chain:
             me.waiting = None
@@ -120,10 +136,12 @@ def _closed_chain(me: threads.Thread) -> list[tuple[threads.Thread, Resource]]:
         if thread in seen:
             continue
         seen.add(thread)
-        holders = list(thread.waiting.holders()) if thread.waiting is not None else []
-        if thread.waiting is None or not holders or not thread.lives():
+        wait = thread.waiting
+        # In this order: a thread that is given the resource in between is seen by the second.
+        holders = list(wait.resource.holders()) if wait is not None else []
+        if wait is None or not holders or wait.is_over() or not thread.lives():
             return []
-        found.append((thread, thread.waiting))
+        found.append((thread, wait.resource))
         to_do += holders
     return found
 

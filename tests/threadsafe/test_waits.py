@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -13,7 +14,8 @@ import dask.config
 import pytest
 
 from gpusched import threadsafe
-from gpusched.threadsafe import threads, waits
+from gpusched.threadsafe import threads, waits, wrapping
+from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.tasks import running as task
 
 
@@ -107,6 +109,67 @@ def test_deadlock_is_refused_with_names_and_stacks(together: Any) -> None:
     assert "lock(first) and lock(second) are taken in different orders" in refused
     assert refused.count("in take") == 2
     assert counts("lock(first)").deadlocks + counts("lock(second)").deadlocks == 1
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_thread_that_has_yet_to_wake_closes_no_cycle(given: bool) -> None:
+    class Resource:
+        counts = Counts()
+
+        def holders(self) -> tuple[threads.Thread, ...]:
+            return (threads.current(),)
+
+    refused = contextlib.nullcontext() if given else pytest.raises(threadsafe.DeadlockError)
+    with refused, waits.waiting(Resource(), lambda: given):
+        assert given
+
+
+@pytest.mark.parametrize(
+    ("policy", "states"),
+    [
+        (threadsafe.lock("given"), [False, True, False]),
+        (threadsafe.limit(1, "given"), [False, True, False]),
+        (threadsafe.one_thread("given"), [False, False, True]),
+    ],
+    ids=str,
+)
+def test_wait_is_over_once_given(
+    policy: Any, states: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is given, while it is had, and after the call."""
+    original, found, started, go_on = waits.waiting, [], threading.Event(), threading.Event()
+
+    @contextlib.contextmanager
+    def watched(resource: Any, is_over: Any, count: bool = True) -> Iterator[Any]:
+        if threading.current_thread() is me:
+            asked.append(is_over)
+            found.append(is_over())
+            go_on.set()
+        with original(resource, is_over, count) as look:
+            yield look
+
+    me, asked = threading.current_thread(), list[Any]()
+    monkeypatch.setattr(waits, "waiting", watched)
+    wrapped = threadsafe.wrap(lambda act: act(), policy)
+    holder = threading.Thread(target=wrapped, args=(lambda: (started.set(), go_on.wait(60)),))
+    holder.start()
+    assert started.wait(60)
+    wrapped(lambda: found.append(asked[0]()))
+    holder.join(60)
+    assert [*found, asked[0]()] == states
+
+
+def test_limit_with_room_is_held_by_nobody() -> None:
+    policy = threadsafe.limit(2, "room")
+    guard = wrapping.guard_for(policy)
+    with policy:
+        assert guard.holders() == ()
+        started, go_on = threading.Event(), threading.Event()
+        other = held(policy, started, go_on)
+        assert len(guard.holders()) == 2
+        go_on.set()
+        other.join(60)
+        assert guard.holders() == ()
 
 
 def test_deadlock_with_a_dedicated_thread_is_refused() -> None:
