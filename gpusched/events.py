@@ -1,0 +1,167 @@
+"""What happens in this process, noted while somebody profiles.
+
+Whoever does something that a profile shows asks ``if events.active`` first: nothing else is spent
+while nobody profiles.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple
+
+LIMIT = 200_000
+"""Events that one recording holds; what comes after is counted only. About 100 bytes each."""
+
+
+class Event(NamedTuple):
+    """Something that took time, in one thread."""
+
+    kind: str
+    """Such as ``"kernel"``, ``"task"`` or ``"compile"``."""
+    name: str
+    start: float
+    """Seconds of this process's `time.perf_counter`."""
+    end: float
+    thread: int
+    """The thread's identifier, which another thread may have had before."""
+    thread_name: str
+    task: Any
+    """Key of the task that the thread ran; None if that is not known, or there was none."""
+    nbytes: int
+    """Read and written, sent, or compressed; 0 where bytes have no meaning."""
+    about: Any
+    """What else is known, as its kind has it."""
+
+
+@dataclass
+class Recording:
+    """Events of this process, for one profile.
+
+    Notes
+    -----
+    Any thread may add events. Threads that add the last ones at the same time may exceed `limit`
+    by one each.
+    """
+
+    limit: int = LIMIT
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+    """Fields of `Event`; plain tuples, which cost less to make."""
+    dropped: int = 0
+    """Events that had no room. A few may be missed, since it is counted without a lock."""
+    origins: dict[Any, tuple[int, tuple[Any, ...]]] = field(default_factory=dict)
+    """By a program's task: the register that its first call writes, and the key of the task that
+    each of its calls was."""
+    users: int = 1
+    """Who has started it, and not stopped it yet."""
+
+    def add(self, event: tuple[Any, ...]) -> None:
+        """Keep an event, if there is room."""
+        if len(self.events) < self.limit:
+            self.events.append(event)
+        else:
+            self.dropped += 1
+
+
+active: tuple[Recording, ...] = ()
+"""Recordings that go on; replaced, never changed."""
+
+_recordings: dict[str, Recording] = {}
+_lock = threading.Lock()
+_local = threading.local()
+
+
+def start(token: str, limit: int = LIMIT) -> Recording:
+    """Begin a recording, or take part in the one of that token.
+
+    Parameters
+    ----------
+    token
+        The profile's. Several workers of one process share its recording.
+    limit
+        Events at most.
+
+    Examples
+    --------
+    >>> from gpusched import events
+    >>> recording = events.start("example")
+    >>> events.record("task", "f", 1.0, 2.0)
+    >>> events.stop("example")
+    >>> [(event.name, event.end) for event in events.taken(recording)]
+    [('f', 2.0)]
+    """
+    with _lock:
+        found = _recordings.get(token)
+        if found is not None:
+            found.users += 1
+            return found
+        found = _recordings[token] = Recording(limit)
+        _publish()
+        return found
+
+
+def stop(token: str) -> None:
+    """End what one `start` began; the last one ends the recording. Unknown tokens are no error."""
+    with _lock:
+        found = _recordings.get(token)
+        if found is None:
+            return
+        found.users -= 1
+        if found.users <= 0:
+            del _recordings[token]
+            _publish()
+
+
+def recording_of(token: str) -> Recording | None:
+    """Return the recording of that token, if it goes on in this process."""
+    return _recordings.get(token)
+
+
+def _publish() -> None:
+    global active
+    active = tuple(_recordings.values())
+
+
+def taken(recording: Recording) -> list[Event]:
+    """Return the events so far."""
+    return [Event._make(event) for event in list(recording.events)]
+
+
+def record(
+    kind: str, name: str, start: float, end: float, nbytes: int = 0, about: Any = None
+) -> None:
+    """Note that the calling thread did something; to be called where `active` says so."""
+    thread = threading.current_thread()
+    event = (kind, name, start, end, thread.ident, thread.name, task(), nbytes, about)
+    for recording in active:
+        recording.add(event)
+
+
+def record_since(kind: str, name: str, start: float, nbytes: int = 0, about: Any = None) -> None:
+    """Note what the calling thread has done from `start` until now."""
+    record(kind, name, start, perf_counter(), nbytes, about)
+
+
+def origin(key: Any, first: int, keys: tuple[Any, ...]) -> None:
+    """Note the tasks that the calls of a program were, for the lines behind its kernels."""
+    for recording in active:
+        if len(recording.origins) < recording.limit:
+            recording.origins[key] = first, keys
+
+
+def task() -> Any:
+    """Return the key of the task that the calling thread runs; None if it is not known."""
+    key = getattr(_local, "task", None)
+    if key is None:
+        worker = sys.modules.get("distributed.worker")
+        key = getattr(getattr(worker, "thread_state", None), "key", None)
+    return key
+
+
+def enter_task(key: Any) -> Any:
+    """Let the calling thread run a task, and return the one that it ran before."""
+    outer = getattr(_local, "task", None)
+    _local.task = key
+    return outer
