@@ -38,6 +38,18 @@ class Freezable:
         raise NotImplementedError
 
 
+def one_of(results: tuple[Any, ...], k: int) -> Any:
+    """Return one of several results of a recorded function, which a task has as a tuple.
+
+    Examples
+    --------
+    >>> from gpusched.fusion.recorded import one_of
+    >>> one_of((3, 4), 1)
+    4
+    """
+    return results[k]
+
+
 def recorder_of(args: tuple[Any, ...]) -> Recorder | None:
     """Return the recorder of the first lazy chunk among some arguments; None if there is none."""
     found = next((a for a in args if isinstance(a, LazyChunk)), None)

@@ -16,7 +16,7 @@ from dask.utils import funcname
 from gpusched.fusion import functions
 from gpusched.fusion.chunk import HANDLERS, LazyChunk
 from gpusched.fusion.operations import operation_of
-from gpusched.fusion.recorded import RecordedFunction
+from gpusched.fusion.recorded import RecordedFunction, one_of
 
 _OPERATORS = frozenset(
     getattr(operator, name)
@@ -78,7 +78,7 @@ def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, overlap._trim, enforced])  # fmt: skip
+                   operator.getitem, overlap._trim, enforced, one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(

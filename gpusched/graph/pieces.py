@@ -14,7 +14,7 @@ import numpy as np
 
 from gpusched.fusion.devices import Device, device_of
 from gpusched.fusion.plan import Registers
-from gpusched.fusion.recorded import RecordedFunction
+from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.graph.known import bare, enforced
 
 ELEMENTWISE = (
@@ -22,6 +22,7 @@ ELEMENTWISE = (
     operator.ge, operator.gt, operator.inv, operator.invert, operator.le, operator.lshift,
     operator.lt, operator.mod, operator.mul, operator.ne, operator.neg, operator.or_, operator.pos,
     operator.pow, operator.rshift, operator.sub, operator.truediv, operator.xor, enforced,
+    one_of,
 )  # fmt: skip
 """Functions, besides ufuncs, whose value at a place depends on the inputs at that place only. A
 user's function is none of them: it may ask for its input's shape."""
@@ -75,39 +76,65 @@ def run(segment: Runs, registers: Registers, count: int) -> bool:
     The outputs are allocated whole, so what is saved is everything between inputs and outputs. An
     output that is the task's result and still does not fit is left in host memory.
     """
-    arrays = {k: registers[k] for k in segment.inputs if device_of(registers[k]) is not None}
-    if not arrays or not _is_elementwise(segment):
+    arrays = [a for k in segment.inputs for a in _items(registers[k]) if device_of(a) is not None]
+    if not arrays or not _is_elementwise(segment, registers):
         return False
-    shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
     if not shape or shape[0] < 4:
         return False
-    device = device_of(next(iter(arrays.values())))
+    device = device_of(arrays[0])
     assert device is not None
     final = segment.outputs == (len(registers) - 1,)
-    results: dict[int, Any] = {}
+    results: dict[int, list[Any]] = {k: [] for k in segment.outputs}
     for start, stop in _bounds(shape[0], count):
         part = list(registers)
-        for k, array in arrays.items():
-            if array.ndim == len(shape) and array.shape[0] == shape[0]:
-                part[k] = array[start:stop]
+        for k in segment.inputs:
+            part[k] = _part(part[k], slice(start, stop), shape)
         segment.run_whole(part)
-        for k in segment.outputs:
-            _put(results, k, part[k], slice(start, stop), shape, device, final)
-    for k, result in results.items():
-        on_host = isinstance(result, np.ndarray) and device.name != "cpu"
-        registers[k] = HostResult(result) if on_host else result
+        for k, wholes in results.items():
+            alone = final and not isinstance(part[k], tuple)
+            for number, item in enumerate(_items(part[k])):
+                _put(wholes, number, item, slice(start, stop), shape, device, alone)
+    for k, wholes in results.items():
+        several = isinstance(part[k], tuple)
+        registers[k] = tuple(wholes) if several else _result(wholes[0], device)
     return True
 
 
-def _is_elementwise(segment: Runs) -> bool:
-    functions = [bare(step.function) for _, step in segment.steps]
+def _items(value: Any) -> tuple[Any, ...]:
+    """Return the arrays of a kernel with several results, or the one."""
+    return value if type(value) is tuple else (value,)
+
+
+def _part(value: Any, where: slice, shape: tuple[int, ...]) -> Any:
+    """Return the rows of an input, or all of one that does not depend on the divided axis."""
+    if type(value) is tuple:
+        return tuple(_part(item, where, shape) for item in value)
+    divided = device_of(value) is not None and value.ndim == len(shape)
+    return value[where] if divided and value.shape[0] == shape[0] else value
+
+
+def _result(whole: Any, device: Device) -> Any:
+    on_host = isinstance(whole, np.ndarray) and device.name != "cpu"
+    return HostResult(whole) if on_host else whole
+
+
+def _is_elementwise(segment: Runs, registers: Registers) -> bool:
+    several = {k for k in segment.inputs if type(registers[k]) in (tuple, list)}
     return all(
-        f.signature is None
-        if isinstance(f, np.ufunc)
-        else (isinstance(f, RecordedFunction) and f.elementwise)
-        or any(f is known for known in ELEMENTWISE)
-        for f in functions
+        _elementwise(bare(step.function))
+        # To others, a tuple of arrays is one array with another axis.
+        and (bare(step.function) is one_of or not several & step.registers)
+        for _, step in segment.steps
     )
+
+
+def _elementwise(function: Any) -> bool:
+    if isinstance(function, np.ufunc):
+        return function.signature is None
+    if isinstance(function, RecordedFunction):
+        return function.elementwise
+    return any(function is known for known in ELEMENTWISE)
 
 
 def _bounds(length: int, count: int) -> list[tuple[int, int]]:
@@ -117,15 +144,17 @@ def _bounds(length: int, count: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _put(results: dict[int, Any], k: int, value: Any, where: slice, shape: tuple[int, ...],
+def _put(wholes: list[Any], number: int, value: Any, where: slice, shape: tuple[int, ...],
          device: Device, final: bool) -> None:  # fmt: skip
+    new = number == len(wholes)
     if value.ndim < len(shape) or value.shape[0] != where.stop - where.start:
         # It does not depend on the axis that is divided.
-        results.setdefault(k, value)
+        if new:
+            wholes.append(value)
         return
-    if k not in results:
-        results[k] = _allocate(device, (shape[0], *value.shape[1:]), value.dtype, final)
-    whole = results[k]
+    if new:
+        wholes.append(_allocate(device, (shape[0], *value.shape[1:]), value.dtype, final))
+    whole = wholes[number]
     on_host = isinstance(whole, np.ndarray) and hasattr(value, "get")
     whole[where] = value.get() if on_host else value
 

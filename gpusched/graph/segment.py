@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from dask.array.chunk import getitem
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
+from gpusched.fusion.overrides import NONE, OverrideError
 from gpusched.fusion.plan import (
     Plan,
     Registers,
@@ -78,6 +80,8 @@ class Segment:
         self.inputs = inputs
         self.outputs = outputs
         self.recorded = recorded
+        self.overrides = NONE
+        """Users' versions of kernels, before the first run."""
         self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
         self.replayed = all(step.replayed for _, step in steps)
         self._plans: dict[Any, Plan | Direct] = {}
@@ -147,21 +151,23 @@ class Segment:
             self._plans[key] = found
 
     def _replay(self, plan: Plan, inputs: tuple[Any, ...], registers: Registers) -> None:
-        results, seconds = plan.run(inputs)
+        results, seconds = plan.run(flat(inputs))
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
         count(plan, seconds)
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers) -> None:
-        device = next(d for d in map(device_of, inputs) if d is not None)
-        recorder = Recorder(device, dask.config.get("gpusched.fusion.maximum-operations", 256))
+        device = next(d for d in map(device_of, flat(inputs)) if d is not None)
+        limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
+        recorder = Recorder(self.overrides.on(device), limit)
         try:
             local, arrays = self.trace(recorder, inputs, registers)
             direct = self.too_little(recorder)
             if direct is None:
                 outputs = self.finish(recorder, local, registers)
-        except MemoryError:
-            # Says nothing about the functions: there may be room the next time.
+        except (MemoryError, OverrideError):
+            # Says nothing about the functions: there may be room the next time, and NumPy's own
+            # run is not what the user's version of a kernel does.
             raise
         except UnrecordableError as reason:
             direct = Direct(bare_name(self.steps[-1][1].function), str(reason))
@@ -195,15 +201,26 @@ class Segment:
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
         """Call the functions with lazy chunks; return the registers and the arrays' places.
 
+        A place is a number among the inputs made `flat`, and a register of the recorder.
+
         Nothing is left in `registers`: `finish` does that, and `run_whole` is both.
         """
         local: Registers = list(registers)
         arrays = []
-        for number, (register, value) in enumerate(zip(self.inputs, inputs, strict=True)):
-            if device_of(value) is not None:
-                leaf = recorder.leaf(value)
-                arrays.append((number, leaf.register))
-                local[register] = LazyChunk(recorder, leaf)
+        numbers = itertools.count()
+
+        def lazy(value: Any) -> Any:
+            if type(value) in (tuple, list):
+                return type(value)(map(lazy, value))
+            number = next(numbers)
+            if device_of(value) is None:
+                return value
+            leaf = recorder.leaf(value)
+            arrays.append((number, leaf.register))
+            return LazyChunk(recorder, leaf)
+
+        for register, value in zip(self.inputs, inputs, strict=True):
+            local[register] = lazy(value)
         for register, function, step in self.calls:
             recorder.step = register
             local[register] = function(*substitute(step.args, local),
@@ -235,6 +252,24 @@ class Segment:
         return any(r == register and bare(s.function) is getitem for r, s in self.steps)
 
 
+def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the inputs with the items of tuples and lists in their places.
+
+    Examples
+    --------
+    >>> from gpusched.graph.segment import flat
+    >>> flat((1, (2, [3]), 4))
+    (1, 2, 3, 4)
+    """
+    if not any(type(value) in (tuple, list) for value in inputs):
+        return inputs
+    return tuple(
+        item
+        for value in inputs
+        for item in (flat(tuple(value)) if type(value) in (tuple, list) else (value,))
+    )
+
+
 def describe(value: Any) -> Any:
     """Return what of an input a plan may depend on; `TypeError` if it cannot be told."""
     if type(value) is np.ndarray:
@@ -260,7 +295,7 @@ def describe(value: Any) -> Any:
 def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
     """Return why a segment is not recorded for such inputs, or None if it may be."""
     arrays, devices = [], set()
-    for value in inputs:
+    for value in flat(inputs):
         if not hasattr(value, "__array_ufunc__") or isinstance(value, np.generic):
             continue
         device = device_of(value)

@@ -20,7 +20,7 @@ from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
-from gpusched.graph.segment import ProgramStep, Segment, bare_name, obstacle
+from gpusched.graph.segment import ProgramStep, Segment, bare_name, flat, obstacle
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.memory import held, needed, peak
 from gpusched.inspection.standins import (
@@ -141,7 +141,7 @@ class Rehearser(Rehearsal):
         self._record(segment, inputs, registers)
 
     def _record(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
-        recorder = self._tracer()
+        recorder = self._tracer(segment)
         before = [v for v in registers if isinstance(v, np.ndarray)]
         try:
             local, arrays = segment.trace(recorder, inputs, registers)
@@ -160,11 +160,11 @@ class Rehearser(Rehearsal):
             return self._call(segment, registers)
         plan = recorder.plan(arrays, outputs)
         self._variant.peak = max(self._variant.peak, peak(plan, recorder.registers(), before))
-        self._note(segment, recorder, arrays)
+        places = [k for k, v in zip(segment.inputs, inputs, strict=True) for _ in flat((v,))]
+        self._note(recorder, {r: self._labels.get(places[number], "") for number, r in arrays})
 
-    def _note(self, segment: Segment, recorder: TracingRecorder, arrays: Any) -> None:
+    def _note(self, recorder: TracingRecorder, arguments: dict[int, str]) -> None:
         variant = self._variant
-        arguments = {r: self._labels.get(segment.inputs[number], "") for number, r in arrays}
         for builder, launch in recorder.launches:
             variant.kernels.append(KernelUse(builder, launch, recorder, self._labels, arguments))
         for name, step, read, written in recorder.calls:
@@ -186,7 +186,7 @@ class Rehearser(Rehearsal):
 
     def _unfused(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
         """Note the calls of a segment that could be recorded, and is not; learn what they give."""
-        recorder = self._tracer()
+        recorder = self._tracer(segment)
         try:
             local, _ = segment.trace(recorder, inputs, registers)
             for register, step in segment.steps:
@@ -200,9 +200,9 @@ class Rehearser(Rehearsal):
         except Exception:  # whatever a function makes of zeros: then they are called one by one
             self._call(segment, registers)
 
-    def _tracer(self) -> TracingRecorder:
+    def _tracer(self, segment: Segment) -> TracingRecorder:
         limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
-        return TracingRecorder(self.device, limit)
+        return TracingRecorder(segment.overrides.on(self.device), limit)
 
     # Calls --------------------------------------------------------------------------------
 
@@ -303,7 +303,8 @@ def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:
-    return [registers[k] for k in sorted(step.registers) if hasattr(registers[k], "nbytes")]
+    given = flat(tuple(registers[k] for k in sorted(step.registers)))
+    return [value for value in given if hasattr(value, "nbytes")]
 
 
 def _lazy(value: Any) -> list[LazyChunk]:

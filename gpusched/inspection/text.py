@@ -58,7 +58,7 @@ _SLIGHT = 100
 _MOVING = frozenset(
     ["_getitem", "_trim", "finalize", "concatenate", "concatenate3", "concatenate_arrays",
      "concatenate_axes", "concatenate_shaped", "getitem", "getter", "getter_inline",
-     "getter_nofancy", "reshape", "stack", "transpose"]
+     "getter_nofancy", "one_of", "reshape", "stack", "transpose"]
 )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from dask.array.reductions import cumreduction
 from dask.array.utils import meta_from_array
 
 from gpusched.fusion.record import PYTHON_SCALARS
-from gpusched.fusion.recorded import RecordedFunction
+from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.kernels.accumulate import ScanKernel
 from gpusched.kernels.interior import PaddedKernel
 from gpusched.kernels.reduce import ReduceKernel
@@ -53,7 +52,7 @@ def _parts(whole: Array, args: tuple[Any, ...], operation: Typed) -> tuple[Array
     """Return one array for each result of an array of tuples."""
     index = _index(whole.ndim)
     return tuple(
-        blockwise(operator.getitem, index, whole, index, k, None, dtype=dtype,
+        blockwise(one_of, index, whole, index, k, None, dtype=dtype,
                   meta=_meta(args, whole.ndim, dtype))
         for k, dtype in enumerate(operation.results)
     )  # fmt: skip

@@ -33,6 +33,10 @@ def inner(x):
 def outer(x, y):
     return inner(x) - y
 
+@gpusched.kernel
+def both(x, y):
+    return inner(x) + y, x - y
+
 @gpusched.kernel.reduction(identity=0.0, value=inner)
 def total(a, b):
     return a + b
@@ -117,6 +121,20 @@ def test_each_form(client: Client, module: Any) -> None:
     padded = np.pad(values, 1, "edge") * 3
     np.testing.assert_allclose(module.slope(x).compute(), padded[2:] - padded[:-2])
     np.testing.assert_allclose(module.running(x).compute(), values.cumsum())
+
+
+def test_several_results_used_apart(client: Client, module: Any) -> None:
+    values = np.random.default_rng(0).random((2, 100))
+    x, y = (da.from_array(v, chunks=25) for v in values)
+    a, b = module.both(x, y)
+    client.run(gpusched.reset_statistics)
+    first, second = dask.compute((a + y) * 2, (b + x) * 2)
+    counts = merged(client)
+    assert sum(n for name, n in counts.kernels.items() if "both" in name) == 4
+    assert (counts.launches, dict(counts.breaks)) == (12, {})
+    x, y = values
+    np.testing.assert_array_equal(first, (x * 3 + y + y) * 2)
+    np.testing.assert_array_equal(second, (x - y + x) * 2)
 
 
 def test_inside_a_function_sent_to_workers(client: Client, module: Any) -> None:
