@@ -13,6 +13,7 @@ import numpy as np
 from gpusched.fusion import cache
 from gpusched.fusion.expression import SUPPORTED
 from gpusched.fusion.memory import pool
+from gpusched.fusion.timing import Marks
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Device:
     """Copies a NumPy array to the device."""
     synchronize: Callable[[], None]
     """Waits for what this thread has launched."""
+    marks: Marks | None = None
+    """For timing launches; None where they are over when their call returns."""
 
 
 def _nothing() -> None:
@@ -53,7 +56,17 @@ def _cuda() -> Device:
     def synchronize() -> None:
         cupy.cuda.get_current_stream().synchronize()
 
-    return Device("cuda", compile_kernel, cupy.empty, cupy.full, cupy.array, synchronize)
+    def mark() -> Any:
+        event = cupy.cuda.Event()
+        event.record()
+        return event
+
+    def seconds(begin: Any, end: Any) -> float:
+        milliseconds: float = cupy.cuda.get_elapsed_time(begin, end)
+        return milliseconds / 1e3
+
+    return Device("cuda", compile_kernel, cupy.empty, cupy.full, cupy.array, synchronize,
+                  Marks(mark, seconds))  # fmt: skip
 
 
 def strides_are_whole(array: np.ndarray) -> bool:

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpusched import events
+from gpusched.fusion import timing
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import Device
 
@@ -104,6 +106,8 @@ class Launch:
     bytes_written: int
     operations: int
     """Scalar operations per element."""
+    steps: tuple[int, ...] = ()
+    """Calls of the program that it does, by the registers of their results."""
 
     @property
     def name(self) -> str:
@@ -113,7 +117,8 @@ class Launch:
         arrays = [window(registers[k]) for k in self.inputs]
         buffers = [output.allocate(self.device) for output in self.outputs]
         flat = [buffer.ravel() for buffer in buffers]
-        errors = self.kernel.call(*arrays, *flat, *self.numbers)
+        arguments = (*arrays, *flat, *self.numbers)
+        errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
         if errors:
             report(errors)
         for output, buffer in zip(self.outputs, buffers, strict=True):
@@ -206,6 +211,8 @@ class Plan:
         """Wait for the kernels of this thread, so that the results are there."""
         if self.launches:
             self.launches[0].device.synchronize()
+            if events.active:
+                timing.resolve()
 
     @cached_property
     def launches(self) -> list[Launch]:

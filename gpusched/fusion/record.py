@@ -74,6 +74,7 @@ class Recorder:
         self.breaks: list[tuple[str, str]] = []
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
+        self._steps: dict[int, int] = {}
 
     # Nodes ------------------------------------------------------------------------------
 
@@ -97,6 +98,7 @@ class Recorder:
         found = self._nodes.get(key)
         if found is None:
             found = self._nodes[key] = make()
+            self._steps[id(found)] = self.step
             if isinstance(found, Apply):
                 self.operations += 1
                 self._pending += 1
@@ -168,6 +170,11 @@ class Recorder:
             builder = KernelBuilder(group, self._done, self._registers)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
             step = self.launch(builder, targets)
+            if isinstance(step, Launch):
+                nodes = (*builder.order, *group.nodes)
+                step.steps = tuple(
+                    sorted({self._steps[id(n)] for n in nodes if id(n) in self._steps})
+                )
             for node, target in zip(group.nodes, targets, strict=True):
                 self._registers.append(None)
                 self._done[id(node)] = target

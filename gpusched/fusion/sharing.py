@@ -14,11 +14,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from time import perf_counter
 from typing import Protocol, TypeVar
 
 import dask
 from dask.utils import parse_timedelta
 
+from gpusched import events
 from gpusched.fusion import codefiles
 from gpusched.fusion.statistics import updating
 from gpusched.fusion.turns import Turn, turn
@@ -101,11 +103,14 @@ def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, Origin]:
     build
         Called where there is none. Its errors are the caller's.
     """
+    started = perf_counter()
     found = _from_disk(wanted, load)
     if found is None:
         with _turn(wanted):
             # Made since, perhaps, and by another process if this one had to wait.
             found = _from_disk(wanted, load, complain=True) or _shared(wanted, load, build)
+    if events.active:
+        events.record_since("compile", wanted.name, started, about=str(found[1]))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 import dask
@@ -13,34 +14,72 @@ from dask.array.optimization import optimize as dask_optimize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import ensure_dict
 
+from gpusched import events
+from gpusched.fusion.overrides import Overrides, active
 from gpusched.graph import callsites
 from gpusched.graph.known import FUSIBLE
 from gpusched.graph.rewrite import rewrite
 
 
-def optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:
-    """Optimise an array graph as dask does, then turn its chunk tasks into programs.
+class Hook:
+    """dask's hook: `optimize`, called on each graph of arrays.
 
     Parameters
     ----------
-    dsk
-        The graph.
-    keys
-        The wanted keys, nested as dask nests them.
-    **kwargs
-        Passed on to `dask.array.optimization.optimize`.
+    overrides
+        Users' versions of kernels that all graphs are computed with; None for those in effect where
+        a graph is optimised.
 
-    Returns
-    -------
-    dict or HighLevelGraph
-        The graph, with the same keys; of layers if dask was told not to fuse tasks.
+    Notes
+    -----
+    Immutable. dask optimises a graph on the scheduler, if there is one; what is in effect where the
+    hook is pickled goes there with it.
     """
-    if _interceptors:
-        return _interceptors[-1](dsk, keys, **kwargs)
-    optimised = dask_optimize(dsk, keys, **kwargs)
-    if isinstance(optimised, HighLevelGraph):
-        return _rewrite_layers(optimised)
-    return rewrite(convert_legacy_graph(ensure_dict(optimised)))
+
+    __name__ = "optimize"
+
+    def __init__(self, overrides: Overrides | None = None) -> None:
+        self._overrides = overrides
+
+    def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
+        """Optimise an array graph as dask does, then turn its chunk tasks into programs.
+
+        Parameters
+        ----------
+        dsk
+            The graph.
+        keys
+            The wanted keys, nested as dask nests them.
+        **kwargs
+            Passed on to `dask.array.optimization.optimize`.
+
+        Returns
+        -------
+        dict or HighLevelGraph
+            The graph, with the same keys; of layers if dask was told not to fuse tasks.
+        """
+        if _interceptors:
+            return _interceptors[-1](dsk, keys, **kwargs)
+        started = perf_counter()
+        optimised = dask_optimize(dsk, keys, **kwargs)
+        if events.active:
+            events.record_since("graph", "optimise", started)
+            started = perf_counter()
+        if isinstance(optimised, HighLevelGraph):
+            found = _rewrite_layers(optimised, overrides)
+        else:
+            found = rewrite(convert_legacy_graph(ensure_dict(optimised)), overrides)
+        if events.active:
+            events.record_since("graph", "rewrite", started)
+        return found
+
+    def __reduce__(self) -> Any:
+        overrides = active() if self._overrides is None else self._overrides
+        return (Hook, (overrides,)) if overrides else "optimize"
+
+
+optimize = Hook()
+"""What dask's configuration has while fusion is on."""
 
 
 _interceptors: list[Callable[..., Any]] = []
@@ -69,11 +108,11 @@ def intercepting(function: Callable[..., Any]) -> Iterator[None]:
         _interceptors.remove(function)
 
 
-def _rewrite_layers(graph: HighLevelGraph) -> HighLevelGraph:
+def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:
     layers = {}
     for name, layer in graph.layers.items():
         tasks = dict(layer)
-        rewritten = rewrite(tasks)
+        rewritten = rewrite(tasks, overrides)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
     return HighLevelGraph(layers, graph.dependencies)

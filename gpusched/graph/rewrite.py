@@ -23,6 +23,8 @@ from dask._task_spec import (
 )
 from dask.array.core import _enforce_dtype
 
+from gpusched import events
+from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
 from gpusched.graph import safety, subgraph
 from gpusched.graph.known import FUSIBLE, bare, computes, enforced, known
@@ -54,9 +56,15 @@ class Functions:
     """The traits of each function met while one graph is rewritten.
 
     A memo for that long only: a function may read values that change between graphs.
+
+    Parameters
+    ----------
+    overrides
+        Users' versions of kernels that the programs run with; those in effect here if None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, overrides: Overrides | None = None) -> None:
+        self.overrides = active() if overrides is None else overrides
         self._found: dict[int, tuple[Any, Traits]] = {}
 
     def traits(self, function: Any) -> Traits:
@@ -75,10 +83,20 @@ def _examine(function: Any) -> Traits:
     return Traits(safe or asked, safe, _identity(function))
 
 
-def rewrite(graph: dict[Any, Any]) -> dict[Any, Any]:
+def rewrite(graph: dict[Any, Any], overrides: Overrides | None = None) -> dict[Any, Any]:
     """Return `graph` with a program in every task that computes with known functions."""
-    functions = Functions()
+    functions = Functions(overrides)
+    if events.active:
+        return {key: _noted(node, functions) for key, node in graph.items()}
     return {key: rewrite_task(node, functions) for key, node in graph.items()}
+
+
+def _noted(node: Any, functions: Functions) -> Any:
+    """Do what `rewrite_task` does, and note what the program's calls were."""
+    task, keys = rewrite_labelled(node, functions)
+    if keys:
+        events.origin(task.key, task.func.inputs, tuple(keys))
+    return task
 
 
 def rewrite_task(node: Any, functions: Functions) -> Any:
@@ -141,12 +159,12 @@ class _Translation:
 
     def program(self) -> Program:
         """Return the program, the same one for tasks that differ only in their inputs."""
-        count = len(self.inputs)
-        key = (count, tuple(self.shape))
+        count, overrides = len(self.inputs), self.functions.overrides
+        key = (count, tuple(self.shape), overrides)
         found = _programs.get(key)
         if found is None:
             steps = tuple(_renumbered(step, count) for step in self.steps)
-            found = _programs[key] = Program(steps, count)
+            found = _programs[key] = Program(steps, count, overrides)
         return found
 
     def task(self, task: Task, known_keys: dict[Any, Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched import config
+from gpusched import config, events
 from gpusched.serialization.codec import blocks, choice, device, link
 from gpusched.serialization.codec.link import KEY, Link, Transfer
 from gpusched.serialization.frames import CorruptFrameError
@@ -70,6 +70,8 @@ def encode(data: Any, itemsize: int, context: Context | None) -> tuple[list[Any]
         return [_NAME, blocks.BLOCK], blocks.pending(data, itemsize, found.shuffle)
     started = time.perf_counter()
     frames = (device if on_device else blocks).encode(data, itemsize, found.shuffle)
+    if events.active:
+        events.record_since("compression", "compress", started, data.nbytes)
     if isinstance(way, Transfer):
         seconds = time.perf_counter() - started
         # On a machine as busy as the sample found it, and as this was. Where everything is
@@ -119,5 +121,9 @@ def _decoded(
         return plain(frames[0])
     match how:
         case [str(name), int(block)] if name == _NAME:
-            return coded(frames, nbytes, block)
+            started = time.perf_counter()
+            found = coded(frames, nbytes, block)
+            if events.active:
+                events.record_since("compression", "decompress", started, nbytes)
+            return found
     raise CorruptFrameError(f"codec: expected {_NAME!r}, found {how!r:.100}")

@@ -17,6 +17,7 @@ from typing import Any
 from dask.typing import Key
 from distributed.protocol.compression import get_compression_settings
 
+from gpusched import events
 from gpusched.serialization import codec, frames
 from gpusched.serialization.codec import blocks
 from gpusched.workers.memory import packing
@@ -132,6 +133,8 @@ class SpillFiles(MutableMapping[Key, object]):
         self._require_open(key)
         started = time.perf_counter()
         entry = self._write(key, value)
+        if events.active:
+            events.record_since("spill", "to disk", started, entry.memory_bytes, key)
         with self._lock:
             self.counters.written_bytes += entry.disk_bytes
             self.counters.write_seconds += time.perf_counter() - started
@@ -167,6 +170,8 @@ class SpillFiles(MutableMapping[Key, object]):
                 raise LostValueError(reason) from error
         else:
             value = _rebuild(key, entry.path, *stored)
+            if events.active:
+                events.record_since("unspill", "from disk", started, entry.memory_bytes, key)
             with self._lock:
                 self.counters.read_bytes += entry.disk_bytes
                 self.counters.read_seconds += time.perf_counter() - started

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ import zict
 from dask.typing import Key
 from dask.utils import format_bytes
 
+from gpusched import events
 from gpusched.workers.device.base import Device, Frozen
 from gpusched.workers.memory.sizes import host_nbytes
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles, UnreadableValueError
@@ -65,7 +67,7 @@ class Store(MutableMapping[Key, object]):
         self.host: zict.Buffer[Key, Any] = zict.Buffer({}, files, math.inf, _host_weight)
         self.on_device: zict.Buffer[Key, Any] = zict.Buffer(
             {},
-            zict.Func(device.freeze, self._thaw, self.host),
+            zict.Func(self._freeze, self._thaw, self.host),
             math.inf,
             lambda key, value: device.nbytes(value),
         )
@@ -191,9 +193,22 @@ class Store(MutableMapping[Key, object]):
     def _upper(self, key: Key) -> zict.LRU[Key, Any]:
         return (self.on_device if key in self._device_keys else self.host).fast
 
+    def _freeze(self, value: Any) -> Frozen:
+        started = time.perf_counter()
+        frozen = self.device.freeze(value)
+        if events.active:
+            events.record_since("spill", "to host memory", started, frozen.nbytes)
+        return frozen
+
     def _thaw(self, value: Any) -> Any:
         # A host value that has just taken the key's place is dropped by zict, which knows.
-        return self.device.thaw(value) if isinstance(value, Frozen) else value
+        if not isinstance(value, Frozen):
+            return value
+        started = time.perf_counter()
+        thawed = self.device.thaw(value)
+        if events.active:
+            events.record_since("unspill", "from host memory", started, value.nbytes)
+        return thawed
 
     def _forget(self, key: Key) -> bool:
         buffer = self.on_device if key in self._device_keys else self.host
