@@ -130,7 +130,7 @@ class KernelCache:
         from gpusched.fusion.backends import objectcode
 
         self._toolchain = self._toolchain or toolchain()
-        parts = ("cpu", self._toolchain, objectcode.processor(), repr(kernel), text)
+        parts = ("cpu", self._toolchain, objectcode.processor(), kernel.description, text)
         return hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
 
     def _store(self, kernel: Kernel, text: str) -> Path | None:

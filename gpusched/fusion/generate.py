@@ -14,7 +14,7 @@ from string import ascii_lowercase
 
 import numpy as np
 
-from gpusched.fusion import scalars
+from gpusched.fusion import editions, scalars
 from gpusched.fusion.kernel import Access, Kernel, Output, Statement
 from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 
@@ -23,6 +23,11 @@ BLOCK = 512
 
 VERSION = 1
 """Raise when the same kernel generates other source."""
+
+
+def block(kernel: Kernel) -> int:
+    """Return the elements that a reduction joins before their result joins the rest."""
+    return kernel.options.block or BLOCK
 
 
 def input_names(kernel: Kernel) -> list[str]:
@@ -214,7 +219,8 @@ class _Loops:
             self.write(f"total{k} = {identity(output, output.dtype)}")
             if _compensated(output):
                 self.write(f"lost{k} = {identity(output, output.dtype)}")
-        self.open(f"for start in range(0, n{level}, {BLOCK}):")
+        size = block(self.kernel)
+        self.open(f"for start in range(0, n{level}, {size}):")
         for name, operand in zip(self.inputs, self.kernel.inputs, strict=True):
             if operand.access[level] is Access.UNIT:
                 self.advance(name, "start", "_block")
@@ -222,7 +228,7 @@ class _Loops:
                 self.advance(name, f"start * {name}_s{level}", "_block")
         for k, (_, output) in enumerate(outputs):
             self.write(f"part{k} = {identity(output, output.value_dtype)}")
-        self.open(f"for i in range(min({BLOCK}, n{level} - start)):")
+        self.open(f"for i in range(min({size}, n{level} - start)):")
         names = ", ".join(f"value{k}" for k in range(len(outputs)))
         self.write(f"{names} = point({self.values(level, 'i')})")
         for k, (_, output) in enumerate(outputs):
@@ -300,6 +306,8 @@ def literal(value: bool | int | float, dtype: str) -> str:
 
 def source(kernel: Kernel) -> str:
     """Return the whole text of a kernel for the CPU and for plain Python."""
+    if kernel.edition is not None:
+        return editions.with_loops(kernel.edition, "cpu", _Loops(kernel).source())
     point = point_source(kernel)
     operands = kernel.operands
     names = input_names(kernel) + output_names(kernel)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+
+EDITED = "_edited_"
+"""In the names of users' versions of kernels, between the original's name and a digest."""
 
 
 class Access(StrEnum):
@@ -60,6 +63,32 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Edition:
+    """A user's version of a kernel's source."""
+
+    text: str
+    """The whole of it."""
+    target: str
+    """Whose loops it has: ``"cpu"`` (and plain Python), or ``"cuda"``."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be chosen in machine code without changing what it computes; None is ours to choose.
+
+    Some order the sums of a reduction otherwise, so that its last bits may differ.
+    """
+
+    block: int | None = None
+    """CUDA: threads of a block. CPU: elements that a reduction joins before their partial result
+    joins the rest."""
+    vector: int | None = None
+    """CUDA: elements that a thread loads or stores at once. CPU: bits of the registers used."""
+    unroll: int | None = None
+    """CUDA: vectors of each input that a thread loads before it uses the first."""
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A scalar function and the loops around it; equal kernels share source and machine code.
 
@@ -75,15 +104,33 @@ class Kernel:
     """``"map"`` or ``"reduce"`` per loop, outermost first."""
     checked: bool = False
     """Whether it returns the floating-point errors that arose, for NumPy's warnings."""
+    original: Kernel | None = field(default=None, repr=False)
+    """The generated kernel that this is a user's version of."""
+    edition: Edition | None = field(default=None, repr=False)
+    """The user's source, where it is not generated from the statements."""
+    options: Options = field(default=Options(), repr=False)
+    """How it is compiled, where somebody has chosen."""
+
+    @cached_property
+    def description(self) -> str:
+        """The whole definition as text; equal for equal kernels, in every process."""
+        parts = [repr(self)]
+        if self.original is not None:
+            parts += [self.original.description, repr(self.edition)]
+        if self.options != Options():
+            parts.append(repr(self.options))
+        return "|".join(parts)
 
     @cached_property
     def digest(self) -> str:
         """Hexadecimal digest of the whole definition; stable across processes."""
-        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(self.description.encode(), digest_size=8).hexdigest()
 
     @cached_property
     def name(self) -> str:
         """A name for people: the operations in order, then the start of the digest."""
+        if self.original is not None:
+            return f"{self.original.name}{EDITED}{self.digest[:8]}"
         words: list[str] = []
         for statement in self.statements:
             if not statement.operation.startswith("astype") and statement.operation not in words:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.context import get_spawning_popen
 from time import perf_counter
 from typing import Any
 
 import dask
 from dask._task_spec import convert_legacy_graph
 from dask.array.optimization import optimize as dask_optimize
+from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import ensure_dict
 
@@ -18,6 +20,7 @@ from gpusched import events
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.graph import callsites
 from gpusched.graph.known import FUSIBLE
+from gpusched.graph.renaming import own_names
 from gpusched.graph.rewrite import rewrite
 
 
@@ -32,8 +35,8 @@ class Hook:
 
     Notes
     -----
-    Immutable. dask optimises a graph on the scheduler, if there is one; what is in effect where the
-    hook is pickled goes there with it.
+    Immutable. dask optimises a graph on the scheduler, if there is one: what is in effect where the
+    hook is pickled goes there with it, and nothing else is in effect there.
     """
 
     __name__ = "optimize"
@@ -60,6 +63,7 @@ class Hook:
         """
         if _interceptors:
             return _interceptors[-1](dsk, keys, **kwargs)
+        overrides = active() if self._overrides is None else self._overrides
         started = perf_counter()
         optimised = dask_optimize(dsk, keys, **kwargs)
         if events.active:
@@ -71,11 +75,15 @@ class Hook:
             found = rewrite(convert_legacy_graph(ensure_dict(optimised)), overrides)
         if events.active:
             events.record_since("graph", "rewrite", started)
+        if overrides and self._overrides is not None:
+            return own_names(found, set(flatten([keys])), overrides)
         return found
 
     def __reduce__(self) -> Any:
-        overrides = active() if self._overrides is None else self._overrides
-        return (Hook, (overrides,)) if overrides else "optimize"
+        if self._overrides is None and get_spawning_popen() is not None:
+            # With the configuration of a new process, which has overrides of its own.
+            return "optimize"
+        return Hook, (active() if self._overrides is None else self._overrides,)
 
 
 optimize = Hook()

@@ -10,6 +10,7 @@ from typing import Any
 
 import dask
 
+from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
 from gpusched.graph.payload import pack, unpack
 from gpusched.graph.segment import ProgramStep, Segment
@@ -25,6 +26,8 @@ class Program:
         register ``inputs + k``; the last is the result.
     inputs
         Number of inputs.
+    overrides
+        Users' versions of kernels that it runs with.
 
     Notes
     -----
@@ -32,10 +35,15 @@ class Program:
     and by threads.
     """
 
-    def __init__(self, steps: tuple[ProgramStep, ...], inputs: int) -> None:
+    def __init__(
+        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NONE
+    ) -> None:
         self.steps = steps
         self.inputs = inputs
+        self.overrides = overrides
         self.segments = _segments(steps, inputs)
+        for segment in self.segments:
+            segment.overrides = overrides
         self._payload: bytes | None = None
         self._token = ""
 
@@ -60,7 +68,7 @@ class Program:
     def payload(self) -> tuple[str, bytes]:
         """Return the program's token and its pickled steps."""
         if self._payload is None:
-            self._payload = pack(self.steps, self.inputs)
+            self._payload = pack(self.steps, self.inputs, self.overrides)
             self._token = hashlib.blake2b(self._payload, digest_size=16).hexdigest()
         return self._token, self._payload
 
@@ -83,11 +91,11 @@ def restore(token: str, payload: bytes) -> Program:
     with _lock:
         program = _restored.get(token)
         if program is None:
-            steps, inputs = unpack(payload)
+            steps, inputs, overrides = unpack(payload)
             if not dask.config.get("gpusched.fusion.enabled", True):
                 # This process is told not to fuse, whoever has sent the program.
                 steps = tuple(replace(step, recorded=False) for step in steps)
-            program = _restored[token] = Program(steps, inputs)
+            program = _restored[token] = Program(steps, inputs, overrides)
             program._payload, program._token = payload, token
         _keep(token, program)
     return program

@@ -8,7 +8,7 @@ The same text runs in plain Python under a simulator, where ``load4`` is a tuple
 
 from __future__ import annotations
 
-from gpusched.fusion import generate
+from gpusched.fusion import editions, generate
 from gpusched.fusion.backends.cuda.skeleton.elementwise import flat, nest
 from gpusched.fusion.backends.cuda.skeleton.reduction import reduce_inner, reduce_outer
 from gpusched.fusion.kernel import Kernel
@@ -19,6 +19,8 @@ VERSION = 1
 
 def source(kernel: Kernel) -> str:
     """Return the whole text of a kernel for CUDA."""
+    if kernel.edition is not None:
+        return editions.with_loops(kernel.edition, "cuda", loops(kernel))
     point = generate.point_source(kernel)
     names = generate.input_names(kernel) + generate.output_names(kernel)
     arrays = [

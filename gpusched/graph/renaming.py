@@ -1,0 +1,94 @@
+"""Names of their own for chunks that users' versions of kernels compute.
+
+A scheduler takes tasks of one name for the same, whoever sends them, and computes them once. What
+is computed by a user's version of a kernel is not the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+from dask._task_spec import GraphNode, Task
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+from gpusched.fusion.overrides import OverrideError, Overrides
+from gpusched.graph.program import Program
+
+
+def own_names(graph: Any, wanted: Set[Any], overrides: Overrides) -> Any:
+    """Return a graph with its programs, and all that depends on them, under names of their own.
+
+    Parameters
+    ----------
+    graph
+        Rewritten: a dictionary, or layers.
+    wanted
+        The keys that are asked for, which keep their names.
+    overrides
+        What the programs are computed with.
+
+    Raises
+    ------
+    OverrideError
+        If chunks themselves are asked for, as by ``persist``: their names are the array's.
+    """
+    if not isinstance(graph, HighLevelGraph):
+        return _renamed(graph, _names(graph, wanted, overrides))
+    everything = {key: node for layer in graph.layers.values() for key, node in layer.items()}
+    names = _names(everything, wanted, overrides)
+    layers = {
+        name: MaterializedLayer(_renamed(dict(layer), names), layer.annotations)
+        for name, layer in graph.layers.items()
+    }
+    return HighLevelGraph(layers, graph.dependencies)
+
+
+def _names(graph: dict[Any, Any], wanted: Set[Any], overrides: Overrides) -> dict[Any, Any]:
+    changed = _changed(graph)
+    for key in changed & wanted:
+        if isinstance(key, tuple):
+            raise OverrideError(
+                f"chunk {key} cannot be kept on a cluster while {_of(overrides)} in effect: it "
+                "would be taken for the original's by everybody who computes the same array. "
+                "Compute in the place of persisting, or persist with the original"
+            )
+    suffix = f"-edited-{overrides.token}"
+    return {
+        key: (f"{key[0]}{suffix}", *key[1:]) if isinstance(key, tuple) else f"{key}{suffix}"
+        for key in changed - wanted
+    }
+
+
+def _of(overrides: Overrides) -> str:
+    count = len(overrides.found)
+    return "a version of a kernel is" if count == 1 else f"versions of {count} kernels are"
+
+
+def _changed(graph: dict[Any, Any]) -> set[Any]:
+    """Return the keys of programs, and of all that depends on them."""
+    users: dict[Any, list[Any]] = {}
+    for key, node in graph.items():
+        for needed in getattr(node, "dependencies", ()):
+            users.setdefault(needed, []).append(key)
+    waiting = [key for key, node in graph.items() if _holds_program(node)]
+    found: set[Any] = set()
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found.add(key)
+            waiting += users.get(key, [])
+    return found
+
+
+def _holds_program(node: Any) -> bool:
+    return type(node) is Task and isinstance(node.func, Program)
+
+
+def _renamed(tasks: dict[Any, Any], names: dict[Any, Any]) -> dict[Any, Any]:
+    return {
+        names.get(key, key): node.substitute(names, key=names.get(key, key))
+        if isinstance(node, GraphNode)
+        else node
+        for key, node in tasks.items()
+    }
