@@ -28,6 +28,7 @@ from gpusched.workers import affinity, exits, metrics, protection, versions
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution
 from gpusched.workers.kernels import WorkerKernels
+from gpusched.workers.lanes import fetch_parts, parts
 from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
@@ -182,7 +183,8 @@ class DeviceWorker(Worker):
                     comm.abort()
             return event
 
-        event = await fetch(to_gather)
+        sizes = {key: self.state.tasks[key].get_nbytes() for key in to_gather}
+        event = await fetch_parts(fetch, parts(sizes))
         if not isinstance(event, GatherDepFailureEvent) or self.status not in WORKER_ANY_RUNNING:
             return event
         event = await fetch_each(fetch, event, to_gather)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gpusched.serialization import codec
-from gpusched.serialization.codec import choice
-from gpusched.serialization.codec.choice import choose, samples
+from gpusched.serialization.codec import choice, sampling
+from gpusched.serialization.codec.choice import choose
 from gpusched.serialization.codec.link import KEY, Link, Transfer
 
 MIB = 1 << 20
@@ -47,16 +47,18 @@ def test_fast_link_takes_bytes_as_they_are() -> None:
 
 
 def test_short_buffers_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "samples", pytest.fail)
+    monkeypatch.setattr(sampling, "parts", pytest.fail)
     assert choose(COUNT[: 63 << 10], 8, None) is None
 
 
 def test_link_that_shares_cores_must_gain_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice.blocks, "parallel", lambda nbytes: 8)
-    sample = choice.Sample("byte", 2.0, encoding=0.6e-9, decoding=0.4e-9)
-    monkeypatch.setattr(choice, "samples", lambda data, itemsize: [sample])
-    assert choose(COUNT, 8, Link(1e9)) is sample
+    sample = sampling.Sample("byte", 2.0, encoding=0.6e-9, decoding=0.4e-9)
+    monkeypatch.setattr(sampling, "_take", lambda part, itemsize, shuffle: sample)
+    sampling.least.cache_clear()
+    assert choose(COUNT, 8, Link(1e9)) == sample
     assert choose(COUNT, 8, Link(1e9, shares_cores=True)) is None
+    sampling.least.cache_clear()
 
 
 def test_transfer_is_told_the_time_that_coding_takes() -> None:
@@ -77,26 +79,45 @@ def test_transfer_that_must_compress_says_nothing_of_its_link() -> None:
     assert link.observations == 0
 
 
-def test_sample_is_small_and_begins_with_items(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    """Addresses of what is compressed, and with which shuffle."""
+    found: list[tuple[int, str]] = []
+    take = sampling._take
+
+    def spy(part: np.ndarray, itemsize: int, shuffle: str) -> sampling.Sample:
+        found.append((part.__array_interface__["data"][0], shuffle))
+        return take(part, itemsize, shuffle)
+
+    sampling.least(8, "byte"), sampling.least(8, "bit")
+    monkeypatch.setattr(sampling, "_take", spy)
+    return found
+
+
+def test_sample_is_small_and_begins_with_items(looked_at: list[tuple[int, str]]) -> None:
     data = np.arange(10 * MIB // 8).view("u1")
-    looked_at: list[np.ndarray] = []
-    compress = choice.blosc.compress
-
-    def spy(part: np.ndarray, itemsize: int, shuffle: str) -> bytes:
-        looked_at.append(part)
-        return compress(part, itemsize, shuffle)
-
-    monkeypatch.setattr(choice.blosc, "compress", spy)
-    samples(data, 8)
-    address = data.__array_interface__["data"][0]
-    starts = {part.__array_interface__["data"][0] - address for part in looked_at}
+    assert choose(data, 8, SLOW) is not None
+    parts = sampling.parts(data, 8)
+    starts = {address - data.__array_interface__["data"][0] for address, _ in looked_at}
     assert {start % 8 for start in starts} == {0}
-    assert min(starts) == 0
-    assert max(starts) == data.nbytes - max(part.nbytes for part in looked_at)
-    assert sum(part.nbytes for part in looked_at) < 512 << 10
+    assert starts == {0, max(starts) // 2 // 8 * 8, data.nbytes - parts[-1].nbytes}
+    assert len(looked_at) * parts[0].nbytes < 512 << 10
+
+
+def test_what_cannot_pay_is_not_looked_at_to_the_end(looked_at: list[tuple[int, str]]) -> None:
+    data = np.concatenate([NOISE] * 4)
+    assert choose(data, 8, Link(10 * sampling.least(8, "bit").coding ** -1)) is None
+    assert looked_at == []
+    assert choose(data, 8, SLOW) is None
+    assert len({address for address, _ in looked_at}) == 3
+    looked_at.clear()
+    # Zeros would pay here; noise, which takes longer and stays as long as it is, would not.
+    assert choose(data, 8, Link(0.6 / sampling.least(8, "byte").coding, shares_cores=True)) is None
+    assert len({address for address, _ in looked_at}) == 1
 
 
 def test_end_that_differs_from_the_beginning_is_seen() -> None:
     """Zeros with noise behind them: not a ratio of hundreds."""
     data = np.concatenate([np.zeros(MIB // 2, np.uint8), NOISE[: MIB // 2]])
-    assert max(sample.ratio for sample in samples(data, 8)) < 4
+    found = choose(data, 8, SLOW)
+    assert found is not None and found.ratio < 4
