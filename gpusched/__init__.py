@@ -13,13 +13,17 @@ if TYPE_CHECKING:
     from gpusched.graph import disable, enable, fusible
     from gpusched.inspection import explain
     from gpusched.kernels import kernel
+    from gpusched.models import apply
+    from gpusched.profiling import profile
     from gpusched.saving import load, save
+    from gpusched.tuning import override
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Cluster",
     "Statistics",
+    "apply",
     "disable",
     "enable",
     "explain",
@@ -27,6 +31,7 @@ __all__ = [
     "kernel",
     "load",
     "local",
+    "profile",
     "reset_statistics",
     "save",
     "statistics",
@@ -35,6 +40,7 @@ __all__ = [
 _HOMES = {
     "Cluster": "gpusched.cluster",
     "Statistics": "gpusched.fusion.statistics",
+    "apply": "gpusched.models",
     "disable": "gpusched.graph",
     "enable": "gpusched.graph",
     "explain": "gpusched.inspection",
@@ -42,13 +48,15 @@ _HOMES = {
     "kernel": "gpusched.kernels",
     "load": "gpusched.saving",
     "local": "gpusched.cluster",
+    "override": "gpusched.tuning",
+    "profile": "gpusched.profiling",
     "reset_statistics": "gpusched.fusion.statistics",
     "save": "gpusched.saving",
     "statistics": "gpusched.fusion.statistics",
 }
 """Where each public name is defined; it is imported on first use, so that importing is cheap."""
 
-_PACKAGES = frozenset({"threadsafe"})
+_PACKAGES = frozenset({"models", "threadsafe"})
 """Parts with public names of their own, imported on first use, too."""
 
 _config.register()

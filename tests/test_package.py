@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 PUBLIC = {
     "Cluster",
     "Statistics",
+    "apply",
     "disable",
     "enable",
     "explain",
@@ -26,6 +27,7 @@ PUBLIC = {
     "kernel",
     "load",
     "local",
+    "profile",
     "reset_statistics",
     "save",
     "statistics",

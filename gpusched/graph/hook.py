@@ -69,6 +69,7 @@ class Hook:
         if events.active:
             events.record_since("graph", "optimise", started)
             started = perf_counter()
+        found: Any
         if isinstance(optimised, HighLevelGraph):
             found = _rewrite_layers(optimised, overrides)
         else:

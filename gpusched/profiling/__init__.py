@@ -1,0 +1,12 @@
+"""What happened while a program ran: one timeline of all threads, processes and machines.
+
+The files in the order in which a profile goes through them: `session` (begins and ends it), `local`
+and `tasks` (this process), `remote` and `plugins` (a cluster's), `clocks` (their clocks on one),
+`timeline` (spans on lanes), `kernels` with `lines` and `limits` (the table), `report` (what one
+gets), and its forms `text`, `html` and `trace`.
+"""
+
+from gpusched.profiling.report import Profile
+from gpusched.profiling.session import profile
+
+__all__ = ["Profile", "profile"]

@@ -1,0 +1,51 @@
+"""A task as it is run while somebody profiles: its thread notes when, and which task it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from gpusched import events
+
+
+class Timed:
+    """Stands for a task's specification in `distributed.worker`, which calls it with the inputs.
+
+    Parameters
+    ----------
+    spec
+        The task that dask sent.
+    key
+        Its key.
+    """
+
+    is_coro = False
+
+    def __init__(self, spec: Any, key: Any) -> None:
+        self.spec = spec
+        self._key = key
+
+    def __call__(self, *values: Any) -> Any:
+        return run(self._key, self.spec, *values) if events.active else self.spec(*values)
+
+    def __repr__(self) -> str:
+        return repr(self.spec)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            # Asked before there is a specification, when a copy is made.
+            raise AttributeError(name)
+        return getattr(self.spec, name)
+
+
+def run(key: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function as the task of that key, and note it, however it ends."""
+    outer = events.enter_task(key)
+    started = perf_counter()
+    try:
+        return function(*args)
+    finally:
+        if events.active:
+            events.record_since("task", "", started)
+        events.enter_task(outer)

@@ -1,0 +1,140 @@
+"""A profile as text: where the time went, the kernels, who waited for whom, what is missing."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from statistics import median
+from typing import TYPE_CHECKING
+
+from gpusched.inspection.units import bytes_, count, flow, seconds
+from gpusched.profiling.kernels import KernelRow
+
+if TYPE_CHECKING:
+    from gpusched.profiling.report import Profile
+
+_KERNELS = 10
+_LINES = 4
+
+TOLD = {
+    "kernel": "kernels",
+    "task": "in tasks, outside kernels",
+    "compile": "compiling, and loading what was compiled",
+    "graph": "building graphs",
+    "scheduling": "scheduling",
+    "transfer": "transfers, both sides",
+    "compression": "compressing and decompressing",
+    "spill": "spilling",
+    "unspill": "reading what was spilled",
+    "wait": "waiting for thread policies",
+}
+"""What the kinds of spans are for people."""
+
+
+def text(found: Profile) -> str:
+    """Return a profile as text.
+
+    Parameters
+    ----------
+    found
+        The profile.
+    """
+    lines = [summary(found), "", *_spent(found)]
+    for rows in (_kernels(found), _contention(found), _cluster(found)):
+        told = list(rows)
+        lines += ["", *told] if told else []
+    for note in found.notes:
+        lines += ["", *textwrap.wrap(f"Missing: {note}", 80)]
+    return "\n".join(lines)
+
+
+def summary(found: Profile) -> str:
+    """Return the first sentence."""
+    tasks = sum(span.kind == "task" for span in found.timeline.spans)
+    launches = sum(row.launches for row in found.kernels)
+    return (
+        f"{seconds(found.seconds)}: {count(tasks, 'task')} on "
+        f"{count(found.threads, 'thread')}, {count(launches, 'launch', 'launches')} of "
+        f"{count(len(found.kernels), 'kernel')}"
+    )
+
+
+def _spent(found: Profile) -> Iterator[str]:
+    yield "Where the time went"
+    order = sorted(found.spent.items(), key=lambda item: -item[1])
+    for kind, spent in order:
+        yield f"  {TOLD[kind]:<42} {seconds(spent):>8}"
+    if found.threads:
+        yield f"  {idle(found)}"
+
+
+def idle(found: Profile) -> str:
+    """Return a sentence on the threads that run tasks."""
+    busy = sum(s.seconds for s in found.timeline.spans if s.kind == "task" and not s.depth)
+    share = busy / (found.threads * found.seconds) if found.threads and found.seconds else 0.0
+    return f"threads ran tasks {share:.0%} of the time"
+
+
+def _kernels(found: Profile) -> Iterator[str]:
+    if not found.kernels:
+        return
+    yield "Kernels"
+    for row in found.kernels[:_KERNELS]:
+        yield f"  {row.name}" + ("" if row.device == "cpu" else f" on {row.device}")
+        yield (
+            f"    {count(row.launches, 'launch', 'launches')}, {seconds(row.seconds)} in all, "
+            f"{seconds(row.median_seconds)} each (median)"
+        )
+        yield f"    {bytes_(row.nbytes)}, {achieved(row)}"
+        for place in row.places[:_LINES]:
+            yield f"    {place}  {place.text}"[:100]
+        if len(row.places) > _LINES:
+            yield f"    and {count(len(row.places) - _LINES, 'other line')}"
+    if len(found.kernels) > _KERNELS:
+        yield f"  and {len(found.kernels) - _KERNELS} others"
+
+
+def achieved(row: KernelRow) -> str:
+    """Return a kernel's bytes a second, against what the machine can do.
+
+    Examples
+    --------
+    >>> from gpusched.profiling.kernels import KernelRow
+    >>> from gpusched.profiling.text import achieved
+    >>> achieved(KernelRow("add", "cpu", 1, 1.0, 1.0, 5_000_000_000, 10e9, ()))
+    '5 GB/s a launch, 50% of the 10 GB/s measured here'
+    """
+    told = f"{flow(row.rate)} a launch"
+    if row.limit is None or row.share is None:
+        return told
+    return f"{told}, {row.share:.0%} of the {flow(row.limit)} measured here"
+
+
+def _contention(found: Profile) -> Iterator[str]:
+    if not found.contention:
+        return
+    yield "Waits for thread policies"
+    for each in found.contention:
+        yield (
+            f"  {each.policy}: {count(each.waits, 'wait')}, {seconds(each.seconds)} in all, "
+            f"{seconds(each.longest)} the longest"
+        )
+        if each.holders:
+            yield f"    held by {each.holders[0]}"
+
+
+def _cluster(found: Profile) -> Iterator[str]:
+    queued = found.timeline.queued
+    if queued:
+        yield (
+            f"Tasks waited {seconds(median(queued))} for a thread of their worker (median), "
+            f"{seconds(max(queued))} at most."
+        )
+    if found.distributed:
+        told = (f"{name} {seconds(spent)}" for name, spent in found.distributed.items())
+        yield from textwrap.wrap("distributed counted: " + ", ".join(told), 80)
+    for at, what in found.changes:
+        yield f"After {seconds(max(at, 0.0))}, {what}."
+    worst = max((process.accuracy for process in found.timeline.processes), default=0.0)
+    if worst:
+        yield f"Clocks of other machines are known to {seconds(worst)}."
