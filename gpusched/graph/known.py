@@ -89,6 +89,9 @@ _CHUNK_FUNCTIONS = frozenset(
 FUSIBLE = "__gpusched_fusible__"
 """Attribute of functions whose author asked for them to be recorded."""
 
+COMPUTED_BY = "__gpusched_library__"
+"""Attribute of functions that another library computes, with its name for people."""
+
 
 def _getitem(array: Any, index: Any) -> Any:
     """dask's ``chunk.getitem``: a view here; `owned` copies it where it is a task's result."""

@@ -15,7 +15,7 @@ from gpusched.fusion.expression import UnrecordableError
 from gpusched.fusion.plan import substitute
 from gpusched.fusion.schedule import KernelBuilder
 from gpusched.graph import safety
-from gpusched.graph.known import bare, computes, known
+from gpusched.graph.known import COMPUTED_BY, bare, computes, known
 from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
@@ -221,7 +221,7 @@ class Rehearser(Rehearsal):
               counted: bool) -> None:  # fmt: skip
         """Note a call: what it moves, and why no kernel does it."""
         name = bare_name(function)
-        reason = None if recorded else _unfusible(function)
+        reason = None if recorded else unfusible(function)
         if reason is not None:
             own, told = reason
             self._variant.halts.append(
@@ -315,10 +315,13 @@ def _lazy(value: Any) -> list[LazyChunk]:
     return [v for v in value if isinstance(v, LazyChunk)] if isinstance(value, list | tuple) else []
 
 
-def _unfusible(function: Any) -> tuple[bool, str] | None:
+def unfusible(function: Any) -> tuple[bool, str] | None:
     """Return whether a function is the user's own, and why no kernel does it; None if one may."""
     if _harmless(function) or bare(function) is finalize:
         return None
+    library = getattr(bare(function), COMPUTED_BY, None)
+    if library is not None:
+        return False, f"a model that {library} computes"
     reason = safety.why_unsafe(bare(function))
     if reason is None:
         return None

@@ -32,6 +32,8 @@ _RULES: list[tuple[str, str]] = [
      "replace that attribute or method, or mark the function with @gpusched.fusible"),
     (r"^your function (calls|uses) ",
      "pass what it needs as numbers or arrays, or mark it with @gpusched.fusible if it is safe"),
+    (r"^a model that ",
+     "nothing: NumPy calls before and after it are fused, each side by itself"),
     (r"^no kernel for this function$",
      "nothing, or call it before or after the chain rather than in its middle"),
     (r"^a method no kernel has$",
