@@ -54,6 +54,10 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
             f"{format_bytes(counted.bytes_written)} written by kernels",
         ),
     ]
+    if counted.edited_launches:
+        lines.append(
+            ("edited", f"your versions of kernels, launched {_times(counted.edited_launches)}")
+        )
     if counted.compilations:
         lines.append(
             ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s")

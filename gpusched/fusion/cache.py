@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +93,10 @@ class KernelCache:
 
     def __len__(self) -> int:
         return len(self._compiled)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        """Yield the kernels in memory."""
+        return iter(list(self._compiled))
 
     def get(self, kernel: Kernel) -> CompiledKernel:
         """Return `kernel` compiled, from memory, from disk, or compiled now."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+from collections.abc import Iterable
 
 from gpusched.fusion.kernel import Edition
 
@@ -31,6 +33,34 @@ def functions(text: str, filename: str = "<edited>") -> dict[str, ast.FunctionDe
         line = (error.text or "").strip()
         raise EditionError(f"{filename}:{error.lineno}: {error.msg}\n    {line}") from error
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def check_names(text: str, filename: str, known: Iterable[str]) -> None:
+    """Raise `EditionError` for a name that nothing defines, with its line.
+
+    Parameters
+    ----------
+    text
+        Python source.
+    filename
+        For the message.
+    known
+        Names that the text may use without defining them, besides Python's own.
+    """
+    nodes = list(ast.walk(ast.parse(text, filename)))
+    defined = {*known, *dir(builtins)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.arg | ast.alias):
+            name = getattr(node, "name", "") or getattr(node, "arg", "")
+            defined.add(getattr(node, "asname", None) or name.partition(".")[0])
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id not in defined:
+            line = text.splitlines()[node.lineno - 1].strip()
+            raise EditionError(
+                f"{filename}:{node.lineno}: name {node.id!r} is not defined\n    {line}"
+            )
 
 
 def has_loops(edition: Edition, target: str) -> bool:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -153,11 +151,16 @@ def withdraw(override: Override) -> None:
         _applied = tuple(found)
 
 
-@contextmanager
-def scoped(override: Override) -> Iterator[None]:
-    """Let a version run for what this thread (or asynchronous task) computes in the block."""
-    token = _scoped.set((*_scoped.get(), override))
-    try:
-        yield
-    finally:
-        _scoped.reset(token)
+def enter(override: Override) -> None:
+    """Let a version run for what this thread (or asynchronous task) computes from now on."""
+    _scoped.set((*_scoped.get(), override))
+
+
+def leave(digest: str) -> None:
+    """Undo the last `enter` of a version of a kernel; nothing happens if there was none."""
+    found = list(_scoped.get())
+    for number in reversed(range(len(found))):
+        if found[number].digest == digest:
+            del found[number]
+            break
+    _scoped.set(tuple(found))

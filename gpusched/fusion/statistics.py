@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 
+from gpusched.fusion.kernel import EDITED
+
 
 @dataclass
 class Statistics:
@@ -54,6 +56,11 @@ class Statistics:
     """Times the scheduler did not give one, and the task came again with its program in it."""
     breaks: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
+
+    @property
+    def edited_launches(self) -> int:
+        """Launches of users' versions of kernels, whose names say whose versions they are."""
+        return sum(count for name, count in self.kernels.items() if EDITED in name)
 
     def merge(self, other: Statistics) -> Statistics:
         """Return the sum of both; neither operand changes."""

@@ -81,6 +81,7 @@ class Explanation:
 def _kernel(kernel: ExplainedKernel) -> dict[str, Any]:
     return {
         "name": kernel.name,
+        "edited": kernel.edited,
         "launches": kernel.launches,
         "stages": list(kernel.stages),
         "inputs": [asdict(each) for each in kernel.inputs],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpusched.fusion import generate
+from gpusched.fusion.edited import Edited
 from gpusched.fusion.kernel import Kernel
 from gpusched.inspection.cost import Work, work_of
 from gpusched.inspection.machinecode import capability, cpu_llvm, cuda_code
@@ -52,14 +54,73 @@ class ExplainedKernel:
     @property
     def source(self) -> str:
         """Python source for the CPU and for plain Python, with the user's names and lines."""
-        return annotated(self.use, generate.source(self.kernel))
+        text = generate.source(self.kernel)
+        return text if self.kernel.edition else annotated(self.use, text)
+
+    @property
+    def edited(self) -> str | None:
+        """The name of the kernel that this is the user's version of; None for a generated one."""
+        return self.kernel.original.name if self.kernel.original else None
 
     @property
     def cuda_source(self) -> str:
         """Python source for NVIDIA GPUs, with the user's names and lines."""
         from gpusched.fusion.backends.cuda import skeleton
 
-        return annotated(self.use, skeleton.source(self.kernel))
+        text = skeleton.source(self.kernel)
+        return text if self.kernel.edition else annotated(self.use, text)
+
+    def edit(
+        self,
+        path: str | Path | None = None,
+        *,
+        target: str = "cpu",
+        editor: bool = False,
+        tolerance: float | None = None,
+        overwrite: bool = False,
+    ) -> Edited:
+        """Write the source to a file, to be changed there and applied.
+
+        Parameters
+        ----------
+        path
+            The file; by default one with the kernel's name in the current folder.
+        target
+            Whose loops are written: ``"cpu"`` or ``"cuda"``. The other target takes all functions
+            but `kernel` from the file, and has loops of its own.
+        editor
+            Whether ``$VISUAL`` or ``$EDITOR`` is opened on it; the version is checked and applied
+            when that ends. For terminals.
+        tolerance
+            Largest relative difference of floating-point results from the original's.
+        overwrite
+            Whether a file that is there already is replaced.
+
+        Returns
+        -------
+        Edited
+            To `check`, `apply` and `remove`; a context manager, too.
+
+        Raises
+        ------
+        FileExistsError
+            If the file is there already.
+
+        Examples
+        --------
+        >>> import tempfile, dask.array as da, gpusched
+        >>> with gpusched.enable():
+        ...     x = da.ones(100_000, chunks=50_000).persist()
+        ...     kernel = gpusched.explain((x + 1) * 7).kernels[0]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mine = kernel.edit(f"{folder}/mine.py")
+        ...     text = mine.path.read_text()
+        >>> text == kernel.source
+        True
+        """
+        from gpusched.inspection.editing import edit
+
+        return edit(self, path, target, editor, tolerance, overwrite)
 
     def ptx(self, cc: Any = (9, 0)) -> str:
         """Return the assembly for NVIDIA GPUs, which need not be here.
@@ -107,6 +168,9 @@ def explained(name: str, uses: list[tuple[int, int, KernelUse]], launches: int) 
     _, _, use = max(uses, key=lambda entry: entry[1])
     stages = tuple(sorted({stage for stage, _, _ in uses}))
     places = dict.fromkeys(place for _, _, each in uses for place in places_of(each))
+    _lately[name] = use.kernel
+    while len(_lately) > _REMEMBERED:
+        _lately.pop(next(iter(_lately)), None)
     return ExplainedKernel(
         name,
         launches,
@@ -117,6 +181,16 @@ def explained(name: str, uses: list[tuple[int, int, KernelUse]], launches: int) 
         use.elements,
         use,
     )
+
+
+_lately: dict[str, Kernel] = {}
+_REMEMBERED = 1024
+"""Kernels that can be named after they were explained."""
+
+
+def lately_explained() -> tuple[Kernel, ...]:
+    """Return the kernels that were explained in this process."""
+    return tuple(_lately.copy().values())
 
 
 def arguments(use: KernelUse) -> tuple[ChunkArray, ...]:

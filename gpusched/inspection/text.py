@@ -126,9 +126,12 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
     if len(shown) < len(stage.places):
         yield "", f"and {count(len(stage.places) - len(shown), 'other line')}"
     for kernel in stage.kernels:
-        work = next(each.work for each in found.kernels if each.name == kernel.name)
+        known = next(each for each in found.kernels if each.name == kernel.name)
+        work = known.work
         heavy = f", {work.heavy:g} of them heavy" if work.heavy else ""
         yield "kernel", kernel.name
+        if known.edited:
+            yield "", f"your version of {known.edited}"
         yield (
             "",
             (

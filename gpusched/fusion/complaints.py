@@ -1,0 +1,50 @@
+"""What numba says of a function that it cannot compile, with the user's line."""
+
+from __future__ import annotations
+
+import linecache
+import re
+
+
+def source_line(filename: str, line: int) -> str:
+    """Return a line of a file without its indentation; empty if the file cannot be found."""
+    return linecache.getline(filename, line).strip()
+
+
+def complaint(what: str, error: Exception, filename: str = "") -> str:
+    """Return a message that starts with the line that numba complains of, where it names one.
+
+    Parameters
+    ----------
+    what
+        What cannot be compiled, such as ``kernel f``.
+    error
+        numba's error.
+    filename
+        Where to look for the line first: where a function of that file calls another, numba's own
+        answer is the call.
+    """
+    message = _message(str(error))
+    place = _innermost(str(error), filename) or _stated(error)
+    if place is None:
+        return f"{what} cannot be compiled: {message}"
+    line = source_line(*place)
+    quoted = f"\n    {line}" if line else ""
+    return f"{place[0]}:{place[1]}: {what} cannot be compiled: {message}{quoted}"
+
+
+def _stated(error: Exception) -> tuple[str, int] | None:
+    place = getattr(error, "loc", None)
+    return (place.filename, place.line) if place is not None else None
+
+
+def _innermost(text: str, filename: str) -> tuple[str, int] | None:
+    found = re.search(rf"{re.escape(filename)} \((\d+)\)", text) if filename else None
+    return (filename, int(found[1])) if found else None
+
+
+def _message(text: str) -> str:
+    """Return the first lines of numba's message that say what is wrong."""
+    lines = [line.strip() for line in text.splitlines()]
+    said = [line for line in lines if line and not line.startswith(("Failed in", "File "))]
+    return "; ".join(said[:2]) or text

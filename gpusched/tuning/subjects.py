@@ -1,0 +1,51 @@
+"""Which kernel a user means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusched.fusion import cache
+from gpusched.fusion.kernel import Kernel
+from gpusched.inspection.kernels import ExplainedKernel, lately_explained
+
+
+class UnknownKernelError(LookupError):
+    """No kernel of that name is known in this process; the message says how to get it."""
+
+
+def kernel_of(subject: Any) -> Kernel:
+    """Return the generated kernel that a user means.
+
+    Parameters
+    ----------
+    subject
+        One of `gpusched.explain`'s kernels, its definition, or its name.
+
+    Raises
+    ------
+    UnknownKernelError
+        If no kernel of that name was explained or has run in this process.
+    TypeError
+        If it is none of these.
+    """
+    if isinstance(subject, ExplainedKernel):
+        subject = subject.kernel
+    if isinstance(subject, Kernel):
+        return subject.original or subject
+    if isinstance(subject, str):
+        return _named(subject)
+    raise TypeError(
+        f"a kernel is meant by explain(x).kernels[i] or by its name, not by {subject!r:.100} of "
+        f"type {type(subject).__name__}"
+    )
+
+
+def _named(name: str) -> Kernel:
+    known = {kernel.name: kernel for kernel in (*cache.kernels, *lately_explained())}
+    if name not in known:
+        told = ", ".join(sorted(known)[:8]) or "none"
+        raise UnknownKernelError(
+            f"no kernel {name!r} was explained or has run in this process; known here: {told}. "
+            "Workers' kernels are known after gpusched.explain(x)"
+        )
+    return known[name].original or known[name]
