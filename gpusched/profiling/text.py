@@ -40,7 +40,7 @@ def text(found: Profile) -> str:
         The profile.
     """
     lines = [summary(found), "", *_spent(found)]
-    for rows in (_kernels(found), _contention(found), _cluster(found)):
+    for rows in (_kernels(found), _contention(found), cluster(found)):
         told = list(rows)
         lines += ["", *told] if told else []
     for note in found.notes:
@@ -123,7 +123,8 @@ def _contention(found: Profile) -> Iterator[str]:
             yield f"    held by {each.holders[0]}"
 
 
-def _cluster(found: Profile) -> Iterator[str]:
+def cluster(found: Profile) -> Iterator[str]:
+    """Yield lines on what only a cluster has."""
     queued = found.timeline.queued
     if queued:
         yield (
