@@ -131,6 +131,7 @@ def joined(kernel: Kernel) -> Kernel:
     Examples
     --------
     >>> from gpusched.fusion.checking import joined
+    >>> from gpusched.fusion.kernel import Input
     >>> one, still = (Access.UNIT,), (Access.BROADCAST,)
     >>> output = Output(0, "float64", still, "add", "float32")
     >>> total = Kernel((Input("float32", one),), (), (), (output,), ("reduce",))

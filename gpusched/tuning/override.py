@@ -66,7 +66,7 @@ def override(
     --------
     >>> import dask.array as da, numpy as np, gpusched
     >>> with gpusched.enable():
-    ...     x = (da.from_array(np.arange(8000.0), chunks=4000) + 1) * 7
+    ...     x = (da.from_array(np.arange(9000.0), chunks=4500) + 1) * 7
     ...     kernel = gpusched.explain(x).kernels[0]
     ...     def mine(a, s0):
     ...         return s0 + a * s0
