@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from queue import SimpleQueue
 from typing import Any
 
+from gpusched import events
 from gpusched.threadsafe import waits
 from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.guards import Guard, Made, is_maker
@@ -26,14 +27,15 @@ _JOIN = 5.0
 class _Call:
     """An operation on its way to the thread and its outcome on its way back."""
 
-    __slots__ = ("abandoned", "args", "context", "done", "error", "operation", "over", "result",
-                 "sent", "task")  # fmt: skip
+    __slots__ = ("abandoned", "args", "begun", "context", "done", "error", "operation", "over",
+                 "result", "sent", "task")  # fmt: skip
 
     def __init__(self, operation: Operation, args: tuple[Any, ...], sent: float) -> None:
         self.operation = operation
         self.args = args
         self.sent = sent
         """When, if the thread was busy; else 0."""
+        self.begun = sent
         self.context = contextvars.copy_context()
         self.task = current().task
         self.abandoned = False
@@ -70,7 +72,8 @@ class _Line:
         if call.abandoned:
             return
         if call.sent:
-            self.counts.waited(time.monotonic() - call.sent)
+            call.begun = time.monotonic()
+            self.counts.waited(call.begun - call.sent)
         self.counts.calls += call.operation is not _nothing
         _local.record.task = call.task
         try:
@@ -110,6 +113,7 @@ class OneThreadGuard(Guard):
         if me.answers_loop:
             waits.refuse_loop(self, me)
         call = _Call(operation, (cell, *args), time.monotonic() if line.busy else 0.0)
+        holder = str(line.record) if call.sent and events.active else ""
         line.calls.put(call)
         try:
             if not call.done.acquire(timeout=waits.INTERVAL):
@@ -118,6 +122,8 @@ class OneThreadGuard(Guard):
             # Cancelled, interrupted or refused: nobody wants its result any more.
             call.abandoned = True
             raise
+        if call.sent:
+            waits.note(self, holder, call.sent, call.begun)
         if call.error is not None:
             try:
                 raise call.error

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol
 
 from dask.utils import parse_timedelta
 
-from gpusched import config
+from gpusched import config, events
 from gpusched.threadsafe import threads
 from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.errors import BlockedLoopError, DeadlockError, TaskCancelledError
@@ -117,6 +117,7 @@ def waiting(
             resource.counts.deadlocks += 1
             raise DeadlockError(_describe(me, resource, chain))
     started = time.monotonic()
+    holder = _told(resource) if count and events.active else ""
     try:
         yield _watch(resource, me, started)
     finally:
@@ -124,6 +125,15 @@ def waiting(
             me.waiting = None
             if count:
                 resource.counts.waited(time.monotonic() - started)
+        if count:
+            note(resource, holder, started, time.monotonic())
+
+
+def note(resource: Resource, holder: str, started: float, ended: float) -> None:
+    """Note a wait of the calling thread for profiles; times are of `time.monotonic`."""
+    if events.active:
+        shift = time.perf_counter() - time.monotonic()
+        events.record("wait", str(resource), started + shift, ended + shift, about=holder)
 
 
 def _closed_chain(me: threads.Thread) -> list[tuple[threads.Thread, Resource]]:
