@@ -64,6 +64,10 @@ def parts(function: Any) -> Iterable[Any]:
         yield function
 
 
+QUICK = "__gpusched_quick__"
+"""Attribute of functions that are, besides those of the table."""
+
+
 def slow_part(function: Any) -> str | None:
     """Return the name of a part of `function` that is not known to be quick, or None.
 
@@ -75,6 +79,6 @@ def slow_part(function: Any) -> str | None:
     ('sort', None)
     """
     for part in parts(function):
-        if id(part) not in _quick():
+        if id(part) not in _quick() and not getattr(part, QUICK, False):
             return str(getattr(part, "__name__", type(part).__name__))
     return None

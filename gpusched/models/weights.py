@@ -8,6 +8,7 @@ dask's schedulers do this, so a model needs no message of its own.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import pickle
@@ -17,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gpusched.graph.quick import QUICK
 from gpusched.models.base import Model, Packed
 from gpusched.models.errors import ModelError, here
 
@@ -32,6 +34,8 @@ class Weights:
         Where it shall be, as its library names devices; None for the worker's GPU, or else its CPU.
     library
         The library whose arrays a plain function takes.
+    token
+        A digest of all that; made here if empty.
 
     Notes
     -----
@@ -39,12 +43,16 @@ class Weights:
     """
 
     def __init__(
-        self, packed: Packed, device: str | None = None, library: str | None = None
+        self,
+        packed: Packed,
+        device: str | None = None,
+        library: str | None = None,
+        token: str = "",
     ) -> None:
         self.packed = packed
         self.device = device
         self.library = library
-        self.token = _digest(packed, device, library)
+        self.token = token or _digest(packed, device, library)
         self._loaded: _Loaded | None = None
 
     def __repr__(self) -> str:
@@ -55,7 +63,10 @@ class Weights:
         # Out of band: distributed sends the bytes as they lie here.
         lent = pickle.PickleBuffer(content) if protocol >= 5 else bytes(content)
         about = {**vars(self.packed), "content": b""}
-        return _restore, (about, lent, self.device, self.library)
+        return _restore, (about, lent, self.device, self.library, self.token)
+
+    def __copy__(self) -> Weights:
+        return Weights(self.packed, self.device, self.library, self.token)
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + len(self.packed.content)
@@ -84,8 +95,8 @@ class Weights:
         self._loaded = None
 
 
-def _restore(about: dict[str, Any], content: Any, device: Any, library: Any) -> Weights:
-    return Weights(Packed(**{**about, "content": memoryview(content)}), device, library)
+def _restore(about: dict[str, Any], content: Any, *others: Any) -> Weights:
+    return Weights(Packed(**{**about, "content": memoryview(content)}), *others)
 
 
 def _digest(packed: Packed, *others: Any) -> str:
@@ -93,6 +104,17 @@ def _digest(packed: Packed, *others: Any) -> str:
     digest = hashlib.blake2b(repr((sorted(about.items()), others)).encode(), digest_size=16)
     digest.update(packed.content)
     return digest.hexdigest()
+
+
+def received(weights: Weights) -> Weights:
+    """Return what the tasks of a process share of a model, and what goes with the last of them.
+
+    A worker keeps the task that returns it, and what that is given, for as long as the results.
+    """
+    return copy.copy(weights)
+
+
+setattr(received, QUICK, True)
 
 
 class _Loaded:

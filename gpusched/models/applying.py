@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from dask._task_spec import DataNode, Task
 from dask.array import Array, asanyarray, blockwise
 from dask.array.core import unify_chunks
 from dask.array.utils import meta_from_array
@@ -20,7 +21,7 @@ from gpusched.models.base import Model, Packed
 from gpusched.models.call import Call, Part, Places
 from gpusched.models.errors import WritesInputError
 from gpusched.models.outputs import Outputs
-from gpusched.models.weights import Weights
+from gpusched.models.weights import Weights, received
 
 SAMPLE = 2
 """Rows that a model is tried on."""
@@ -299,7 +300,8 @@ def _part(whole: Array, part: Part, meta: np.ndarray, letters: tuple[int, ...], 
 def _key(weights: Weights) -> Delayed:
     """Return the model as a key of the graph."""
     name = f"model-{weights.packed.name}-{weights.token}"
-    return Delayed(name, HighLevelGraph.from_collections(name, {name: weights}))
+    task = Task(name, received, DataNode(None, weights))
+    return Delayed(name, HighLevelGraph.from_collections(name, {name: task}))
 
 
 def _arranged(call: Call, found: list[Any]) -> Any:
