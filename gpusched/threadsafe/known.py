@@ -131,6 +131,25 @@ CASES = (
          f"{_GITHUB}keras-team/keras/issues/5640"),
     ),
     Case(
+        "jax", OFF, (),
+        "Functions may be called, and compiled, in any number of threads.",
+        ("https://docs.jax.dev/en/latest/concurrency.html", f"{_GITHUB}jax-ml/jax/issues/1037"),
+    ),
+    Case(
+        "onnxruntime", OFF,
+        _methods("onnxruntime.capi.onnxruntime_inference_collection", "Session", "run",
+                 "run_with_iobinding", "run_with_ort_values"),
+        "A session has no state that a run changes.",
+        (f"{_GITHUB}microsoft/onnxruntime/issues/114",
+         f"{_GITHUB}microsoft/onnxruntime/issues/22967"),
+    ),
+    Case(
+        "sklearn", OFF, (),
+        "Predictions and transformations only read what was fitted, as far as is known; fitting "
+        "an estimator that others use is not safe. `gpusched.apply` keeps to a policy set here.",
+        (f"{_GITHUB}scikit-learn/scikit-learn/issues/18530",),
+    ),
+    Case(
         "cupy", OFF, (),
         "CuPy itself keeps cuFFT plans, cuBLAS and cuSOLVER handles for each thread and device; "
         "handles that you make yourself want per_thread.",
