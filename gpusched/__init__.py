@@ -9,6 +9,7 @@ from gpusched import config as _config
 
 if TYPE_CHECKING:
     from gpusched.cluster import Cluster, local
+    from gpusched.debugging import debug, find_nonfinite, trace_element
     from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
     from gpusched.graph import disable, enable, fusible
     from gpusched.inspection import explain
@@ -24,35 +25,43 @@ __all__ = [
     "Cluster",
     "Statistics",
     "apply",
+    "debug",
     "disable",
     "enable",
     "explain",
+    "find_nonfinite",
     "fusible",
     "kernel",
     "load",
     "local",
+    "override",
     "profile",
     "reset_statistics",
     "save",
     "statistics",
+    "trace_element",
 ]
 
 _HOMES = {
     "Cluster": "gpusched.cluster",
     "Statistics": "gpusched.fusion.statistics",
     "apply": "gpusched.models",
+    "debug": "gpusched.debugging",
     "disable": "gpusched.graph",
     "enable": "gpusched.graph",
     "explain": "gpusched.inspection",
+    "find_nonfinite": "gpusched.debugging",
     "fusible": "gpusched.graph",
     "kernel": "gpusched.kernels",
     "load": "gpusched.saving",
+    "load_ipython_extension": "gpusched.jupyter",
     "local": "gpusched.cluster",
     "override": "gpusched.tuning",
     "profile": "gpusched.profiling",
     "reset_statistics": "gpusched.fusion.statistics",
     "save": "gpusched.saving",
     "statistics": "gpusched.fusion.statistics",
+    "trace_element": "gpusched.debugging",
 }
 """Where each public name is defined; it is imported on first use, so that importing is cheap."""
 

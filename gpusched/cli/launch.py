@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from gpusched.cli import script
 from gpusched.cli.errors import Failed
+from gpusched.cli.profiling import profiling
 from gpusched.cli.progress import progress
 from gpusched.cli.quiet import log_warnings_only
 from gpusched.cli.session import Session, connected, started
@@ -26,15 +27,20 @@ def launch(
     local: bool = False,
     scheduler: str | None = None,
     quiet: bool = False,
+    profile: str | None = None,
 ) -> int:
-    """Run a script or a module on a cluster made for it and return its exit code."""
+    """Run a script or a module on a cluster made for it and return its exit code.
+
+    ``profile`` is the file that a profile of the run is written to.
+    """
     folder = script.prepare(target, arguments, module)
     log_warnings_only()
     code = 1
     try:
         with stopping_cleanly(), ExitStack() as closing, _session(local, scheduler) as session:
             session.begin()
-            with nullcontext() if quiet else progress(session.client):
+            shown = nullcontext() if quiet else progress(session.client)
+            with shown, profiling(profile, session.client, quiet):
                 code = script.execute(target, module, folder)
             # Left after the session, so that a second request to stop ends a slow closing.
             closing.enter_context(leaving_at_once())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -23,6 +24,11 @@ from gpusched.cli.errors import Unusable
 @click.option("--scheduler", metavar="ADDRESS", help="Use a scheduler that runs already.")
 @click.option("--no-fuse", is_flag=True, help="Run every chunk function as dask does.")
 @click.option("--show-config", is_flag=True, help="Print the settings and run nothing.")
+@click.option(
+    "--profile",
+    metavar="PATH",
+    help="Write a profile: out.html to look at, or out.json for Perfetto and Chrome.",
+)
 @click.option("--quiet", is_flag=True, help="No progress and no closing summary.")
 @click.argument("script", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -36,6 +42,7 @@ def run(
     local: bool,
     scheduler: str | None,
     show_config: bool,
+    profile: str | None,
     quiet: bool,
     **flags: Any,
 ) -> None:
@@ -54,9 +61,11 @@ def run(
             return
         if script is None:
             raise click.UsageError("Missing argument 'SCRIPT'.")
+        if profile is not None:
+            _check_profile(profile)
         from gpusched.cli.launch import launch
 
-        code = launch(script, arguments, module, local, scheduler, quiet)
+        code = launch(script, arguments, module, local, scheduler, quiet, profile)
     except ValueError as error:
         raise Unusable(str(error)) from None
     context.exit(code)
@@ -72,6 +81,15 @@ def _check_flags(local: bool, scheduler: str | None, flags: dict[str, Any]) -> N
         raise click.UsageError("--cpu and --gpus exclude each other.")
     if local and flags["gpus"]:
         raise click.UsageError("--local starts no process to pin to a GPU; leave out --gpus.")
+
+
+def _check_profile(path: str) -> None:
+    """Refuse what could not be written when the script has run."""
+    if not path.endswith((".html", ".json")):
+        raise click.UsageError(f"--profile {path}: the name must end with .html or .json.")
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise click.UsageError(f"--profile {path}: it cannot be written.")
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:

@@ -27,16 +27,13 @@ class KernelRow:
     """Of a launch."""
     nbytes: int
     """Read and written, in all."""
+    rate: float
+    """Bytes a second of a launch; median."""
     limit: float | None
     """Bytes a second that a launch could move at most, beside the others that went on at the same
     time; None where that was not measured."""
     places: tuple[Place, ...]
     """The user's lines behind it."""
-
-    @property
-    def rate(self) -> float:
-        """Bytes a second of a launch, on average."""
-        return self.nbytes / self.seconds if self.seconds else 0.0
 
     @property
     def share(self) -> float | None:
@@ -85,6 +82,7 @@ def _row(name: str, device: str, spans: list[Span], limit: float | None) -> Kern
         sum(span.seconds for span in spans),
         median(span.seconds for span in spans),
         sum(span.nbytes for span in spans),
+        median(span.nbytes / max(span.seconds, 1e-9) for span in spans),
         limit,
         tuple(dict.fromkeys(place for span in spans for place in span.places)),
     )

@@ -177,7 +177,7 @@ class Profile:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
         timeline = self.timeline
-        rows = [{**asdict(row), "rate": row.rate, "share": row.share} for row in self.kernels]
+        rows = [{**asdict(row), "share": row.share} for row in self.kernels]
         found = {
             "seconds": self.seconds,
             "threads": self.threads,

@@ -101,7 +101,7 @@ def achieved(row: KernelRow) -> str:
     --------
     >>> from gpusched.profiling.kernels import KernelRow
     >>> from gpusched.profiling.text import achieved
-    >>> achieved(KernelRow("add", "cpu", 1, 1.0, 1.0, 5_000_000_000, 10e9, ()))
+    >>> achieved(KernelRow("add", "cpu", 1, 1.0, 1.0, 5_000_000_000, 5e9, 10e9, ()))
     '5 GB/s a launch, 50% of the 10 GB/s measured here'
     """
     told = f"{flow(row.rate)} a launch"

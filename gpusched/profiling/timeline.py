@@ -122,28 +122,29 @@ def _process_name(names: list[str]) -> str:
     return ", ".join(dict.fromkeys(told))
 
 
-_FIRST = ("MainThread", "IO loop", "Profile")
 _NUMBER = re.compile(r"(\d+)$")
-_TITLES = {"MainThread": "main thread", "receive": "received", "send": "sent"}
+_POOLS = ("ThreadPoolExecutor", "Dask-")
+"""How the names of threads that run tasks go; a worker's own name may stand before."""
+_TITLES = {
+    "MainThread": "main thread",
+    "IO loop": "event loop",
+    "receive": "received",
+    "send": "sent",
+    "gpusched-mover_0": "spilling",
+}
 
 
 def _row(event: Event) -> tuple[Any, ...]:
-    """Return what tells lanes apart, and orders them."""
+    """Return what tells lanes apart, and orders them; the lane's name is the second."""
     name = event.thread_name
     if event.kind == "transfer":
         return 2, _TITLES[name], 0, 0
-    number = _NUMBER.search(name)
-    order = int(number[1]) if number else 0
+    found = _NUMBER.search(name)
+    number = int(found[1]) if found else 0
+    is_pool = any(word in name for word in _POOLS)
+    title = _TITLES.get(name) or (f"thread {number}" if is_pool else name)
     on_device = event.kind == "kernel" and event.about[0] != "cpu"
-    title = _TITLES.get(name) or _title(name, order)
-    first = 0 if name in _TITLES or "IO-Loop" in name else 1
-    return first, f"{title}, GPU" if on_device else title, order, event.thread
-
-
-def _title(name: str, number: int) -> str:
-    if name.startswith(("ThreadPoolExecutor", "Dask-Default-Threads", "Dask-")):
-        return f"thread {number}"
-    return name
+    return (1 if is_pool else 0), f"{title}, GPU" if on_device else title, number, event.thread
 
 
 def _span(event: Event, zero: float, lines: Lines) -> Span:

@@ -1,0 +1,83 @@
+"""What ``%load_ext gpusched`` brings to Jupyter and IPython: two magics."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import Any
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add ``%%gpusched_profile`` and ``%gpusched_explain``; called by ``%load_ext gpusched``.
+
+    Parameters
+    ----------
+    shell
+        IPython's.
+    """
+
+    def gpusched_profile(line: str, cell: str | None = None) -> Any:
+        return _profile(shell, line, cell)
+
+    def gpusched_explain(line: str) -> Any:
+        return _explain(shell, line)
+
+    shell.register_magic_function(gpusched_profile, "line_cell")
+    shell.register_magic_function(gpusched_explain, "line")
+
+
+def _profile(shell: Any, line: str, cell: str | None) -> Any:
+    """Run a cell, or a line, and return its profile, which is shown."""
+    import gpusched
+
+    options, code = _options(line) if cell is not None else (_Options(), line)
+    if cell is not None and code:
+        raise _usage(f"%%gpusched_profile takes no {code!r}: write the code below it")
+    with gpusched.profile() as found:
+        # An error is shown by the shell.
+        shell.run_cell(cell if cell is not None else code, store_history=False)
+    if options.output:
+        _write(found, options.output)
+    if options.name:
+        shell.user_ns[options.name] = found
+    return found
+
+
+class _Options(argparse.Namespace):
+    output: str = ""
+    name: str = ""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise _usage(f"%%gpusched_profile: {message}")
+
+
+def _options(line: str) -> tuple[_Options, str]:
+    parser = _Parser(prog="%%gpusched_profile", add_help=False)
+    parser.add_argument("-o", "--output", default="")
+    parser.add_argument("-n", "--name", default="")
+    options, rest = parser.parse_known_args(shlex.split(line), namespace=_Options())
+    return options, " ".join(rest)
+
+
+def _write(found: Any, path: str) -> None:
+    if path.endswith(".json"):
+        found.save_trace(path)
+    else:
+        found.html(path)
+
+
+def _explain(shell: Any, line: str) -> Any:
+    """Explain the arrays that an expression gives."""
+    import gpusched
+
+    if not line.strip():
+        raise _usage("%gpusched_explain takes an expression, such as %gpusched_explain x.sum()")
+    return gpusched.explain(shell.ev(line))
+
+
+def _usage(message: str) -> Exception:
+    from IPython.core.error import UsageError
+
+    return UsageError(message)
