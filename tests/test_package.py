@@ -20,9 +20,11 @@ PUBLIC = {
     "Cluster",
     "Statistics",
     "apply",
+    "debug",
     "disable",
     "enable",
     "explain",
+    "find_nonfinite",
     "fusible",
     "kernel",
     "load",
@@ -31,6 +33,7 @@ PUBLIC = {
     "reset_statistics",
     "save",
     "statistics",
+    "trace_element",
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -111,10 +112,34 @@ def compile_kernel(kernel: Kernel, text: str, filename: str) -> Callable[..., in
     filename
         What tracebacks and debuggers call the source.
     """
-    found = namespace()
+    return callable_of(kernel, define(kernel, text, filename, {}))
+
+
+def define(
+    kernel: Kernel, text: str | ast.Module, filename: str, names: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a kernel's source defines, by name.
+
+    Parameters
+    ----------
+    kernel
+        What the source was generated from.
+    text
+        The source, or its tree.
+    filename
+        What tracebacks and debuggers call the source.
+    names
+        What it may use besides.
+    """
+    found = {**namespace(), **names}
     for name, function in generate.defined_functions(kernel).items():
         found[name] = function.for_python()
     exec(compile(text, filename, "exec"), found)
+    return found
+
+
+def callable_of(kernel: Kernel, found: Mapping[str, Any]) -> Callable[..., int | None]:
+    """Return the kernel among what its source defines, to be called as compiled ones are."""
     count = len(kernel.inputs) + len(kernel.outputs)
 
     def call(*arguments: Any) -> int | None:

@@ -1,0 +1,145 @@
+"""`gpusched.debug`: the kernels of one chunk in plain Python, under the user's debugger."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode
+
+from gpusched.debugging.follow import Follower
+from gpusched.debugging.graph import Graph
+from gpusched.debugging.origins import Called, moves_by_name
+from gpusched.debugging.plaincall import PlainCall
+from gpusched.debugging.readable import ReadableKernel
+from gpusched.debugging.run import Execution, Run
+from gpusched.debugging.stops import Stops, When
+from gpusched.debugging.subject import Index, Subject
+from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.devices import HOST
+from gpusched.fusion.expression import Reduce
+from gpusched.fusion.kernel import Kernel
+from gpusched.inspection.variant import KernelUse
+
+
+def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",
+          condition: str | None = None) -> Any:  # fmt: skip
+    """Run what computes an element, or a chunk, in plain Python under a debugger.
+
+    The chunk's real inputs are computed, and the very kernels of its task run as Python, with your
+    variables' names. `breakpoint` is called before the first line of each kernel's `point`, so
+    that any debugger can be used that `sys.breakpointhook` or ``PYTHONBREAKPOINT`` names. What is
+    not fused is stopped at, too, where its functions are called.
+
+    Parameters
+    ----------
+    x
+        A dask array, or an xarray DataArray of one.
+    index
+        Position of an element, counted from the end where negative: the kernels that make it run
+        for it alone. A reduction whose result they use is compiled, not stopped in.
+    chunk
+        Position of a chunk, in the place of an index: its kernels run over the whole of it, which
+        takes 1 to 20 microseconds an operation and element.
+    stop
+        ``"first"``: at the first element of each kernel; ``"every"``: at each; ``"never"``.
+    condition
+        Stops only where it holds: an expression of the kernel's variables, those that `point`
+        computes included, such as ``"not isfinite(ratio)"``.
+
+    Returns
+    -------
+    object
+        The element, as a NumPy scalar, or the chunk: what `x.compute()` has there, up to what the
+        compiled functions' error bounds allow.
+
+    Raises
+    ------
+    TypeError, IndexError, ValueError
+        If `x` is no such array, or has no such element or chunk.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpusched
+    >>> with gpusched.enable():
+    ...     x = da.arange(10_000, chunks=5_000)
+    ...     y = (x - 1) * 3
+    >>> int(gpusched.debug(y, index=7_000, stop="never"))
+    20997
+    """
+    subject = Subject(x)
+    spot = subject.spot(index, chunk)
+    stops = Stops(stop, condition)
+    graph = Graph(subject.array)
+    node = graph.node(spot.key)
+    if isinstance(node, DataNode):
+        raise ValueError(
+            f"chunk {spot.chunk} of {subject.name} is data that the graph holds: nothing "
+            "computes it; give an array that is computed from it"
+        )
+    if spot.local is None:
+        stepping = _Stepping(stops)
+        found = Run(node, graph.inputs(node), graph.functions, stepping).result
+    else:
+        found = _element(graph, spot.key, spot.local, stops)
+    stops.check()
+    return found
+
+
+class _Stepping(Execution):
+    """Runs kernels in plain Python, and functions from a line that is stopped at."""
+
+    def __init__(self, stops: Stops) -> None:
+        self.device = replace(HOST, compile=_uncompiled)
+        self._stops = stops
+
+    def kernel(self, use: KernelUse) -> CompiledKernel:
+        kernel = ReadableKernel(use)
+        call = kernel.stopping(self._stops.in_kernel(kernel))
+        return CompiledKernel(use.kernel, kernel.text, kernel.filename, use.kernel.name, call)
+
+    def call(self, called: Called) -> Any:
+        if moves_by_name(called.function):
+            return super().call(called)
+        return _called(called, {}, self._stops)
+
+
+def _uncompiled(kernel: Kernel) -> CompiledKernel:
+    return CompiledKernel(kernel, "", "", kernel.name, lambda *operands: None)
+
+
+def _called(called: Called, names: dict[int, str], stops: Stops) -> Any:
+    """Call a function that is not fused, and say so where it is stopped at."""
+    plain = PlainCall(called, names)
+    wanted = stops.in_call()
+
+    def told(*arguments: Any) -> bool:
+        stopping = wanted(*arguments)
+        if stopping:
+            print(f"gpusched.debug: {called.name} is not fused: {called.reason}", file=sys.stderr)
+        return stopping
+
+    return plain.run(told)
+
+
+def _element(graph: Graph, key: Any, local: Index, stops: Stops) -> Any:
+    """Run what makes one element of a chunk, and return it."""
+    follower = Follower(graph, 0, into_reductions=False)
+    value = follower.value_of(key, local)
+    run = follower.run_of(key)
+    for visit in follower.visits:
+        made, last = visit.made, visit is follower.visits[-1]
+        if isinstance(made, Called):
+            names = {id(a): run.name(a) for a in made.arrays()}
+            found = _called(made, names, stops)
+            value = found[local] if last and np.shape(found) == np.shape(run.result) else value
+            continue
+        if not last and isinstance(made.use.builder.group.nodes[made.number], Reduce):
+            continue
+        kernel = follower.kernel(made.use)
+        call = kernel.stopping(stops.in_kernel(kernel))
+        found = kernel.at(call, made.number, visit.element)
+        value = found if last else value
+    return value

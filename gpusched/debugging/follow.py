@@ -1,0 +1,268 @@
+"""Follows an element back: through kernels and functions of its task, and into other tasks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode
+
+from gpusched.debugging.graph import Graph
+from gpusched.debugging.origins import (
+    Called,
+    FromCall,
+    FromKernel,
+    FromTask,
+    broadcast,
+    is_elementwise,
+    moves,
+    shown_elements,
+)
+from gpusched.debugging.readable import ReadableKernel, needed
+from gpusched.debugging.run import Run
+from gpusched.debugging.sources import follows, told_of
+from gpusched.debugging.steps import Index, Step, Where, is_finite
+from gpusched.fusion.expression import Node, Reduce
+from gpusched.inspection.source import place_of_node
+from gpusched.inspection.units import count
+from gpusched.inspection.variant import KernelUse
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A kernel, or a function that none does, on the way to an element."""
+
+    made: FromKernel | Called
+    element: Index
+
+
+class Follower:
+    """Collects the values that lead to elements, each before what is made of it.
+
+    Parameters
+    ----------
+    graph
+        Of the array.
+    depth
+        How many tasks are gone back from the first one.
+    into_reductions
+        Whether what is not finite is followed into a reduction's arguments.
+
+    Notes
+    -----
+    Belongs to one thread.
+    """
+
+    def __init__(self, graph: Graph, depth: int, into_reductions: bool) -> None:
+        self.graph = graph
+        self.steps: list[Step] = []
+        self.visits: list[Visit] = []
+        self._depth = depth
+        self._into = into_reductions
+        self._seen: dict[tuple[int, Index], Where] = {}
+        self._runs: dict[Any, Run] = {}
+        self._kernels: dict[int, ReadableKernel] = {}
+
+    def run_of(self, key: Any) -> Run:
+        """Return the task behind a key, gone through with its real inputs."""
+        if key not in self._runs:
+            node = self.graph.node(key)
+            self._runs[key] = Run(node, self.graph.inputs(node), self.graph.functions)
+        return self._runs[key]
+
+    def kernel(self, use: KernelUse) -> ReadableKernel:
+        """Return a launch as its source is shown."""
+        return self._kernels.setdefault(id(use), ReadableKernel(use))
+
+    def chunk(self, key: Any, local: Index) -> Where:
+        """Follow an element of a chunk that a task makes."""
+        run = self.run_of(key)
+        where = self.graph.where(key, local)
+        return self.element(run, run.result, local, where, self._depth)
+
+    def value_of(self, key: Any, local: Index) -> Any:
+        """Follow an element of a chunk, and return its value."""
+        where = self.chunk(key, local)
+        value = self.run_of(key).result[local]
+        if not self.steps:
+            self._input("", where, value)
+        return value
+
+    def element(self, run: Run, array: Any, index: Index, where: Where | None, depth: int) -> Where:
+        """Follow an element of an array in a task; return what it is.
+
+        Parameters
+        ----------
+        run
+            The task.
+        array
+            An array in it.
+        index
+            Position in the array.
+        where
+            The element that is asked for, if this is it.
+        depth
+            How many tasks may be gone back.
+        """
+        seen = self._seen.get((id(array), index))
+        if seen is None:
+            seen = self._followed(run, array, index, where, depth)
+            self._seen[id(array), index] = seen
+        return seen
+
+    def _followed(self, run: Run, array: Any, index: Index, where: Where | None,
+                  depth: int) -> Where:  # fmt: skip
+        origin = run.origin(array)
+        if isinstance(origin, FromTask):
+            return self._across(origin.key, array, index, depth)
+        if isinstance(origin, FromKernel):
+            return self._kernel(run, origin, index, where, depth)
+        if isinstance(origin, FromCall):
+            return self._call(run, origin.called, array, index, where, depth)
+        return where or Where("data", None, "held by the graph")
+
+    def _across(self, key: Any, array: Any, index: Index, depth: int) -> Where:
+        """Go on in the task that has given an array."""
+        node = self.graph.node(key)
+        found = self.graph.where(key, index)
+        if isinstance(node, DataNode):
+            return _noted(found, "held by the graph")
+        if not follows(node, self.graph.functions):
+            return _noted(found, told_of(node))
+        if not depth:
+            return _noted(found, f"{told_of(node)}, not followed further")
+        run = self.run_of(key)
+        if np.shape(run.result) != np.shape(array):
+            return _noted(found, f"part of what {told_of(node)}")
+        inner = self.element(run, run.result, index, found, depth - 1)
+        return inner if inner.note else found
+
+    # Kernels ------------------------------------------------------------------------------
+
+    def _kernel(self, run: Run, made: FromKernel, index: Index, where: Where | None,
+                depth: int) -> Where:  # fmt: skip
+        node = made.use.builder.group.nodes[made.number]
+        if isinstance(node, Reduce):
+            return self._reduction(run, made, node, index, where, depth)
+        found = self.statements(run, made.use, node, index, where, depth)
+        self.visits.append(Visit(made, index))
+        return found
+
+    def statements(self, run: Run, use: KernelUse, node: Node, element: Index,
+                   where: Where | None, depth: int) -> Where:  # fmt: skip
+        """Add the values that lead to a node at an element of a kernel's iteration space."""
+        kernel = self.kernel(use)
+        numbers = sorted(needed(use, node))
+        read = _read(kernel, numbers, node)
+        wheres = []
+        for name, array in zip(kernel.parameters, kernel.arrays, strict=False):
+            if name not in read:
+                continue
+            at = broadcast(element, array.shape)
+            whole = array.shape == use.builder.group.shape
+            one = self.element(run, array, at, where if whole else None, depth)
+            self._input(name, one, array[at])
+            wheres += [one] if whole else []
+        own = where or (Where(wheres[0].array, wheres[0].index) if wheres else None)
+        constants = self._constants(run, kernel, read, depth)
+        values = kernel.values(element)
+        name = ""
+        for number in numbers:
+            name, expression = kernel.statements[number]
+            each = use.builder.order[number]
+            shown = _with_values(expression, constants)
+            self.steps.append(
+                Step("operation", name, shown, each.operation, str(each.dtype),
+                     each.dtype.type(values[number]), place_of_node(use, each), own)
+            )  # fmt: skip
+        return where or Where(name or (own.array if own else ""), own.index if own else None)
+
+    def _input(self, name: str, where: Where, value: Any) -> None:
+        self.steps.append(
+            Step("input", name, str(where), "", str(np.asarray(value).dtype), value, where.place,
+                 where, where.note)
+        )  # fmt: skip
+
+    def _constants(self, run: Run, kernel: ReadableKernel, read: set[str],
+                   depth: int) -> dict[str, str]:  # fmt: skip
+        """Return the user's constants as text; those that are computed are inputs."""
+        names = kernel.parameters[len(kernel.arrays) :]
+        found = {}
+        for name, value in zip(names, kernel.use.launch.numbers, strict=False):
+            scalar = run.scalar(value)
+            if scalar is None:
+                found[name] = str(value)
+            elif name in read:
+                self._input(name, self.element(run, scalar, (), None, depth), scalar)
+        return found
+
+    def _reduction(self, run: Run, made: FromKernel, node: Reduce, index: Index,
+                   where: Where | None, depth: int) -> Where:  # fmt: skip
+        kernel = self.kernel(made.use)
+        array = made.use.recorder.registers()[made.use.launch.outputs[made.number].register]
+        part = kernel.region(index)
+        argument = made.use.recorder.array(node.argument)[part]
+        note = ""
+        if not is_finite(array[index]) and self._into:
+            bad = np.argwhere(~np.isfinite(argument))
+            note = "all that it joins is finite"
+            if len(bad):
+                element = tuple(int(k) + (s.start or 0) for k, s in zip(bad[0], part, strict=True))
+                self.statements(run, made.use, node.argument, element, None, depth)
+                note = f"{len(bad):,} of {argument.size:,} are not finite"
+        value = array[index]
+        self.steps.append(
+            Step("reduction", "", f"{node.combine} over {argument.size:,} elements", node.combine,
+                 str(node.dtype), value, place_of_node(made.use, node), where, note)
+        )  # fmt: skip
+        self.visits.append(Visit(made, index))
+        return where or Where(f"{node.combine} over {argument.size:,} elements", None)
+
+    # Functions that no kernel does --------------------------------------------------------
+
+    def _call(self, run: Run, called: Called, array: Any, index: Index, where: Where | None,
+              depth: int) -> Where:  # fmt: skip
+        if moves(called):
+            source = shown_elements(called, array, index)
+            if source is None:
+                return where or Where(called.name, None, f"filled in by {called.name}")
+            return self.element(run, *source, where, depth)
+        self.visits.append(Visit(called, index))
+        names = []
+        if is_elementwise(called.function):
+            for each in called.arrays():
+                at = broadcast(index, np.shape(each))
+                one = self.element(run, each, at, None, depth)
+                self._input("", one, each[at])
+                names.append(str(one))
+        shown = ", ".join(names) or count(len(called.arrays()), "array")
+        own = where or self.graph.where(called.key, index)
+        value = array[index]
+        dtype = str(np.asarray(value).dtype)
+        self.steps.append(
+            Step("call", "", f"{called.name}({shown})", called.name, dtype, value,
+                 called.place, own, f"not fused: {called.reason}")
+        )  # fmt: skip
+        return own
+
+
+def _noted(where: Where, note: str) -> Where:
+    return Where(where.array, where.index, note, where.place)
+
+
+def _read(kernel: ReadableKernel, numbers: list[int], node: Node) -> set[str]:
+    """Return the variables that some statements, or a node that is an input, read."""
+    found = {word for k in numbers for word in _WORD.findall(kernel.statements[k][1])}
+    number = kernel.use.builder.names.get(id(node))
+    if isinstance(number, int) and number < len(kernel.parameters):
+        found.add(kernel.parameters[number])
+    return found
+
+
+_WORD = re.compile(r"\b[^\W\d]\w*")
+
+
+def _with_values(expression: str, constants: dict[str, str]) -> str:
+    return _WORD.sub(lambda match: constants.get(match[0], match[0]), expression)

@@ -1,0 +1,165 @@
+"""Where an array in a task comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from dask.array import core, overlap
+from dask.array.chunk import getitem
+
+from gpusched.graph.known import VIEWS, bare, enforced, owned
+from gpusched.graph.pieces import ELEMENTWISE
+from gpusched.graph.quick import parts
+from gpusched.inspection.places import Place
+from gpusched.inspection.standins import GETTERS, arrays_in
+from gpusched.inspection.variant import KernelUse
+
+
+@dataclass(frozen=True)
+class FromTask:
+    """It is what another task has given."""
+
+    key: Any
+
+
+@dataclass(frozen=True)
+class FromKernel:
+    """A kernel of this task has written it."""
+
+    use: KernelUse
+    number: int
+    """Of the kernel's output."""
+
+
+@dataclass(eq=False)
+class Called:
+    """A function that is called as it is, on whole arrays."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    name: str
+    key: Any
+    """dask's, of the task that it was; of a chunk where that is known."""
+    place: Place | None
+    """The user's line."""
+    reason: str
+    """Why no kernel does it; empty where nothing is computed."""
+    result: Any = None
+
+    def arrays(self) -> list[Any]:
+        """Return the arrays among the arguments."""
+        return arrays_in([*self.args, *self.kwargs.values()])
+
+
+@dataclass(frozen=True)
+class FromCall:
+    """A function has returned it."""
+
+    called: Called = field(repr=False)
+
+
+Origin = FromTask | FromKernel | FromCall
+
+
+_MOVES = {id(f): f for f in (
+    *VIEWS, *GETTERS, np.concatenate, np.stack, np.reshape, np.ravel, np.copy, np.ascontiguousarray,
+    core.concatenate3, core._concatenate2, core.concatenate_axes, core.concatenate_shaped,
+    core.finalize, overlap._trim, getitem, owned,
+) if f is not enforced}  # fmt: skip
+"""Functions that move elements and change none."""
+
+
+def moves(called: Called) -> bool:
+    """Return whether a call moves elements about, and computes nothing."""
+    if moves_by_name(called.function):
+        return True
+    made = [a for a in arrays_in(called.result) if isinstance(a, np.ndarray)]
+    given = [a for a in called.arrays() if isinstance(a, np.ndarray)]
+    return bool(made and given) and all(
+        m.dtype == given[0].dtype and any(np.may_share_memory(m, g) for g in given) for m in made
+    )
+
+
+def moves_by_name(function: Any) -> bool:
+    """Return whether a function is one that moves elements about, whatever it is given."""
+    return all(id(part) in _MOVES for part in parts(function))
+
+
+def is_elementwise(function: Any) -> bool:
+    """Return whether a function's value at a place depends on its arguments there only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.debugging.origins import is_elementwise
+    >>> is_elementwise(np.exp), is_elementwise(np.sum)
+    (True, False)
+    """
+    plain = bare(function)
+    if isinstance(plain, np.ufunc):
+        return plain.signature is None
+    recorded = bool(getattr(plain, "elementwise", False))
+    return recorded or any(plain is each for each in ELEMENTWISE)
+
+
+def shown_elements(called: Called, result: Any, index: tuple[int, ...]) -> tuple[Any, Any] | None:
+    """Return which array among a moving call's arguments, and where in it, an element is from.
+
+    The call is made on the arguments' positions in the place of their values. None if it is not
+    from there, such as the value that an array is filled up with.
+    """
+    arrays = [a for a in called.arrays() if isinstance(a, np.ndarray)]
+    starts = np.cumsum([0, *(a.size for a in arrays)])
+    numbered = {
+        id(a): np.arange(start, start + a.size).reshape(a.shape)
+        for a, start in zip(arrays, starts, strict=False)
+    }
+    args, kwargs = _replaced(called.args, numbered), _replaced(called.kwargs, numbered)
+    found = called.function(*args, **kwargs)
+    which = next(k for k, a in enumerate(arrays_in(called.result)) if a is result)
+    number = int(np.asarray(arrays_in(found)[which])[index])
+    source = int(np.searchsorted(starts, number, side="right")) - 1
+    if not 0 <= source < len(arrays):
+        return None
+    array = arrays[source]
+    place = np.unravel_index(number - int(starts[source]), array.shape)
+    return array, tuple(map(int, place))
+
+
+def _replaced(structure: Any, numbered: dict[int, Any]) -> Any:
+    if isinstance(structure, np.ndarray):
+        return numbered.get(id(structure), structure)
+    if type(structure) in (list, tuple):
+        return type(structure)(_replaced(item, numbered) for item in structure)
+    if type(structure) is dict:
+        return {name: _replaced(item, numbered) for name, item in structure.items()}
+    return structure
+
+
+def broadcast(index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return where an array of that shape is read for an element of what it broadcasts to.
+
+    Examples
+    --------
+    >>> from gpusched.debugging.origins import broadcast
+    >>> broadcast((4, 7), (1, 10)), broadcast((4, 7), (10,)), broadcast((4, 7), ())
+    ((0, 7), (7,), ())
+    """
+    last = index[len(index) - len(shape) :]
+    return tuple(0 if n == 1 else k for k, n in zip(last, shape, strict=True))
+
+
+def pairs(structure: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield what stands in the same places of two structures."""
+    if type(structure) in (list, tuple):
+        for inner, item in zip(structure, value, strict=True):
+            yield from pairs(inner, item)
+    elif type(structure) is dict:
+        for name, inner in structure.items():
+            yield from pairs(inner, value[name])
+    else:
+        yield structure, value

@@ -1,0 +1,262 @@
+"""One task gone through with its real inputs: what it computes, and out of what."""
+
+from __future__ import annotations
+
+from bdb import BdbQuit
+from collections.abc import Mapping
+from typing import Any
+
+import dask
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, Task
+
+from gpusched.debugging.origins import Called, FromCall, FromKernel, FromTask, Origin, pairs
+from gpusched.debugging.sources import name_of
+from gpusched.debugging.subject import name_of_layer
+from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.devices import HOST, Device
+from gpusched.fusion.expression import UnrecordableError
+from gpusched.fusion.plan import Call, Launch, Register, Registers, Step, substitute
+from gpusched.fusion.schedule import KernelBuilder
+from gpusched.graph.known import bare
+from gpusched.graph.program import Program
+from gpusched.graph.rewrite import Functions, rewrite_labelled
+from gpusched.graph.segment import ProgramStep, Segment, obstacle
+from gpusched.inspection.evaluate import evaluate
+from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
+from gpusched.inspection.rehearse import unfusible
+from gpusched.inspection.standins import arrays_in
+from gpusched.inspection.tasks import layer_of
+from gpusched.inspection.tracing import Origin as Site
+from gpusched.inspection.tracing import TracingRecorder
+from gpusched.inspection.variant import KernelUse
+
+
+class Execution:
+    """How kernels and functions are run."""
+
+    device: Device = HOST
+
+    def kernel(self, use: KernelUse) -> CompiledKernel:
+        """Return what a launch calls: the kernel as it is compiled for."""
+        return use.launch.kernel
+
+    def call(self, called: Called) -> Any:
+        """Return what a function gives."""
+        return called.function(*called.args, **called.kwargs)
+
+
+class Run:
+    """A task gone through.
+
+    Parameters
+    ----------
+    node
+        The task.
+    values
+        What it depends on, by key: arrays in host memory.
+    functions
+        Of the graph.
+    execution
+        How kernels and functions are run; compiled, unless it says otherwise.
+
+    Notes
+    -----
+    Belongs to one thread. Keeps every array that kernels and functions have written.
+    """
+
+    def __init__(self, node: GraphNode, values: Mapping[Any, Any], functions: Functions,
+                 execution: Execution | None = None) -> None:  # fmt: skip
+        self.node = node
+        self.execution = execution or Execution()
+        self.uses: list[KernelUse] = []
+        """Launches, in order."""
+        self.calls: list[Called] = []
+        """Functions called as they are, in order."""
+        self._origins: dict[int, Origin] = {}
+        self._kept: list[Any] = []
+        self._keys: dict[int, Any] = {}
+        self._labels: dict[int, str] = {}
+        self._scalars: list[Any] = []
+        for key, value in values.items():
+            self._note(value, FromTask(key))
+        task, labels = rewrite_labelled(node, functions)
+        if isinstance(getattr(task, "func", None), Program):
+            self.result = self._program(task, labels, values)
+        else:
+            self.result = self._plain(node, values)
+
+    def origin(self, array: Any) -> Origin | None:
+        """Return where an array comes from; None for one that the graph itself holds."""
+        return self._origins.get(id(array))
+
+    def scalar(self, number: Any) -> Any:
+        """Return the NumPy scalar that a kernel has as a constant; None for one of the user's."""
+        for value in self._scalars:
+            given = value.astype(np.asarray(number).dtype)
+            if given == number or (given != given and number != number):
+                return value
+        return None
+
+    def _note(self, value: Any, origin: Origin) -> None:
+        for array in arrays_in(value):
+            # What a function returns may be what it was given.
+            self._origins.setdefault(id(array), origin)
+            self._kept.append(array)
+            if isinstance(array, np.number):
+                self._scalars.append(array)
+
+    # Tasks with a program -----------------------------------------------------------------
+
+    def _program(self, task: Task, labels: list[Any], values: Mapping[Any, Any]) -> Any:
+        program = task.func
+        assert isinstance(program, Program)
+        inputs = [arg() if isinstance(arg, DataNode) else values[arg.key] for arg in task.args]
+        keys = [*[None if isinstance(a, DataNode) else a.key for a in task.args], *labels]
+        self._keys = {k: task.key if key is None else key for k, key in enumerate(keys)}
+        self._labels = {number: layer_of(key) for number, key in self._keys.items()}
+        registers: Registers = [*inputs, *[None] * len(program.steps)]
+        for segment in program.segments:
+            self._segment(segment, registers)
+        return registers[-1]
+
+    def _segment(self, segment: Segment, registers: Registers) -> None:
+        inputs = tuple(registers[k] for k in segment.inputs)
+        reason = obstacle(inputs, segment.key(inputs)) if segment.recorded else ""
+        if segment.recorded and reason is None:
+            reason = self._record(segment, inputs, registers)
+        if reason is not None:
+            for register, step in segment.steps:
+                self._step(register, step, registers, reason)
+
+    def _record(self, segment: Segment, inputs: Any, registers: Registers) -> str | None:
+        """Record a segment and compute it; return why not, if so."""
+        recorder = _Recorder(self)
+        try:
+            local, _ = segment.trace(recorder, inputs, registers)
+            little = segment.too_little(recorder)
+            if little is not None:
+                return little.reason
+            structures = segment.finish(recorder, local, registers)
+        except (BdbQuit, MemoryError):
+            raise
+        except UnrecordableError as reason:
+            return str(reason)
+        except Exception as error:  # then the functions themselves raise it, or show their result
+            return f"recording failed: {type(error).__name__}: {error}"[:200]
+        self._written(recorder)
+        for structure, k in zip(structures, segment.outputs, strict=True):
+            for part, value in pairs(structure, registers[k]):
+                origin = self.origin(recorder.held(part)) if isinstance(part, Register) else None
+                if origin is not None:
+                    self._note(value, origin)
+        return None
+
+    def _written(self, recorder: _Recorder) -> None:
+        for step in recorder.steps:
+            if isinstance(step, Launch):
+                use = next(use for use in recorder.uses if use.launch is step)
+                for number, output in enumerate(step.outputs):
+                    self._note(recorder.registers()[output.register], FromKernel(use, number))
+            elif isinstance(step, Call):
+                called = recorder.called(step)
+                self.calls.append(called)
+                self._note(called.result, FromCall(called))
+        self.uses += recorder.uses
+
+    def _step(self, register: int, step: ProgramStep, registers: Registers, reason: str) -> None:
+        args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
+        key = self._keys[register]
+        registers[register] = self._call(step.function, args, kwargs, key, reason)
+
+    # Calls --------------------------------------------------------------------------------
+
+    def _plain(self, node: GraphNode, values: Mapping[Any, Any]) -> Any:
+        def call(function: Any, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+            return self._call(function, tuple(args), kwargs, key, "")
+
+        return evaluate(node, values, call)
+
+    def _call(self, function: Any, args: Any, kwargs: Any, key: Any, reason: str) -> Any:
+        own = unfusible(function)
+        told = own[1] if own else reason or "nothing in its task gains from a kernel"
+        place = place_of_function(bare(function)) if own and own[0] else None
+        place = place or place_of_layer(layer_of(key))
+        name = name_of(function)
+        called = Called(function, args, kwargs, name, key, place, told)
+        self.calls.append(called)
+        called.result = self.execution.call(called)
+        self._note(called.result, FromCall(called))
+        return called.result
+
+    def name(self, array: Any) -> str:
+        """Return the user's name for an array that is an input, or dask's; empty for others."""
+        layer = self.label(array)
+        return name_of_layer(layer) if layer else ""
+
+    def label(self, array: Any) -> str:
+        """Return the layer of dask's that an array is a chunk of, if it is an input."""
+        origin = self.origin(array)
+        return layer_of(origin.key) if isinstance(origin, FromTask) else ""
+
+
+class _Recorder(TracingRecorder):
+    """Records a segment of a run, whose execution says how kernels run."""
+
+    def __init__(self, run: Run) -> None:
+        limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
+        super().__init__(run.execution.device, limit)
+        self._run = run
+        self._arguments: dict[int, str] = {}
+        self._sites: dict[int, Site] = {}
+        self.uses: list[KernelUse] = []
+
+    def leaf(self, array: Any) -> Any:
+        found = super().leaf(array)
+        layer = self._run.label(array)
+        if layer:
+            self._arguments[found.register] = layer
+        return found
+
+    def launch(self, builder: KernelBuilder, targets: list[int]) -> Step:
+        step = super().launch(builder, targets)
+        if isinstance(step, Launch):
+            use = KernelUse(builder, step, self, self._run._labels, self._arguments)
+            self.uses.append(use)
+            step.kernel = self._run.execution.kernel(use)
+        return step
+
+    def call(self, function: Any, args: Any, kwargs: Any) -> Any:
+        found = super().call(function, args, kwargs)
+        if self.steps:
+            self._sites.setdefault(id(self.steps[-1]), self._origin())
+        return found
+
+    def held(self, register: Register) -> Any:
+        """Return what a register holds."""
+        return self._registers[register.number]
+
+    def called(self, step: Call) -> Called:
+        """Return a call of this recording with the very arrays that it read and gave."""
+        args = _fetched(step.args, self._registers)
+        kwargs = _fetched(step.kwargs, self._registers)
+        values = [self._registers[k] for k in step.results]
+        origin = self._sites[id(step)]
+        key = self._run._keys.get(origin.step)
+        place = place_of_site(origin.site) or place_of_layer(layer_of(key))
+        name = str(getattr(step.function, "__name__", type(step.function).__name__))
+        reasons = [broken.reason for broken in self.broken if broken.operation == name]
+        told = reasons[0] if reasons else "no kernel for this function"
+        found = Called(step.function, args, kwargs, name, key, place, told)
+        found.result = values[0] if step.single else values
+        return found
+
+
+def _fetched(structure: Any, registers: Registers) -> Any:
+    if isinstance(structure, Register):
+        return registers[structure.number]
+    if type(structure) in (list, tuple):
+        return type(structure)(_fetched(item, registers) for item in structure)
+    if type(structure) is dict:
+        return {name: _fetched(item, registers) for name, item in structure.items()}
+    return structure

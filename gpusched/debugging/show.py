@@ -1,0 +1,120 @@
+"""Traces and findings as text and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from gpusched.debugging.steps import Step
+from gpusched.inspection.places import Place
+
+if TYPE_CHECKING:
+    from gpusched.debugging.nonfinite import Nonfinite
+    from gpusched.debugging.trace import Trace
+
+_MARK = "<- first that is not finite"
+
+
+def trace_text(trace: Trace, width: int) -> str:
+    """Return a trace as text.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    width
+        Columns.
+    """
+    return "\n".join([f"{head(trace)}", *_steps(trace.steps, trace.first_nonfinite, width)])
+
+
+def head(trace: Trace) -> str:
+    """Return which element it is, and its value."""
+    element = f"{trace.array}[{', '.join(map(str, trace.index)) or '()'}]"
+    return f"{element} = {trace.value}, in chunk {trace.chunk}"
+
+
+def _steps(steps: tuple[Step, ...], first: Step | None, width: int) -> Iterator[str]:
+    codes = [_code(step) for step in steps]
+    values = [str(step.value) for step in steps]
+    column = min(max(map(len, codes), default=0), width // 2)
+    number = 0
+    for place, group in groupby(steps, lambda step: step.place):
+        yield ""
+        yield _cut(_place(place), width)
+        for step in group:
+            yield f"  {codes[number]:<{column}}  {step.dtype:<8} {values[number]}" + (
+                f"  {_MARK}" if step is first else ""
+            )
+            if step.note:
+                yield f"    {step.note}"
+            number += 1
+
+
+def _code(step: Step) -> str:
+    if not step.name or step.name == step.expression:
+        return step.expression
+    return f"{step.name} = {step.expression}"
+
+
+def _place(place: Place | None) -> str:
+    return f"{place}  {place.text}" if place else "(where it is made is not known)"
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 3] + "..."
+
+
+_STYLE = """
+.gpusched-trace { font-size: 13px; max-width: 1100px; }
+.gpusched-trace table { border-collapse: collapse; margin: 8px 0; }
+.gpusched-trace th, .gpusched-trace td {
+  padding: 3px 10px; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
+.gpusched-trace code { font-size: 12px; }
+.gpusched-trace tr.first { font-weight: 600; background: #f882; }
+"""
+
+
+def trace_html(trace: Trace) -> str:
+    """Return a trace as HTML."""
+    table = _table(trace.steps, trace.first_nonfinite)
+    return _page(f"<p>{escape(head(trace))}</p>{table}")
+
+
+def _page(content: str) -> str:
+    return f'<div class="gpusched-trace"><style>{_STYLE}</style>{content}</div>'
+
+
+def _table(steps: tuple[Step, ...], first: Step | None) -> str:
+    titles = "".join(f"<th>{t}</th>" for t in ("", "dtype", "value", "source", ""))
+    rows = "".join(_row(step, step is first) for step in steps)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _row(step: Step, first: bool) -> str:
+    place = step.place
+    told = f"{escape(str(place))}<br><code>{escape(place.text)}</code>" if place else ""
+    cells = (f"<code>{escape(_code(step))}</code>", escape(step.dtype), escape(str(step.value)),
+             told, escape(f"{step.note} {_MARK if first else ''}".strip()))  # fmt: skip
+    inner = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr class="first">{inner}</tr>' if first else f"<tr>{inner}</tr>"
+
+
+def finding_text(found: Nonfinite, width: int) -> str:
+    """Return a finding as text.
+
+    Parameters
+    ----------
+    found
+        The finding.
+    width
+        Columns.
+    """
+    return "\n".join([found.summary, *_steps(found.steps, found.step, width)])
+
+
+def finding_html(found: Nonfinite) -> str:
+    """Return a finding as HTML."""
+    return _page(f"<p>{escape(found.summary)}</p>{_table(found.steps, found.step)}")

@@ -1,0 +1,86 @@
+"""Tasks that an element can be followed into, and what is said of those where it cannot."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Alias, Task, _execute_subgraph
+
+from gpusched.debugging.origins import is_elementwise, moves_by_name
+from gpusched.graph.known import bare
+from gpusched.graph.quick import parts
+from gpusched.graph.rewrite import Functions, enforces
+from gpusched.inspection.units import count
+
+_REDUCTIONS: tuple[Any, ...] = (
+    np.sum, np.prod, np.min, np.max, np.any, np.all, np.mean, np.var, np.std, np.nansum,
+     np.nanprod, np.nanmin, np.nanmax, np.count_nonzero,
+)  # fmt: skip
+
+
+def follows(node: Any, functions: Functions) -> bool:
+    """Return whether an element of a task's result comes from few elements of what it reads."""
+    function = _result_function(node)
+    if function is None or _reduces(function):
+        return False
+    if is_elementwise(function) or moves_by_name(function):
+        return True
+    return functions.traits(function).recorded
+
+
+def reads(node: Any) -> bool:
+    """Return whether a task depends on no other and computes nothing: it reads, or cuts."""
+    function = _result_function(node)
+    return not node.dependencies and (function is None or moves_by_name(function))
+
+
+def told_of(node: Any) -> str:
+    """Return what makes a task's result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.debugging.sources import told_of
+    >>> told_of(Task("y", np.sum, TaskRef("x")))
+    'comes out of sum, of 1 chunk'
+    """
+    function = _result_function(node)
+    name = "a task" if function is None else name_of(function)
+    given = len(node.dependencies)
+    return f"comes out of {name}" + (f", of {count(given, 'chunk')}" if given else "")
+
+
+def name_of(function: Any) -> str:
+    """Return the name of what a partial application, or a composition, calls last.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from gpusched.debugging.sources import name_of
+    >>> name_of(partial(np.sum, axis=0))
+    'sum'
+    """
+    last = [*parts(function)][-1]
+    return str(getattr(last, "__name__", type(last).__name__))
+
+
+def _result_function(node: Any) -> Any:
+    if not isinstance(node, Task):
+        return None
+    if node.func is _execute_subgraph:
+        inside, wanted = node.args[0], node.args[1]
+        while isinstance(inside.get(wanted), Alias):
+            wanted = inside[wanted].target
+        # What is not inside is another task's result, given on as it is.
+        return _result_function(inside[wanted]) if wanted in inside else operator.getitem
+    return node.kwargs["enforce_dtype_function"] if enforces(node) else node.func
+
+
+def _reduces(function: Any) -> bool:
+    last = bare([*parts(function)][-1])
+    by_dask = getattr(last, "__module__", "") == "dask.array.reductions"
+    return by_dask or any(last is each for each in _REDUCTIONS)

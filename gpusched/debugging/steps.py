@@ -1,0 +1,108 @@
+"""What is told of one value on the way to an element."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gpusched.inspection.places import Place
+
+Index = tuple[int, ...]
+Kind = Literal["input", "operation", "reduction", "call"]
+
+
+@dataclass(frozen=True)
+class Where:
+    """An element of an array that has a name."""
+
+    array: str
+    """The user's variable, or dask's name."""
+    index: Index | None
+    """In the whole array; None where that is not known."""
+    note: str = ""
+    """What the value comes from, where it is not followed further."""
+    place: Place | None = None
+    """Where the array is made."""
+
+    def __str__(self) -> str:
+        if self.index is None:
+            return self.array
+        return f"{self.array}[{', '.join(map(str, self.index)) or '()'}]"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One value."""
+
+    kind: Kind
+    """What makes it: it is read, or an operation's, a reduction's or a function's result."""
+    name: str
+    """The variable in the kernel: the user's name where it is known."""
+    expression: str
+    """What it is computed by, or which element it is."""
+    operation: str
+    """NumPy's name of the operation; empty for an input."""
+    dtype: str
+    value: Any
+    """A NumPy scalar."""
+    place: Place | None
+    """The user's line."""
+    where: Where | None
+    """The element that is being computed, or read."""
+    note: str = ""
+
+    @property
+    def finite(self) -> bool:
+        """Whether it is neither NaN nor infinite."""
+        return is_finite(self.value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it; what is not finite as text."""
+        where, place = self.where, self.place
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "expression": self.expression,
+            "operation": self.operation,
+            "dtype": self.dtype,
+            "value": plain(self.value),
+            "finite": self.finite,
+            "file": place.file if place else None,
+            "line": place.line if place else None,
+            "text": place.text if place else None,
+            "array": where.array if where else None,
+            "index": list(where.index) if where and where.index is not None else None,
+            "note": self.note,
+        }
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether a number is neither NaN nor infinite; True for what is no such number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.debugging.steps import is_finite
+    >>> is_finite(np.float32("nan")), is_finite(np.int8(3)), is_finite(np.str_("a"))
+    (False, True, True)
+    """
+    return np.asarray(value).dtype.kind not in "fc" or bool(np.isfinite(value))
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as JSON can hold it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.debugging.steps import plain
+    >>> plain(np.float32(0.5)), plain(np.float64("inf")), plain(np.complex64(1))
+    (0.5, 'inf', '(1+0j)')
+    """
+    item = value.item() if hasattr(value, "item") else value
+    if isinstance(item, bool | int) or (isinstance(item, float) and math.isfinite(item)):
+        return item
+    return str(item)
