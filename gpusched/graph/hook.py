@@ -6,22 +6,13 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.context import get_spawning_popen
-from time import perf_counter
 from typing import Any
 
 import dask
-from dask._task_spec import convert_legacy_graph
-from dask.array.optimization import optimize as dask_optimize
 from dask.core import flatten
-from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-from dask.utils import ensure_dict
 
-from gpusched import events
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.graph import callsites
-from gpusched.graph.known import FUSIBLE
-from gpusched.graph.renaming import own_names
-from gpusched.graph.rewrite import rewrite
 
 
 class Hook:
@@ -63,20 +54,14 @@ class Hook:
         """
         if _interceptors:
             return _interceptors[-1](dsk, keys, **kwargs)
+        # Imported by the first graph, since a worker that sees none can do without dask.array.
+        from gpusched.graph.optimisation import optimise
+
         overrides = active() if self._overrides is None else self._overrides
-        started = perf_counter()
-        optimised = dask_optimize(dsk, keys, **kwargs)
-        if events.active:
-            events.record_since("graph", "optimise", started)
-            started = perf_counter()
-        found: Any
-        if isinstance(optimised, HighLevelGraph):
-            found = _rewrite_layers(optimised, overrides)
-        else:
-            found = rewrite(convert_legacy_graph(ensure_dict(optimised)), overrides)
-        if events.active:
-            events.record_since("graph", "rewrite", started)
+        found = optimise(dsk, keys, overrides, **kwargs)
         if overrides and self._overrides is not None:
+            from gpusched.graph.renaming import own_names
+
             return own_names(found, set(flatten([keys])), overrides)
         return found
 
@@ -115,16 +100,6 @@ def intercepting(function: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         _interceptors.remove(function)
-
-
-def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:
-    layers = {}
-    for name, layer in graph.layers.items():
-        tasks = dict(layer)
-        rewritten = rewrite(tasks, overrides)
-        changed = any(rewritten[key] is not node for key, node in tasks.items())
-        layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
-    return HighLevelGraph(layers, graph.dependencies)
 
 
 _KEYS = ("array_optimize", "array_plugins")
@@ -198,23 +173,6 @@ def disable() -> _Switch:
     >>> with gpusched.enable(), gpusched.disable():
     ...     pass
     """
+    from dask.array.optimization import optimize as dask_optimize
+
     return _Switch(dask_optimize)
-
-
-def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function as one that may be given lazy chunks.
-
-    gpusched records NumPy's functions, and functions of your own that it can show to be safe.
-    Mark others that you know to be: they must not change their arguments in place, nor depend on
-    the exact type of them.  A marked function that cannot be shown to be safe is recorded anew
-    for each chunk, since it may depend on something that changes.
-
-    Examples
-    --------
-    >>> import gpusched, numpy as np
-    >>> @gpusched.fusible
-    ... def relu(x):
-    ...     return np.maximum(x, 0)
-    """
-    setattr(function, FUSIBLE, True)
-    return function

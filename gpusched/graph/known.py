@@ -86,9 +86,6 @@ _CHUNK_FUNCTIONS = frozenset(
      reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip, reductions._sqrt]
 )  # fmt: skip
 
-FUSIBLE = "__gpusched_fusible__"
-"""Attribute of functions whose author asked for them to be recorded."""
-
 COMPUTED_BY = "__gpusched_library__"
 """Attribute of functions that another library computes, with its name for people."""
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -15,6 +11,7 @@ import numpy as np
 from gpusched.fusion.devices import Device, device_of
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.recorded import RecordedFunction, one_of
+from gpusched.fusion.shortage import HostResult
 from gpusched.graph.known import bare, enforced
 
 ELEMENTWISE = (
@@ -27,8 +24,6 @@ ELEMENTWISE = (
 """Functions, besides ufuncs, whose value at a place depends on the inputs at that place only. A
 user's function is none of them: it may ask for its input's shape."""
 
-_wanted = threading.local()
-
 
 class Runs(Protocol):
     """What of a segment is needed here."""
@@ -38,36 +33,6 @@ class Runs(Protocol):
     outputs: tuple[int, ...]
 
     def run_whole(self, registers: Registers) -> None: ...
-
-
-@dataclass(frozen=True)
-class HostResult:
-    """A task's result in host memory, because the device had no room for it."""
-
-    array: np.ndarray
-
-
-@contextmanager
-def in_pieces(count: int) -> Iterator[None]:
-    """Let the segments that this thread runs meanwhile work on so many parts of their chunks.
-
-    Examples
-    --------
-    >>> from gpusched.graph.pieces import in_pieces, wanted
-    >>> with in_pieces(8):
-    ...     wanted()
-    8
-    """
-    _wanted.count = count
-    try:
-        yield
-    finally:
-        _wanted.count = 1
-
-
-def wanted() -> int:
-    """Return the number of parts that the calling thread is to work in."""
-    return getattr(_wanted, "count", 1)
 
 
 def run(segment: Runs, registers: Registers, count: int) -> bool:

@@ -27,7 +27,8 @@ from gpusched import events
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
 from gpusched.graph import safety, subgraph
-from gpusched.graph.known import FUSIBLE, bare, computes, enforced, known
+from gpusched.graph.known import bare, computes, enforced, known
+from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 

@@ -12,6 +12,7 @@ import dask
 import numpy as np
 from dask.array.chunk import getitem
 
+from gpusched.fusion import shortage
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
@@ -90,7 +91,7 @@ class Segment:
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
-        count = pieces.wanted()
+        count = shortage.wanted()
         if count == 1 or not self.recorded or not pieces.run(self, registers, count):
             self.run_whole(registers)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.fusion import cache, devices
+from gpusched.fusion import cache, devices, shortage
 from gpusched.fusion.plan import Register
 from gpusched.graph import pieces, segment
 from gpusched.graph.program import Program
@@ -40,7 +40,7 @@ def x() -> np.ndarray:
 @pytest.mark.parametrize("count", [2, 7, 1000])
 def test_values_are_those_of_the_whole(x: np.ndarray, count: int) -> None:
     whole = program(*CHAIN)(x, x + 1)
-    with pieces.in_pieces(count):
+    with shortage.in_pieces(count):
         np.testing.assert_array_equal(program(*CHAIN)(x, x + 1), whole)
 
 
@@ -49,7 +49,7 @@ def test_operands_that_are_broadcast_are_not_divided(shape: tuple[int, ...]) -> 
     x = np.random.default_rng(0).random((ROWS, COLUMNS))
     y = np.random.default_rng(1).random(shape)
     whole = program(*CHAIN)(x, y)
-    with pieces.in_pieces(4):
+    with shortage.in_pieces(4):
         np.testing.assert_array_equal(program(*CHAIN)(x, y), whole)
 
 
@@ -63,7 +63,7 @@ def test_functions_that_see_more_than_one_place_run_whole(
 ) -> None:
     square = x[:COLUMNS]
     whole = program(function)(square, square)
-    with pieces.in_pieces(4):
+    with shortage.in_pieces(4):
         np.testing.assert_array_equal(program(function)(square, square), whole)
 
 
@@ -111,9 +111,9 @@ def test_result_that_does_not_fit_is_left_on_the_host(
     tried = program(*CHAIN)
     with pytest.raises(MemoryError):
         tried(x, x)
-    with pieces.in_pieces(4):
+    with shortage.in_pieces(4):
         result = tried(x, x)
-    assert isinstance(result, pieces.HostResult)
+    assert isinstance(result, shortage.HostResult)
     np.testing.assert_array_equal(result.array, expected)
     assert found.asked.count(x.nbytes // 4) == 4
 
@@ -131,6 +131,6 @@ def test_running_out_of_memory_does_not_change_how_the_next_chunk_runs(
 
 
 def test_parts_end_with_the_block() -> None:
-    with pytest.raises(ZeroDivisionError), pieces.in_pieces(4):
+    with pytest.raises(ZeroDivisionError), shortage.in_pieces(4):
         1 / 0  # noqa: B018
-    assert pieces.wanted() == 1
+    assert shortage.wanted() == 1

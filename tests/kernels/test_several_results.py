@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.fusion.plan import Register
 from gpusched.fusion.recorded import one_of
-from gpusched.graph.pieces import in_pieces
+from gpusched.fusion.shortage import in_pieces
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 

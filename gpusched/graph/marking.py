@@ -1,0 +1,28 @@
+"""Marking functions that may be given lazy chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+FUSIBLE = "__gpusched_fusible__"
+"""Attribute of functions whose author asked for them to be recorded."""
+
+
+def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function as one that may be given lazy chunks.
+
+    gpusched records NumPy's functions, and functions of your own that it can show to be safe.
+    Mark others that you know to be: they must not change their arguments in place, nor depend on
+    the exact type of them.  A marked function that cannot be shown to be safe is recorded anew
+    for each chunk, since it may depend on something that changes.
+
+    Examples
+    --------
+    >>> import gpusched, numpy as np
+    >>> @gpusched.fusible
+    ... def relu(x):
+    ...     return np.maximum(x, 0)
+    """
+    setattr(function, FUSIBLE, True)
+    return function

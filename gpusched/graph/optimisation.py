@@ -1,0 +1,42 @@
+"""A graph of arrays, optimised as dask does, with programs in the place of its chunk tasks."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from dask._task_spec import convert_legacy_graph
+from dask.array.optimization import optimize as dask_optimize
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.utils import ensure_dict
+
+from gpusched import events
+from gpusched.fusion.overrides import Overrides
+from gpusched.graph.rewrite import rewrite
+
+
+def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
+    """Return the graph that `gpusched.graph.hook.Hook` gives dask, see there."""
+    started = perf_counter()
+    optimised = dask_optimize(dsk, keys, **kwargs)
+    if events.active:
+        events.record_since("graph", "optimise", started)
+        started = perf_counter()
+    found: Any
+    if isinstance(optimised, HighLevelGraph):
+        found = _rewrite_layers(optimised, overrides)
+    else:
+        found = rewrite(convert_legacy_graph(ensure_dict(optimised)), overrides)
+    if events.active:
+        events.record_since("graph", "rewrite", started)
+    return found
+
+
+def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:
+    layers = {}
+    for name, layer in graph.layers.items():
+        tasks = dict(layer)
+        rewritten = rewrite(tasks, overrides)
+        changed = any(rewritten[key] is not node for key, node in tasks.items())
+        layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
+    return HighLevelGraph(layers, graph.dependencies)
