@@ -82,7 +82,7 @@ def test_worker_needs_no_arrays_to_start() -> None:
         "from gpusched.cluster.specs import fusing; fusing()\n"
         "print([m for m in ('dask.array', 'numba', 'pandas', 'scipy') if m in sys.modules])"
     )
-    assert python(code) == "[]"
+    assert python(code).strip() == "[]"
 
 
 def test_importing_costs_less_than_half_a_second_more_than_dask_array() -> None:
