@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernels import ExplainedKernel, explained
 from gpusched.inspection.machine import Machine, machine
@@ -31,6 +32,8 @@ class Explanation:
     """Where fusion stopped, why, and what to change."""
     machine: Machine
     """What expected times are based on."""
+    waits: tuple[PolicyWaits, ...] = ()
+    """Thread policies that this process has waited for until now."""
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -60,6 +63,7 @@ class Explanation:
             "kernels": [_kernel(kernel) for kernel in self.kernels],
             "stops": [asdict(stop) for stop in self.stops],
             "machine": asdict(self.machine),
+            "waits": [asdict(each) for each in self.waits],
         }
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain
@@ -141,7 +145,8 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         kernels = _kernels(walked, numbers)
         before = sum(map(count_tasks, wanted.built.layers.values()))
         halts = tuple(stops(walked, numbers))
-        explanation = Explanation(_totals(before, walked, found), found, kernels, halts, here)
+        totals = _totals(before, walked, found)
+        explanation = Explanation(totals, found, kernels, halts, here, policy_waits())
         return explanation, walk.chunks()
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.inspection.model import Stage
-from gpusched.inspection.text import merged, moving, profile, results, rows, shows, summary
+from gpusched.inspection.text import (
+    merged,
+    moving,
+    profile,
+    results,
+    rows,
+    shows,
+    summary,
+    waits,
+)
 from gpusched.inspection.units import bytes_, seconds
 
 if TYPE_CHECKING:
@@ -45,6 +54,7 @@ def html(found: Explanation) -> str:
         _table(_HEAD, [_row(stage) for stage in shown]),
         f"<p>{escape(moving(hidden))}</p>" if hidden else "",
         _stops(found),
+        *(f"<p>{escape(told)}</p>" for told in waits(found)),
         *(_stage(found, stage) for stage in shown),
         *(_kernel(kernel) for kernel in found.kernels),
         f"<p><small>{escape(profile(found))}</small></p>",

@@ -39,6 +39,8 @@ def text(found: Explanation, details: bool = False, width: int = 80) -> str:
     if hidden:
         lines += ["", *_wrapped("", moving(hidden), width)]
     lines += list(_stops(found.stops, details, width))
+    for told in waits(found):
+        lines += ["", *_wrapped("", told, width)]
     if details:
         for kernel in found.kernels:
             lines += ["", f"Kernel {kernel.name}", "", kernel.source.rstrip()]
@@ -86,6 +88,16 @@ def moving(hidden: list[Stage]) -> str:
         f"({names}): "
         f"{count(tasks, 'task')}, {bytes_(moved)} read and written."
     )
+
+
+def waits(found: Explanation) -> Iterator[str]:
+    """Yield a sentence on each thread policy that this process has waited for."""
+    for each in found.waits:
+        yield (
+            f"Threads of this process have waited {seconds(each.seconds)} for {each.policy}, "
+            f"{seconds(each.longest)} at a time at most: {count(each.waits, 'wait')} in "
+            f"{count(each.calls, 'call')}."
+        )
 
 
 _FIGURES = {"launch_seconds": "what calling a kernel costs"}
