@@ -9,6 +9,7 @@ import click
 import dask.config
 
 from gpusched.cli.errors import Unusable
+from gpusched.cli.options import read_gpus
 
 
 @click.command(
@@ -77,8 +78,6 @@ def _check_flags(local: bool, scheduler: str | None, flags: dict[str, Any]) -> N
     if scheduler is not None and (starting or local):
         clash = [*starting, *(["--local"] if local else [])]
         raise click.UsageError(f"--scheduler starts no workers, so {clash[0]} has no meaning.")
-    if flags["cpu"] and flags["gpus"]:
-        raise click.UsageError("--cpu and --gpus exclude each other.")
     if local and flags["gpus"]:
         raise click.UsageError("--local starts no process to pin to a GPU; leave out --gpus.")
 
@@ -98,18 +97,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
         "gpusched.cluster.workers": flags["workers"],
         "gpusched.cluster.threads": flags["threads"],
         "gpusched.cluster.memory-limit": flags["memory_limit"],
-        "gpusched.cluster.gpus": 0 if flags["cpu"] else _gpus(flags["gpus"]),
+        "gpusched.cluster.gpus": read_gpus(flags["gpus"], flags["cpu"]),
         "gpusched.fusion.enabled": False if flags["no_fuse"] else None,
     }
     return {key: value for key, value in settings.items() if value is not None}
-
-
-def _gpus(text: str | None) -> Any:
-    from gpusched.workers.devices import parse_request
-
-    if text is None:
-        return None
-    request = parse_request(text)
-    if request == 0:
-        raise ValueError("--gpus 0 asks for no GPU: use --cpu")
-    return request
