@@ -10,6 +10,7 @@ import numpy as np
 
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import HOST, Device, device_of
+from gpusched.fusion.overrides import active
 from gpusched.fusion.plan import Plan
 from gpusched.fusion.record import PYTHON_SCALARS, Recorder
 from gpusched.fusion.recorded import RecordedFunction
@@ -36,7 +37,7 @@ def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> An
     array([2., 4.])
     """
     values = tuple(map(taken, args))
-    key = (function, *options.items(), *map(_kind, values))
+    key = (function, active(), *options.items(), *map(_kind, values))
     plan = _plans.get(key)
     if plan is None:
         return _record(function, values, options, key)
@@ -57,7 +58,7 @@ def _kind(value: Any) -> Any:
 def _record(
     function: RecordedFunction, values: tuple[Any, ...], options: dict[str, Any], key: Any
 ) -> Any:
-    recorder = Recorder(_device(function, values))
+    recorder = Recorder(active().on(_device(function, values)))
     chunks: list[Any] = []
     arrays = []
     for number, value in enumerate(values):

@@ -18,9 +18,10 @@ from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.vectormath import FUNCTIONS
 from gpusched.fusion.vectormath.bits import device
 
-WIDEST = '"prefer-vector-width"="512"'
-"""LLVM halves the vectors of processors that have the widest; memory-bound loops do not mind, and
-polynomials take twice as long."""
+WIDEST = 512
+"""Bits of the vectors that loops use, as far as the processor has them, unless somebody has chosen
+fewer. LLVM halves the vectors of processors that have the widest; memory-bound loops do not mind,
+and polynomials take twice as long."""
 
 
 class Tuned(Compiler):
@@ -29,22 +30,32 @@ class Tuned(Compiler):
     Outputs are always new arrays; inputs may overlap each other, but are only read.
     """
 
+    vector = WIDEST
+    """Bits of the vectors."""
+
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
                  flags: Any, locals: Any) -> None:  # fmt: skip
         flags.noalias = True
         library = target.codegen().create_library("gpusched.kernel")
         library.enable_object_caching()
         add_module = library.add_ir_module
+        preferred = f'"prefer-vector-width"="{self.vector}"'
 
         def add_wide(module: Any) -> None:
             for function in module.functions:
                 if not function.is_declaration:
                     # llvmlite's own `add` admits only attributes without a value.
-                    set.add(function.attributes, WIDEST)
+                    set.add(function.attributes, preferred)
             add_module(module)
 
         library.add_ir_module = add_wide
         super().__init__(typing, target, library, args, result, flags, locals)
+
+
+@lru_cache(maxsize=8)
+def pipeline(vector: int | None) -> type[Tuned]:
+    """Return the pipeline for vectors of so many bits; as wide as they get if None."""
+    return type("Tuned", (Tuned,), {"vector": vector}) if vector else Tuned
 
 
 @lru_cache(maxsize=256)
@@ -118,6 +129,6 @@ def compile_kernel(
                 found[name] = device(value)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
-    dispatcher = numba.njit(no_cfunc_wrapper=True, pipeline_class=Tuned,
+    dispatcher = numba.njit(no_cfunc_wrapper=True, pipeline_class=pipeline(kernel.options.vector),
                             **options)(found["kernel"])  # fmt: skip
     return objectcode.specialise(dispatcher, signature(kernel), code)

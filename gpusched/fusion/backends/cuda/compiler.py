@@ -22,7 +22,7 @@ MISSING = (
 )
 
 THREADS = 256
-"""Threads of a block; every kernel is compiled for at most this many."""
+"""Threads of a block, unless somebody has chosen otherwise."""
 
 
 class CompilerMissingError(ImportError):
@@ -123,7 +123,10 @@ def device_function(function: Callable[..., Any]) -> Any:
 
 
 def compile_kernel(
-    function: Callable[..., None], signature: tuple[Any, ...], cc: tuple[int, int]
+    function: Callable[..., None],
+    signature: tuple[Any, ...],
+    cc: tuple[int, int],
+    threads: int = THREADS,
 ) -> Compiled:
     """Compile a kernel to machine code, on any machine.
 
@@ -138,6 +141,8 @@ def compile_kernel(
         numba-cuda types of the arguments.
     cc
         Compute capability, such as (8, 0), (9, 0), (10, 0).
+    threads
+        The most threads that a block is launched with.
 
     Raises
     ------
@@ -164,7 +169,7 @@ def compile_kernel(
         entry.name = function.__name__
         entry._clear_string_cache()
         compiler.kernel_fixup(entry, False)
-        nvvm.set_launch_bounds(entry, THREADS)
+        nvvm.set_launch_bounds(entry, threads)
         for argument in entry.args:
             if argument.type.is_pointer:
                 argument.add_attribute("noalias")

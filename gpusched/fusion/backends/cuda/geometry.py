@@ -9,9 +9,8 @@ import math
 from dataclasses import dataclass
 
 from gpusched.fusion import generate
-from gpusched.fusion.backends.cuda.compiler import THREADS
 from gpusched.fusion.backends.cuda.skeleton.reduction import levels, rows_at_once
-from gpusched.fusion.backends.cuda.skeleton.text import unroll, width
+from gpusched.fusion.backends.cuda.skeleton.text import threads, unroll, width
 from gpusched.fusion.kernel import Access, Kernel
 
 Three = tuple[int, int, int]
@@ -93,10 +92,11 @@ def _between(low: int, number: int, high: int) -> int:
 
 
 def _flat(kernel: Kernel, size: int, aligned: bool) -> Geometry:
-    tile = THREADS * width(kernel) * unroll(kernel)
+    block = threads(kernel)
+    tile = block * width(kernel) * unroll(kernel)
     tiles = size // tile if aligned or width(kernel) == 1 else 0
-    rest = _divide_up(size - tiles * tile, THREADS)
-    return Geometry((max(tiles, rest, 1), 1, 1), (THREADS, 1, 1), tiles)
+    rest = _divide_up(size - tiles * tile, block)
+    return Geometry((max(tiles, rest, 1), 1, 1), (block, 1, 1), tiles)
 
 
 def _rows_aligned(kernel: Kernel, strides: tuple[int, ...], aligned: bool) -> bool:
@@ -115,8 +115,8 @@ def _nest(
     whole = columns % lanes == 0 and _rows_aligned(kernel, strides, aligned)
     vectors = columns // lanes if whole else 0
     items = vectors or columns
-    x = min(THREADS, power_of_two(items))
-    y = min(THREADS // x, power_of_two(rows))
+    x = min(threads(kernel), power_of_two(items))
+    y = min(threads(kernel) // x, power_of_two(rows))
     across, depth = _divide_up(items, x), min(HIGHEST, math.prod(outer))
     down = _between(1, ROW_BLOCKS // (across * depth), _divide_up(rows, y))
     # Threads of one warp that have different rows must have neighbouring ones.
@@ -132,8 +132,8 @@ def _reduce_inner(
     outer = math.prod(sizes[k] for k in levels(kernel, "reduce"))
     vectors = sizes[-1] // width(kernel) if _rows_aligned(kernel, strides, aligned) else 0
     items = vectors or sizes[-1]
-    x = min(THREADS, power_of_two(_divide_up(items, 2)))
-    y = min(THREADS // x, power_of_two(elements))
+    x = min(threads(kernel), power_of_two(_divide_up(items, 2)))
+    y = min(threads(kernel) // x, power_of_two(elements))
     down = min(HIGHEST, _divide_up(elements, y))
     wanted = min(BLOCKS // down, items * outer // (x * WORTH))
     across = _between(1, wanted, _divide_up(items, x * 2 * unroll(kernel)))
@@ -144,10 +144,9 @@ def _reduce_inner(
 def _reduce_outer(kernel: Kernel, sizes: tuple[int, ...]) -> Geometry:
     groups = math.prod(sizes[k] for k in levels(kernel, "map"))
     rows = math.prod(sizes[k] for k in levels(kernel, "reduce"))
-    threads = power_of_two(_divide_up(rows, rows_at_once(kernel)))
-    wanted = min(8, threads)
-    x = min(THREADS // wanted, power_of_two(sizes[-1]))
-    y = min(THREADS // x, threads)
+    wanted = power_of_two(_divide_up(rows, rows_at_once(kernel)))
+    x = min(threads(kernel) // min(8, wanted), power_of_two(sizes[-1]))
+    y = min(threads(kernel) // x, wanted)
     across, depth = _divide_up(sizes[-1], x), min(HIGHEST, groups)
     down = _between(1, BLOCKS // (across * depth), rows // (y * WORTH))
     return Geometry((across, down, depth), (x, y, 1), 0, 1, down)

@@ -21,6 +21,7 @@ from gpusched.fusion.backends.cuda.compiler import (
 )
 from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
+from gpusched.fusion.backends.cuda.skeleton.text import threads
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
 
@@ -63,7 +64,7 @@ def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
 
     defined = generate.defined_functions(kernel)
     function = device.load(text, _register(kernel, text), kernel.name, defined)
-    return compile_kernel(function, device.signature(kernel), cc)
+    return compile_kernel(function, device.signature(kernel), cc, threads(kernel))
 
 
 def _register(kernel: Kernel, text: str) -> str:

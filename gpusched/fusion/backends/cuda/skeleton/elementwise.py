@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.fusion.backends.cuda.compiler import THREADS
-from gpusched.fusion.backends.cuda.skeleton.text import Text, parenthesised, product
+from gpusched.fusion.backends.cuda.skeleton.text import Text, parenthesised, product, threads
 from gpusched.fusion.kernel import Access, Kernel
 
 
@@ -13,13 +12,14 @@ def flat(kernel: Kernel) -> str:
     There are blocks enough for both, so that nothing loops.
     """
     text = Text(kernel)
-    span = THREADS * text.width
+    block = threads(kernel)
+    span = block * text.width
     tile = span * text.unroll
     text.hoist(text.still())
     with text.block("if block_x() < vectors:"):
         text.write(f"i = block_x() * {tile} + thread_x() * {text.width}")
         _vectors(text, ["i", *(f"i + {u * span}" for u in range(1, text.unroll))])
-    text.write(f"i = vectors * {tile} + block_x() * {THREADS} + thread_x()")
+    text.write(f"i = vectors * {tile} + block_x() * {block} + thread_x()")
     with text.block("if i < n0:"):
         _single(text, "i")
     return str(text)

@@ -10,8 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from gpusched.fusion import generate
-from gpusched.fusion.backends.cuda.compiler import THREADS
-from gpusched.fusion.backends.cuda.skeleton.text import LONGEST, Text, cost, product
+from gpusched.fusion.backends.cuda.skeleton.text import (
+    LONGEST,
+    Text,
+    cost,
+    product,
+    threads,
+)
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
 
 
@@ -22,6 +27,8 @@ def levels(kernel: Kernel, kind: str) -> list[int]:
 
 def rows_at_once(kernel: Kernel) -> int:
     """Return how many rows a thread loads before it uses the first, in a reduction over rows."""
+    if kernel.options.unroll:
+        return kernel.options.unroll
     size = sum(np.dtype(i.dtype).itemsize for i in kernel.inputs)
     return 8 if 8 * size <= 32 and 8 * cost(kernel) <= LONGEST else 4
 
@@ -182,7 +189,7 @@ def _row_loops(text: Text) -> None:
 
 def _shared(text: Text) -> None:
     for k, (_, output) in enumerate(text.outputs):
-        text.write(f"cells{k} = cuda.shared.array({THREADS}, {_stored(output)})")
+        text.write(f"cells{k} = cuda.shared.array({threads(text.kernel)}, {_stored(output)})")
 
 
 def _stored(output: Output) -> str:

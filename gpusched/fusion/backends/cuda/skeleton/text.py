@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from gpusched.fusion import generate
+from gpusched.fusion.backends.cuda.compiler import THREADS
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
 from gpusched.fusion.operations import named
 
@@ -28,13 +29,23 @@ def width(kernel: Kernel) -> int:
     """Return how many elements a thread loads at once: the widest dtype fills 16 bytes.
 
     It is 1 where an array is strided along the innermost loop, so that the threads of a warp
-    read neighbours.
+    read neighbours. Somebody may have chosen fewer.
     """
+    return min(widest(kernel), kernel.options.vector or VECTOR)
+
+
+def widest(kernel: Kernel) -> int:
+    """Return the most elements that a thread can load at once."""
     last = [o.access[-1] for o in kernel.operands]
     units = [o for o in kernel.operands if o.access[-1] is Access.UNIT]
     if Access.STRIDED in last or not units:
         return 1
     return VECTOR // max(np.dtype(o.dtype).itemsize for o in units)
+
+
+def threads(kernel: Kernel) -> int:
+    """Return the threads of a block."""
+    return kernel.options.block or THREADS
 
 
 def cost(kernel: Kernel) -> int:
@@ -46,8 +57,11 @@ def unroll(kernel: Kernel) -> int:
     """Return how many vectors of each input a thread loads before it uses the first: 1, 2 or 4.
 
     About 64 bytes a thread keep enough of them under way to fill the memory's bandwidth; long
-    kernels are not repeated, because arithmetic fills their time.
+    kernels are not repeated, because arithmetic fills their time. Somebody may have chosen another
+    number.
     """
+    if kernel.options.unroll:
+        return kernel.options.unroll
     moving = [i for i in kernel.inputs if i.access[-1] is not Access.BROADCAST]
     size = width(kernel) * sum(np.dtype(i.dtype).itemsize for i in moving)
     lanes = width(kernel)
