@@ -18,9 +18,10 @@ from dask.utils import parse_bytes
 
 from gpusched.models import axes, outputs, recognise
 from gpusched.models.base import Model, Packed
-from gpusched.models.call import Call, Part, Places
+from gpusched.models.call import Call, Part, Places, plain
 from gpusched.models.errors import WritesInputError
 from gpusched.models.outputs import Outputs
+from gpusched.models.views import placed
 from gpusched.models.weights import Weights, received
 
 SAMPLE = 2
@@ -217,11 +218,10 @@ def _run_on_copies(call: Call, model: Model, samples: list[Any]) -> tuple[Any, b
 
 def _sample(data: Any, core: int, rows: int) -> Any:
     """Return rows of ones like those of an array."""
+    like = plain(data._meta if isinstance(data, Array) else data)
     size = (rows, *map(int, data.shape[data.ndim - core :]))
-    dtype = data.dtype
-    values = np.ones(size, dtype) if dtype.kind in "biufc" else np.zeros(size, dtype)
-    like = data._meta if isinstance(data, Array) else data
-    return values if type(like) is np.ndarray else meta_from_array(like, len(size), dtype)
+    fill = np.ones if data.dtype.kind in "biufc" else np.zeros
+    return placed(fill(size, data.dtype), like)
 
 
 def _now(call: Call, weights: Weights, datas: list[Any], loops: int) -> list[Any]:

@@ -87,7 +87,7 @@ class Call:
         assert self.outputs is not None
         loops = chunks[0].shape[: chunks[0].ndim - self.core[0]]
         arrays = [
-            _plain(chunk).reshape(prod(loops), *chunk.shape[chunk.ndim - core :])
+            plain(chunk).reshape(prod(loops), *chunk.shape[chunk.ndim - core :])
             for chunk, core in zip(chunks, self.core, strict=True)
         ]
         results = [array.reshape(*loops, *array.shape[1:]) for array in self._rows(model, arrays)]
@@ -147,7 +147,7 @@ def _single(chunk: Any) -> Any:
     return chunk
 
 
-def _plain(chunk: Any) -> Any:
+def plain(chunk: Any) -> Any:
     """Return a chunk that models can take.
 
     Raises
@@ -160,7 +160,7 @@ def _plain(chunk: Any) -> Any:
     if type(chunk) is np.ndarray or is_cupy(chunk):
         return chunk
     raise ModelError(
-        f"a chunk is a {type(chunk).__module__}.{type(chunk).__qualname__}, and models take plain "
+        f"chunks are {type(chunk).__module__}.{type(chunk).__qualname__}, and models take plain "
         "NumPy or CuPy arrays: convert first, as with map_blocks(np.ma.filled) or "
         "map_blocks(lambda x: x.todense())"
     )

@@ -45,7 +45,7 @@ class Outputs:
         """
         keys, values = split(found)
         if keys != self.keys:
-            raise ModelError(f"the model gave {_told(keys)}, where {_told(self.keys)} was expected")
+            raise ModelError(f"the model gave {_told(keys)}, and should give {_told(self.keys)}")
         arrays = [
             as_array(model, value, like, meta.dtype if converts else None)
             for value, meta in zip(values, self.metas, strict=True)
