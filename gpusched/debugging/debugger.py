@@ -21,6 +21,7 @@ from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.expression import Reduce
 from gpusched.fusion.kernel import Kernel
+from gpusched.graph.known import bare
 from gpusched.inspection.variant import KernelUse
 
 
@@ -85,6 +86,12 @@ def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",
     else:
         found = _element(graph, spot.key, spot.local, stops)
     stops.check()
+    if not stops.offered:
+        print(
+            f"gpusched.debug: nothing that makes chunk {spot.chunk} of {subject.name} can be "
+            "stopped at: its task only makes data, or moves it",
+            file=sys.stderr,
+        )
     return found
 
 
@@ -101,9 +108,15 @@ class _Stepping(Execution):
         return CompiledKernel(use.kernel, kernel.text, kernel.filename, use.kernel.name, call)
 
     def call(self, called: Called) -> Any:
-        if moves_by_name(called.function):
+        if not stoppable(called):
             return super().call(called)
         return _called(called, {}, self._stops)
+
+
+def stoppable(called: Called) -> bool:
+    """Return whether a function is worth a stop: it computes, on arrays that it is given."""
+    drawn = getattr(bare(called.function), "__module__", "") == "dask.array.random"
+    return bool(called.arrays()) and not drawn and not moves_by_name(called.function)
 
 
 def _uncompiled(kernel: Kernel) -> CompiledKernel:
@@ -132,6 +145,8 @@ def _element(graph: Graph, key: Any, local: Index, stops: Stops) -> Any:
     for visit in follower.visits:
         made, last = visit.made, visit is follower.visits[-1]
         if isinstance(made, Called):
+            if not stoppable(made):
+                continue
             names = {id(a): run.name(a) for a in made.arrays()}
             found = _called(made, names, stops)
             value = found[local] if last and np.shape(found) == np.shape(run.result) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gpusched.debugging.origins import (
     FromCall,
     FromKernel,
     FromTask,
+    Held,
     broadcast,
     is_elementwise,
     moves,
@@ -25,7 +26,9 @@ from gpusched.debugging.run import Run
 from gpusched.debugging.sources import follows, told_of
 from gpusched.debugging.steps import Index, Step, Where, is_finite
 from gpusched.fusion.expression import Node, Reduce
+from gpusched.fusion.operations import DEFINED
 from gpusched.inspection.source import place_of_node
+from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.units import count
 from gpusched.inspection.variant import KernelUse
 
@@ -117,27 +120,30 @@ class Follower:
         origin = run.origin(array)
         if isinstance(origin, FromTask):
             return self._across(origin.key, array, index, depth)
+        if isinstance(origin, Held):
+            return self.graph.where(origin.key, index, "held by the graph")
         if isinstance(origin, FromKernel):
             return self._kernel(run, origin, index, where, depth)
         if isinstance(origin, FromCall):
             return self._call(run, origin.called, array, index, where, depth)
-        return where or Where("data", None, "held by the graph")
+        return where or Where("data", None, note="held by the graph")
 
     def _across(self, key: Any, array: Any, index: Index, depth: int) -> Where:
         """Go on in the task that has given an array."""
         node = self.graph.node(key)
         found = self.graph.where(key, index)
         if isinstance(node, DataNode):
-            return _noted(found, "held by the graph")
+            return replace(found, note="held by the graph")
         if not follows(node, self.graph.functions):
-            return _noted(found, told_of(node))
+            return replace(found, note=told_of(node))
         if not depth:
-            return _noted(found, f"{told_of(node)}, not followed further")
+            return replace(found, note=f"{told_of(node)}, not followed further")
         run = self.run_of(key)
         if np.shape(run.result) != np.shape(array):
-            return _noted(found, f"part of what {told_of(node)}")
+            return replace(found, note=f"part of what {told_of(node)}")
         inner = self.element(run, run.result, index, found, depth - 1)
-        return inner if inner.note else found
+        known = inner.index is not None and found.index is None
+        return inner if inner.note or known else found
 
     # Kernels ------------------------------------------------------------------------------
 
@@ -146,9 +152,25 @@ class Follower:
         node = made.use.builder.group.nodes[made.number]
         if isinstance(node, Reduce):
             return self._reduction(run, made, node, index, where, depth)
+        if self.kernel(made.use).edited:
+            return self._edited(made, index, where)
         found = self.statements(run, made.use, node, index, where, depth)
         self.visits.append(Visit(made, index))
         return found
+
+    def _edited(self, made: FromKernel, index: Index, where: Where | None) -> Where:
+        """Add the value of a user's version of a kernel, which has no statements to go through."""
+        use = made.use
+        node = use.builder.group.nodes[made.number]
+        original = use.kernel.original or use.kernel
+        array = use.recorder.registers()[use.launch.outputs[made.number].register]
+        own = where or Where(original.name, None)
+        self.steps.append(
+            Step("call", "", f"your version of {original.name}", original.name, str(node.dtype),
+                 array[index], place_of_node(use, node), own)
+        )  # fmt: skip
+        self.visits.append(Visit(made, index))
+        return own
 
     def statements(self, run: Run, use: KernelUse, node: Node, element: Index,
                    where: Where | None, depth: int) -> Where:  # fmt: skip
@@ -162,10 +184,10 @@ class Follower:
                 continue
             at = broadcast(element, array.shape)
             whole = array.shape == use.builder.group.shape
-            one = self.element(run, array, at, where if whole else None, depth)
+            one = self.element(run, array, at, None, depth)
             self._input(name, one, array[at])
             wheres += [one] if whole else []
-        own = where or (Where(wheres[0].array, wheres[0].index) if wheres else None)
+        own = where or (replace(wheres[0], note="", place=None) if wheres else None)
         constants = self._constants(run, kernel, read, depth)
         values = kernel.values(element)
         name = ""
@@ -174,10 +196,10 @@ class Follower:
             each = use.builder.order[number]
             shown = _with_values(expression, constants)
             self.steps.append(
-                Step("operation", name, shown, each.operation, str(each.dtype),
+                Step("operation", name, shown, _short(each.operation), str(each.dtype),
                      each.dtype.type(values[number]), place_of_node(use, each), own)
             )  # fmt: skip
-        return where or Where(name or (own.array if own else ""), own.index if own else None)
+        return where or (replace(own, array=name or own.array) if own else Where(name, None))
 
     def _input(self, name: str, where: Where, value: Any) -> None:
         self.steps.append(
@@ -205,20 +227,21 @@ class Follower:
         part = kernel.region(index)
         argument = made.use.recorder.array(node.argument)[part]
         note = ""
-        if not is_finite(array[index]) and self._into:
+        if not is_finite(array[index]) and self._into and not kernel.edited:
             bad = np.argwhere(~np.isfinite(argument))
             note = "all that it joins is finite"
             if len(bad):
                 element = tuple(int(k) + (s.start or 0) for k, s in zip(bad[0], part, strict=True))
                 self.statements(run, made.use, node.argument, element, None, depth)
-                note = f"{len(bad):,} of {argument.size:,} are not finite"
-        value = array[index]
+                note = f"not finite: {len(bad):,} of {argument.size:,}"
+        told = f"{_short(node.combine)} over {argument.size:,} elements"
+        place = place_of_node(made.use, node)
         self.steps.append(
-            Step("reduction", "", f"{node.combine} over {argument.size:,} elements", node.combine,
-                 str(node.dtype), value, place_of_node(made.use, node), where, note)
+            Step("reduction", "", told, _short(node.combine), str(node.dtype), array[index], place,
+                 where, note)
         )  # fmt: skip
         self.visits.append(Visit(made, index))
-        return where or Where(f"{node.combine} over {argument.size:,} elements", None)
+        return where or Where(told, None, place=place)
 
     # Functions that no kernel does --------------------------------------------------------
 
@@ -227,17 +250,15 @@ class Follower:
         if moves(called):
             source = shown_elements(called, array, index)
             if source is None:
-                return where or Where(called.name, None, f"filled in by {called.name}")
+                return where or Where(called.name, None, note=f"filled in by {called.name}")
             return self.element(run, *source, where, depth)
-        self.visits.append(Visit(called, index))
-        names = []
+        if not called.arrays():
+            found = self.graph.where(called.key, index, f"comes out of {called.name}")
+            return replace(where or found, note=found.note)
+        shown = count(len(called.arrays()), "array")
         if is_elementwise(called.function):
-            for each in called.arrays():
-                at = broadcast(index, np.shape(each))
-                one = self.element(run, each, at, None, depth)
-                self._input("", one, each[at])
-                names.append(str(one))
-        shown = ", ".join(names) or count(len(called.arrays()), "array")
+            shown = ", ".join(self._argument(run, a, index, depth) for a in called.args)
+        self.visits.append(Visit(called, index))
         own = where or self.graph.where(called.key, index)
         value = array[index]
         dtype = str(np.asarray(value).dtype)
@@ -247,9 +268,14 @@ class Follower:
         )  # fmt: skip
         return own
 
-
-def _noted(where: Where, note: str) -> Where:
-    return Where(where.array, where.index, note, where.place)
+    def _argument(self, run: Run, value: Any, index: Index, depth: int) -> str:
+        """Return an argument of a function of elements as text; add the element that is read."""
+        if not arrays_in([value]):
+            return repr(value)
+        at = broadcast(index, np.shape(value))
+        where = self.element(run, value, at, None, depth)
+        self._input("", where, value[at])
+        return str(where)
 
 
 def _read(kernel: ReadableKernel, numbers: list[int], node: Node) -> set[str]:
@@ -265,4 +291,9 @@ _WORD = re.compile(r"\b[^\W\d]\w*")
 
 
 def _with_values(expression: str, constants: dict[str, str]) -> str:
-    return _WORD.sub(lambda match: constants.get(match[0], match[0]), expression)
+    return _WORD.sub(lambda match: constants.get(match[0], _short(match[0])), expression)
+
+
+def _short(operation: str) -> str:
+    """Return an operation's name; that of a user's function without the digest."""
+    return operation.rpartition("_")[0] if operation in DEFINED else operation

@@ -35,6 +35,8 @@ class Graph:
     def __init__(self, array: Array) -> None:
         wanted = gather(array)
         self.tasks = wanted.tasks
+        # Holds the futures of what is kept on a cluster.
+        self._built = wanted.built
         self.functions = Functions()
         self._declared = Declared(wanted.built.layers)
         self._get = get_scheduler(collections=[array]) or array.__dask_scheduler__
@@ -42,6 +44,9 @@ class Graph:
 
     def node(self, key: Any) -> GraphNode:
         """Return the task, or the data, behind a key; through other names for it."""
+        if key not in self.tasks:
+            # Kept on a cluster, since it was persisted there.
+            return DataNode(key, self.fetch([key])[key])
         found: GraphNode = self.tasks[key]
         while isinstance(found, Alias) and found.target in self.tasks:
             found = self.tasks[found.target]
@@ -52,7 +57,7 @@ class Graph:
         keys = list(keys)
         missing = [key for key in keys if key not in self._values]
         for key in missing:
-            node = self.node(key)
+            node = self.node(key) if key in self.tasks else None
             if isinstance(node, DataNode) and not isinstance(node.value, TaskRef):
                 self._values[key] = host(node.value)
         missing = [key for key in missing if key not in self._values]
@@ -68,7 +73,8 @@ class Graph:
         """Return what a function makes of the values of some keys, called where they are."""
         if not keys:
             return []
-        graph = {key: rewrite_task(self.tasks[key], self.functions) for key in self.ancestors(keys)}
+        every = (key for key in self.ancestors(keys) if key in self.tasks)
+        graph = {key: rewrite_task(self.tasks[key], self.functions) for key in every}
         name = f"gpusched-{function.__name__}"
         tasks = [Task((name, str(key)), function, TaskRef(key)) for key in keys]
         graph |= {task.key: task for task in tasks}
@@ -83,7 +89,7 @@ class Graph:
             key, expanded = work.pop()
             if expanded:
                 found[key] = None
-            elif key in self.tasks and key not in seen:
+            elif key not in seen:
                 seen.add(key)
                 work.append((key, True))
                 work += [(other, False) for other in sorted(self.needs(key), key=str)[::-1]]
@@ -91,8 +97,8 @@ class Graph:
 
     def needs(self, key: Any) -> frozenset[Any]:
         """Return the keys that one depends on."""
-        needed: frozenset[Any] = self.tasks[key].dependencies
-        return needed
+        node = self.tasks.get(key)
+        return frozenset() if node is None else frozenset(node.dependencies)
 
     def named(self, key: Any) -> Any:
         """Return the key of the array's chunk that is behind a key of a fused task."""
@@ -105,7 +111,8 @@ class Graph:
         key = self.named(key)
         layer = layer_of(key)
         index = self._position(key, local)
-        return Where(name_of_layer(layer), index, note, place_of_layer(layer))
+        chunk = None if index is None else tuple(key[1:])
+        return Where(name_of_layer(layer), index, chunk, note, place_of_layer(layer))
 
     def _position(self, key: Any, local: Index) -> Index | None:
         block = key[1:] if isinstance(key, tuple) else ()

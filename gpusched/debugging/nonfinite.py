@@ -198,10 +198,11 @@ def _located(graph: Graph, key: Any, bad: Bad, found: dict[Any, Bad]) -> Nonfini
         first = Step("input" if held else "call", "", str(where), "" if held else told_of(node),
                      str(array.dtype), array[local], where.place, where)  # fmt: skip
         follower.steps.append(first)
-    element = first.where or where
+    element = first.where if first.where and first.where.index is not None else where
+    block = named[1:] if isinstance(named, tuple) else ()
     return Nonfinite(
-        array=where.array,
-        chunk=named[1:] if isinstance(named, tuple) else (),
+        array=element.array,
+        chunk=block if element.chunk is None else element.chunk,
         index=element.index,
         element=str(element),
         value=first.value,

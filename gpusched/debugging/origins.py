@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from dask._task_spec import DataNode, Task, _execute_subgraph
 from dask.array import core, overlap
 from dask.array.chunk import getitem
 
@@ -23,6 +24,14 @@ class FromTask:
     """It is what another task has given."""
 
     key: Any
+
+
+@dataclass(frozen=True)
+class Held:
+    """It is data that the task itself holds."""
+
+    key: Any
+    """Of the chunk that it is."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class FromCall:
     called: Called = field(repr=False)
 
 
-Origin = FromTask | FromKernel | FromCall
+Origin = FromTask | Held | FromKernel | FromCall
 
 
 _MOVES = {id(f): f for f in (
@@ -75,13 +84,13 @@ _MOVES = {id(f): f for f in (
 
 def moves(called: Called) -> bool:
     """Return whether a call moves elements about, and computes nothing."""
+    made = [a for a in arrays_in(called.result) if isinstance(a, np.ndarray)]
+    given = [a for a in arrays_in([*called.args[:1]]) if isinstance(a, np.ndarray)]
+    if not made or not given or any(m.dtype != given[0].dtype for m in made):
+        return False
     if moves_by_name(called.function):
         return True
-    made = [a for a in arrays_in(called.result) if isinstance(a, np.ndarray)]
-    given = [a for a in called.arrays() if isinstance(a, np.ndarray)]
-    return bool(made and given) and all(
-        m.dtype == given[0].dtype and any(np.may_share_memory(m, g) for g in given) for m in made
-    )
+    return all(any(np.may_share_memory(m, g) for g in given) for m in made)
 
 
 def moves_by_name(function: Any) -> bool:
@@ -102,8 +111,9 @@ def is_elementwise(function: Any) -> bool:
     plain = bare(function)
     if isinstance(plain, np.ufunc):
         return plain.signature is None
-    recorded = bool(getattr(plain, "elementwise", False))
-    return recorded or any(plain is each for each in ELEMENTWISE)
+    if bool(getattr(plain, "elementwise", False)) or getattr(plain, "__name__", "") == "astype":
+        return True
+    return any(plain is each for each in ELEMENTWISE)
 
 
 def shown_elements(called: Called, result: Any, index: tuple[int, ...]) -> tuple[Any, Any] | None:
@@ -112,14 +122,15 @@ def shown_elements(called: Called, result: Any, index: tuple[int, ...]) -> tuple
     The call is made on the arguments' positions in the place of their values. None if it is not
     from there, such as the value that an array is filled up with.
     """
-    arrays = [a for a in called.arrays() if isinstance(a, np.ndarray)]
+    # What is moved is the first argument of all such functions; others may be positions.
+    arrays = [a for a in arrays_in([*called.args[:1]]) if isinstance(a, np.ndarray)]
     starts = np.cumsum([0, *(a.size for a in arrays)])
     numbered = {
         id(a): np.arange(start, start + a.size).reshape(a.shape)
         for a, start in zip(arrays, starts, strict=False)
     }
-    args, kwargs = _replaced(called.args, numbered), _replaced(called.kwargs, numbered)
-    found = called.function(*args, **kwargs)
+    first = _replaced(called.args[0], numbered)
+    found = called.function(first, *called.args[1:], **called.kwargs)
     which = next(k for k, a in enumerate(arrays_in(called.result)) if a is result)
     number = int(np.asarray(arrays_in(found)[which])[index])
     source = int(np.searchsorted(starts, number, side="right")) - 1
@@ -151,6 +162,16 @@ def broadcast(index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
     """
     last = index[len(index) - len(shape) :]
     return tuple(0 if n == 1 else k for k, n in zip(last, shape, strict=True))
+
+
+def held(node: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield key and value of the chunks that a fused task holds."""
+    if isinstance(node, Task) and node.func is _execute_subgraph:
+        for key, inner in node.args[0].items():
+            if isinstance(inner, DataNode):
+                yield key, inner.value
+            else:
+                yield from held(inner)
 
 
 def pairs(structure: Any, value: Any) -> Iterator[tuple[Any, Any]]:

@@ -76,8 +76,8 @@ class PlainCall:
 
     def _argument(self, value: Any) -> str:
         """Return an argument as source: as it is written, or a parameter's name."""
-        if isinstance(value, _SIMPLE) or (
-            type(value) is tuple and all(isinstance(item, _SIMPLE) for item in value)
+        if type(value) in _SIMPLE or (
+            type(value) is tuple and all(type(item) in _SIMPLE for item in value)
         ):
             text = repr(value)
             if "inf" not in text and "nan" not in text:

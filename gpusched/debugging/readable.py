@@ -36,7 +36,9 @@ class ReadableKernel:
     def __init__(self, use: KernelUse) -> None:
         self.use = use
         plain = generate.source(use.kernel)
-        self.text = annotated(use, plain)
+        self.edited = use.kernel.edition is not None
+        """Whether it is the user's version of a kernel, which has names of its own."""
+        self.text = plain if self.edited else annotated(use, plain)
         self._plain = ast.parse(plain)
 
     @cached_property
@@ -50,7 +52,9 @@ class ReadableKernel:
 
     @cached_property
     def statements(self) -> tuple[tuple[str, str], ...]:
-        """Of each statement, the variable and the expression."""
+        """Of each statement, the variable and the expression; none of a user's version."""
+        if self.edited:
+            return ()
         named, plain = _point(self._tree).body, _point(self._plain).body
         lines = self.text.splitlines()
         found: list[tuple[str, str]] = []
@@ -69,7 +73,9 @@ class ReadableKernel:
 
     @cached_property
     def parameters(self) -> list[str]:
-        """What `point` takes: the kernel's inputs, then constants."""
+        """What `point` takes: the kernel's inputs, then constants; none of a user's version."""
+        if self.edited:
+            return []
         return [argument.arg for argument in _point(self._tree).args.args]
 
     @cached_property
@@ -117,7 +123,7 @@ class ReadableKernel:
             To be called as compiled kernels are.
         """
         tree = ast.parse(self.text)
-        insert_stop(_point(tree))
+        insert_stop(_first_function(tree))
         return self._call(self._compiled(tree, {STOP: wanted}))
 
     def _compiled(self, tree: ast.Module, names: dict[str, Any]) -> dict[str, Any]:
@@ -198,6 +204,12 @@ def needed(use: KernelUse, node: Node) -> set[int]:
 
 def _point(tree: ast.Module) -> ast.FunctionDef:
     return next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "point")
+
+
+def _first_function(tree: ast.Module) -> ast.FunctionDef:
+    """Return `point`, or the loops of a user's version that has none."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return functions.get("point") or functions["kernel"]
 
 
 def _is_statement(line: ast.stmt) -> bool:

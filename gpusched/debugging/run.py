@@ -10,12 +10,23 @@ import dask
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task
 
-from gpusched.debugging.origins import Called, FromCall, FromKernel, FromTask, Origin, pairs
+from gpusched.debugging.origins import (
+    Called,
+    FromCall,
+    FromKernel,
+    FromTask,
+    Held,
+    Origin,
+    held,
+    pairs,
+)
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
 from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.chunk import LazyChunk
 from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import UnrecordableError
+from gpusched.fusion.overrides import OverrideError
 from gpusched.fusion.plan import Call, Launch, Register, Registers, Step, substitute
 from gpusched.fusion.schedule import KernelBuilder
 from gpusched.graph.known import bare
@@ -80,6 +91,8 @@ class Run:
         self._scalars: list[Any] = []
         for key, value in values.items():
             self._note(value, FromTask(key))
+        for key, value in held(node):
+            self._note(value, Held(key))
         task, labels = rewrite_labelled(node, functions)
         if isinstance(getattr(task, "func", None), Program):
             self.result = self._program(task, labels, values)
@@ -131,20 +144,21 @@ class Run:
 
     def _record(self, segment: Segment, inputs: Any, registers: Registers) -> str | None:
         """Record a segment and compute it; return why not, if so."""
-        recorder = _Recorder(self)
+        recorder = _Recorder(self, segment)
         try:
             local, _ = segment.trace(recorder, inputs, registers)
             little = segment.too_little(recorder)
             if little is not None:
                 return little.reason
             structures = segment.finish(recorder, local, registers)
-        except (BdbQuit, MemoryError):
+        except (BdbQuit, MemoryError, OverrideError):
             raise
         except UnrecordableError as reason:
             return str(reason)
         except Exception as error:  # then the functions themselves raise it, or show their result
             return f"recording failed: {type(error).__name__}: {error}"[:200]
         self._written(recorder)
+        self._loose(segment, recorder, local)
         for structure, k in zip(structures, segment.outputs, strict=True):
             for part, value in pairs(structure, registers[k]):
                 origin = self.origin(recorder.held(part)) if isinstance(part, Register) else None
@@ -164,6 +178,18 @@ class Run:
                 self._note(called.result, FromCall(called))
         self.uses += recorder.uses
 
+    def _loose(self, segment: Segment, recorder: _Recorder, local: Registers) -> None:
+        """Note what functions have given that no kernel can hold, such as complex numbers."""
+        for register, step in segment.steps:
+            made = arrays_in(local[register])
+            if any(self.origin(array) is None for array in made):
+                known = [recorder.computed(value) for value in local]
+                args, kwargs = substitute(step.args, known), substitute(step.kwargs, known)
+                told = recorder.escape or "no kernel for this function"
+                called = self._named(step.function, args, kwargs, self._keys[register], told)
+                called.result = local[register]
+                self._note(called.result, FromCall(called))
+
     def _step(self, register: int, step: ProgramStep, registers: Registers, reason: str) -> None:
         args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
         key = self._keys[register]
@@ -178,16 +204,20 @@ class Run:
         return evaluate(node, values, call)
 
     def _call(self, function: Any, args: Any, kwargs: Any, key: Any, reason: str) -> Any:
-        own = unfusible(function)
-        told = own[1] if own else reason or "nothing in its task gains from a kernel"
-        place = place_of_function(bare(function)) if own and own[0] else None
-        place = place or place_of_layer(layer_of(key))
-        name = name_of(function)
-        called = Called(function, args, kwargs, name, key, place, told)
+        reason = reason or "nothing in its task gains from a kernel"
+        called = self._named(function, args, kwargs, key, reason)
         self.calls.append(called)
         called.result = self.execution.call(called)
         self._note(called.result, FromCall(called))
         return called.result
+
+    def _named(self, function: Any, args: Any, kwargs: Any, key: Any, reason: str) -> Called:
+        """Return a call with the user's line, and why no kernel does it."""
+        own = unfusible(function)
+        place = place_of_function(bare(function)) if own and own[0] else None
+        place = place or place_of_layer(layer_of(key))
+        told = own[1] if own else reason
+        return Called(function, args, kwargs, name_of(function), key, place, told)
 
     def name(self, array: Any) -> str:
         """Return the user's name for an array that is an input, or dask's; empty for others."""
@@ -197,15 +227,15 @@ class Run:
     def label(self, array: Any) -> str:
         """Return the layer of dask's that an array is a chunk of, if it is an input."""
         origin = self.origin(array)
-        return layer_of(origin.key) if isinstance(origin, FromTask) else ""
+        return layer_of(origin.key) if isinstance(origin, FromTask | Held) else ""
 
 
 class _Recorder(TracingRecorder):
     """Records a segment of a run, whose execution says how kernels run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, segment: Segment) -> None:
         limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
-        super().__init__(run.execution.device, limit)
+        super().__init__(segment.overrides.on(run.execution.device), limit)
         self._run = run
         self._arguments: dict[int, str] = {}
         self._sites: dict[int, Site] = {}
@@ -235,6 +265,12 @@ class _Recorder(TracingRecorder):
     def held(self, register: Register) -> Any:
         """Return what a register holds."""
         return self._registers[register.number]
+
+    def computed(self, value: Any) -> Any:
+        """Return the array of a lazy chunk that has been computed; anything else as it is."""
+        node = value._node if isinstance(value, LazyChunk) else None
+        register = self._done.get(id(node))
+        return value if register is None else self._registers[register]
 
     def called(self, step: Call) -> Called:
         """Return a call of this recording with the very arrays that it read and gave."""

@@ -22,6 +22,8 @@ class Where:
     """The user's variable, or dask's name."""
     index: Index | None
     """In the whole array; None where that is not known."""
+    chunk: Index | None = None
+    """Position of its chunk among the array's; None where that is not known."""
     note: str = ""
     """What the value comes from, where it is not followed further."""
     place: Place | None = None
@@ -75,6 +77,7 @@ class Step:
             "text": place.text if place else None,
             "array": where.array if where else None,
             "index": list(where.index) if where and where.index is not None else None,
+            "chunk": list(where.chunk) if where and where.chunk is not None else None,
             "note": self.note,
         }
 

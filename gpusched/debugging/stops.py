@@ -42,6 +42,8 @@ class Stops:
         self._condition = compile(condition, "<condition>", "eval") if condition else None
         self._known: set[str] = set()
         self._fits = False
+        self.offered = 0
+        """Kernels and functions that could be stopped in."""
 
     def in_kernel(self, kernel: ReadableKernel) -> Callable[..., bool]:
         """Return what says for the arguments of a kernel's `point` whether to stop there."""
@@ -52,6 +54,7 @@ class Stops:
         known = {*given, *names}
         self._known |= known
         if not self._read() <= known:
+            self.offered += 1
             return lambda *arguments: False
         self._fits = True
 
@@ -82,6 +85,7 @@ class Stops:
 
     def _limited(self, holds: Callable[..., bool]) -> Callable[..., bool]:
         stopped = False
+        self.offered += 1
 
         def wanted(*arguments: Any) -> bool:
             nonlocal stopped
