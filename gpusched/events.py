@@ -57,20 +57,27 @@ class Recording:
     users: int = 1
     """Who has started it, and not stopped it yet."""
 
-    def add(self, event: tuple[Any, ...]) -> None:
-        """Keep an event, if there is room."""
-        if len(self.events) < self.limit:
-            self.events.append(event)
-        else:
-            self.dropped += 1
-
 
 active: tuple[Recording, ...] = ()
 """Recordings that go on; replaced, never changed."""
 
 _recordings: dict[str, Recording] = {}
 _lock = threading.Lock()
-_local = threading.local()
+
+
+class Thread(threading.local):
+    """What is known of the calling thread."""
+
+    task: Any = None
+    """Key of the task that it runs, as `gpusched.profiling` sets it."""
+
+    def __init__(self) -> None:
+        known = threading.current_thread()
+        self.ident = known.ident
+        self.name = known.name
+
+
+thread = Thread()
 
 
 def start(token: str, limit: int = LIMIT) -> Recording:
@@ -133,10 +140,15 @@ def record(
     kind: str, name: str, start: float, end: float, nbytes: int = 0, about: Any = None
 ) -> None:
     """Note that the calling thread did something; to be called where `active` says so."""
-    thread = threading.current_thread()
-    event = (kind, name, start, end, thread.ident, thread.name, task(), nbytes, about)
+    here = thread
+    key = here.task
+    event = (kind, name, start, end, here.ident, here.name,
+             _workers_task() if key is None else key, nbytes, about)  # fmt: skip
     for recording in active:
-        recording.add(event)
+        if len(recording.events) < recording.limit:
+            recording.events.append(event)
+        else:
+            recording.dropped += 1
 
 
 def record_since(kind: str, name: str, start: float, nbytes: int = 0, about: Any = None) -> None:
@@ -151,17 +163,7 @@ def origin(key: Any, first: int, keys: tuple[Any, ...]) -> None:
             recording.origins[key] = first, keys
 
 
-def task() -> Any:
-    """Return the key of the task that the calling thread runs; None if it is not known."""
-    key = getattr(_local, "task", None)
-    if key is None:
-        worker = sys.modules.get("distributed.worker")
-        key = getattr(getattr(worker, "thread_state", None), "key", None)
-    return key
-
-
-def enter_task(key: Any) -> Any:
-    """Let the calling thread run a task, and return the one that it ran before."""
-    outer = getattr(_local, "task", None)
-    _local.task = key
-    return outer
+def _workers_task() -> Any:
+    """Return the key of the task that this thread of a worker runs; None if it is not known."""
+    worker = sys.modules.get("distributed.worker")
+    return getattr(getattr(worker, "thread_state", None), "key", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from time import perf_counter
@@ -55,7 +54,8 @@ def get_async(submit: Any, *args: Any, **kwargs: Any) -> Any:
     """Do what `dask.local.get_async` does, and note it."""
     if not events.active:
         return _original(submit, *args, **kwargs)
-    computation = Computation(submit)
+    # Other processes are not recorded; arguments are pickled for them alone.
+    computation = Computation(submit, elsewhere="dumps" in kwargs)
     try:
         return _original(computation.submit, *args, **kwargs)
     finally:
@@ -70,8 +70,9 @@ class Computation:
     `submit` and `end` are called by one thread; tasks end in any.
     """
 
-    def __init__(self, submit: Callable[..., Any]) -> None:
+    def __init__(self, submit: Callable[..., Any], elsewhere: bool = False) -> None:
         self._submit = submit
+        self._elsewhere = elsewhere
         self._name = "order tasks"
         self._since: float | None = perf_counter()
         """When there was something to do for the scheduler; None while it waits for tasks."""
@@ -79,9 +80,20 @@ class Computation:
     def submit(self, batch: Callable[..., Any], calls: list[Any]) -> Any:
         """Submit some tasks, as ``batch`` runs them."""
         self._note()
-        future = self._submit(functools.partial(run_batch, batch), calls)
+        if not self._elsewhere:
+            return self._submit(self._run, batch, calls)
+        future = self._submit(batch, calls)
         future.add_done_callback(self._ended)
         return future
+
+    def _run(self, batch: Callable[[list[Any]], list[Any]], calls: list[Any]) -> list[Any]:
+        """Run tasks as `dask.local.batch_execute_tasks` does, and note each."""
+        if len(calls) > 1:
+            return [result for call in calls for result in self._run(batch, [call])]
+        results = tasks.run(calls[0][0], batch, calls) if events.active else batch(calls)
+        if self._since is None:
+            self._since = perf_counter()
+        return results
 
     def _ended(self, future: Any) -> None:
         if self._since is None:
@@ -90,17 +102,10 @@ class Computation:
     def _note(self) -> None:
         since, self._since = self._since, None
         if since is not None and events.active:
-            events.record_since("scheduling", self._name, since)
+            events.record("scheduling", self._name, since, perf_counter())
         self._name = "next tasks"
 
     def end(self) -> None:
         """Note what the scheduler has done since the last task's end."""
         self._name = "finish"
         self._note()
-
-
-def run_batch(batch: Callable[[list[Any]], list[Any]], calls: list[Any]) -> list[Any]:
-    """Run tasks as `dask.local.batch_execute_tasks` does, and note each."""
-    if not events.active:
-        return batch(calls)
-    return [result for call in calls for result in tasks.run(call[0], batch, [call])]

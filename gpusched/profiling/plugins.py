@@ -54,8 +54,9 @@ class Watch(WorkerPlugin):
                 events.record_since("queue", "", since, about=key)
             task = self._worker.state.tasks.get(key)
             spec = task and task.run_spec
-            if spec is not None and not spec.is_coro and not isinstance(spec, Timed):
-                task.run_spec = Timed(spec, key)
+            if spec is None or spec.is_coro or getattr(spec, "is_timed", False):
+                return
+            task.run_spec = Timed(spec, key)
         else:
             self._ready.pop(key, None)
 

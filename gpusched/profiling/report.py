@@ -52,7 +52,7 @@ class Profile:
         ended: float,
         gathered: Gathered,
     ) -> None:
-        timeline = build(reports, began, Lines(origins))
+        timeline = build(reports, began, ended, Lines(origins))
         self._seconds = ended - began
         self._totals: defaultdict[str, float] = defaultdict(float)
         for report, _ in reports:

@@ -21,6 +21,8 @@ class Timed:
     """
 
     is_coro = False
+    is_timed = True
+    """Also of what stands for this."""
 
     def __init__(self, spec: Any, key: Any) -> None:
         self.spec = spec
@@ -41,11 +43,11 @@ class Timed:
 
 def run(key: Any, function: Callable[..., Any], *args: Any) -> Any:
     """Call a function as the task of that key, and note it, however it ends."""
-    outer = events.enter_task(key)
+    thread = events.thread
+    outer, thread.task = thread.task, key
     started = perf_counter()
     try:
         return function(*args)
     finally:
-        if events.active:
-            events.record_since("task", "", started)
-        events.enter_task(outer)
+        events.record("task", "", started, perf_counter())
+        thread.task = outer

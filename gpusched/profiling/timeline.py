@@ -88,15 +88,17 @@ class Timeline:
     """Seconds that each task of a cluster waited for a thread of its worker."""
 
 
-def build(reports: Iterable[tuple[Report, Offset]], began: float, lines: Lines) -> Timeline:
+def build(
+    reports: Iterable[tuple[Report, Offset]], began: float, ended: float, lines: Lines
+) -> Timeline:
     """Return the timeline of what some processes reported.
 
     Parameters
     ----------
     reports
         Each with what to take from its clock to have this process's.
-    began
-        When the profile began, by this process's clock.
+    began, ended
+        When the profile did, by this process's clock.
     lines
         Tells the user's lines.
     """
@@ -107,6 +109,8 @@ def build(reports: Iterable[tuple[Report, Offset]], began: float, lines: Lines) 
         found.processes.append(Process(name, host, pid, clock.accuracy, report.dropped))
         groups: defaultdict[tuple[Any, ...], list[Span]] = defaultdict(list)
         for event in map(Event._make, report.events):
+            if event.end < began + clock.seconds or event.start > ended + clock.seconds:
+                continue
             if event.kind == "queue":
                 found.queued.append(event.end - event.start)
             else:
