@@ -44,7 +44,7 @@ def text(found: Profile) -> str:
         told = list(rows)
         lines += ["", *told] if told else []
     for note in found.notes:
-        lines += ["", *textwrap.wrap(f"Missing: {note}", 80)]
+        lines += ["", *textwrap.wrap(f"Missing: {note}", 80, break_on_hyphens=False)]
     return "\n".join(lines)
 
 
@@ -133,7 +133,9 @@ def cluster(found: Profile) -> Iterator[str]:
         )
     if found.distributed:
         told = (f"{name} {seconds(spent)}" for name, spent in found.distributed.items())
-        yield from textwrap.wrap("distributed counted: " + ", ".join(told), 80)
+        yield from textwrap.wrap(
+            "distributed counted: " + ", ".join(told), 80, break_on_hyphens=False
+        )
     for at, what in found.changes:
         yield f"After {seconds(max(at, 0.0))}, {what}."
     worst = max((process.accuracy for process in found.timeline.processes), default=0.0)

@@ -1,0 +1,105 @@
+"""Launches on a device, timed by marks in its stream: here a device that is told how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpusched import events
+from gpusched.fusion import timing
+from gpusched.profiling import limits
+
+
+@dataclass
+class Stream:
+    """A device's stream, whose clock is far from the CPU's."""
+
+    clock: float = 1e6
+
+    def mark(self) -> float:
+        return self.clock
+
+    def launch(self, seconds: float) -> SimpleNamespace:
+        def call(*arguments: Any) -> None:
+            self.clock += seconds
+
+        marks = timing.Marks(self.mark, lambda begin, end: end - begin)
+        device = SimpleNamespace(name="cuda", marks=marks)
+        return SimpleNamespace(device=device, kernel=SimpleNamespace(call=call), name="add",
+                               steps=(3,), bytes_read=60, bytes_written=20)  # fmt: skip
+
+
+def test_lengths_are_the_devices_and_places_end_with_the_wait() -> None:
+    stream = Stream()
+    recording = events.start("marks")
+    try:
+        timing.call(stream.launch(0.25), ())
+        stream.clock += 0.5
+        timing.call(stream.launch(1.0), ())
+        assert recording.events == []
+        before = perf_counter()
+        timing.resolve()
+        after = perf_counter()
+        timing.resolve()
+    finally:
+        events.stop("marks")
+    first, second = events.taken(recording)
+    assert before <= second.end <= after
+    assert second.end - second.start == pytest.approx(1.0)
+    assert first.end - first.start == pytest.approx(0.25)
+    assert second.start - first.end == pytest.approx(0.5)
+    assert (first.nbytes, first.about) == (80, ("cuda", (3,)))
+
+
+class Cupy:
+    """As much of CuPy as measuring a copy takes; copies last 2 ms, but for the third: 1 ms."""
+
+    OutOfMemoryError = MemoryError
+
+    def __init__(self, full: bool = False) -> None:
+        self.full = full
+        self.copies = 0
+        self.clock = 0.0
+        self.cuda = SimpleNamespace(
+            Event=self._event,
+            get_elapsed_time=lambda begin, end: end.at - begin.at,
+            memory=SimpleNamespace(OutOfMemoryError=MemoryError),
+        )
+
+    def _event(self) -> Any:
+        event = SimpleNamespace(at=0.0, synchronize=lambda: None)
+        event.record = lambda: setattr(event, "at", self.clock)
+        return event
+
+    def zeros(self, size: int, dtype: str) -> bytes:
+        if self.full:
+            raise MemoryError
+        return b""
+
+    def empty_like(self, array: Any) -> bytes:
+        return b""
+
+    def copyto(self, target: Any, source: Any) -> None:
+        self.copies += 1
+        self.clock += 1.0 if self.copies == 3 else 2.0
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_bandwidth_of_a_gpu_is_that_of_its_fastest_copy(
+    full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "cupy", Cupy(full))
+    limits._copied.cache_clear()
+    try:
+        found = limits.limit_of("cuda")
+    finally:
+        limits._copied.cache_clear()
+    if full:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.one == found.all == pytest.approx(2 * (256 << 20) / 1e-3)
