@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusched.models import apply
     from gpusched.profiling import profile
     from gpusched.saving import load, save
-    from gpusched.tuning import override
+    from gpusched.tuning import override, tune
 
 __version__ = "0.1.0"
 
@@ -40,6 +40,7 @@ __all__ = [
     "save",
     "statistics",
     "trace_element",
+    "tune",
 ]
 
 _HOMES = {
@@ -62,6 +63,7 @@ _HOMES = {
     "save": "gpusched.saving",
     "statistics": "gpusched.fusion.statistics",
     "trace_element": "gpusched.debugging",
+    "tune": "gpusched.tuning",
 }
 """Where each public name is defined; it is imported on first use, so that importing is cheap."""
 

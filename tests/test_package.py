@@ -29,11 +29,13 @@ PUBLIC = {
     "kernel",
     "load",
     "local",
+    "override",
     "profile",
     "reset_statistics",
     "save",
     "statistics",
     "trace_element",
+    "tune",
 }
 
 

@@ -112,9 +112,16 @@ class KernelCache:
         """Forget what is in memory; files stay."""
         self._compiled.clear()
 
+    def forget(self, kernel: Kernel) -> None:
+        """Forget one kernel, so that it is looked for anew."""
+        self._compiled.pop(kernel, None)
+
     def _compile(self, kernel: Kernel) -> CompiledKernel:
+        from gpusched.fusion import tuned
         from gpusched.fusion.backends import cpu
 
+        name, wanted = kernel.name, kernel
+        kernel = tuned.chosen(wanted, tuned.here())
         text = generate.source(kernel)
         started = time.perf_counter()
         stored = self._store(kernel, text)
@@ -128,7 +135,7 @@ class KernelCache:
         )
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
-        return CompiledKernel(kernel, text, filename, kernel.name, call)
+        return CompiledKernel(wanted, text, filename, name, call)
 
     def _key(self, kernel: Kernel, text: str) -> str:
         from gpusched.fusion.backends import objectcode

@@ -44,7 +44,8 @@ HOST = Device("cpu", cache.kernels.get, pool.empty, np.full, np.array, _nothing)
 
 
 @lru_cache(maxsize=1)
-def _cuda() -> Device:
+def cuda() -> Device:
+    """Return CuPy's arrays on its current device."""
     import cupy
 
     from gpusched.fusion.backends.cuda import runtime, skeleton
@@ -93,5 +94,5 @@ def device_of(value: Any) -> Device | None:
         return HOST if supported and strides_are_whole(value) else None
     cupy = sys.modules.get("cupy")
     if cupy is not None and type(value) is cupy.ndarray and value.dtype in SUPPORTED:
-        return _cuda()
+        return cuda()
     return None

@@ -54,6 +54,8 @@ class Statistics:
     """Programs that this process's workers asked the scheduler for."""
     programs_missing: int = 0
     """Times the scheduler did not give one, and the task came again with its program in it."""
+    tunings_damaged: int = 0
+    """Times that the file of what was tuned was damaged, and not heeded."""
     breaks: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 

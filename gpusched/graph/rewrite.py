@@ -26,6 +26,7 @@ from dask.array.core import _enforce_dtype
 from gpusched import events
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
+from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.known import bare, computes, enforced, known
 from gpusched.graph.marking import FUSIBLE
@@ -161,7 +162,7 @@ class _Translation:
     def program(self) -> Program:
         """Return the program, the same one for tasks that differ only in their inputs."""
         count, overrides = len(self.inputs), self.functions.overrides
-        key = (count, tuple(self.shape), overrides)
+        key = (count, tuple(self.shape), overrides, generation())
         found = _programs.get(key)
         if found is None:
             steps = tuple(_renumbered(step, count) for step in self.steps)

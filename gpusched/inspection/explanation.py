@@ -86,6 +86,7 @@ def _kernel(kernel: ExplainedKernel) -> dict[str, Any]:
     return {
         "name": kernel.name,
         "edited": kernel.edited,
+        "tuned": list(kernel.tuned),
         "launches": kernel.launches,
         "stages": list(kernel.stages),
         "inputs": [asdict(each) for each in kernel.inputs],

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.fusion import generate
+from gpusched.fusion.choices import words
 from gpusched.fusion.edited import Edited
 from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.tuned import remembered
 from gpusched.inspection.cost import Work, work_of
 from gpusched.inspection.machinecode import capability, cpu_llvm, cuda_code
 from gpusched.inspection.model import ChunkArray
@@ -69,6 +71,14 @@ class ExplainedKernel:
 
         text = skeleton.source(self.kernel)
         return text if self.kernel.edition else annotated(self.use, text)
+
+    @property
+    def tuned(self) -> tuple[str, ...]:
+        """What `gpusched.tune` has remembered of it, in words, for each device."""
+        return tuple(
+            f"{words(choice.options)} on {device}: {choice.ratio:.2f} of the default's time"
+            for device, choice in remembered(self.kernel).items()
+        )
 
     def edit(
         self,

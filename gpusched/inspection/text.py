@@ -144,6 +144,8 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
         yield "kernel", kernel.name
         if known.edited:
             yield "", f"your version of {known.edited}"
+        for told in known.tuned:
+            yield "", f"tuned: {told}"
         yield (
             "",
             (

@@ -15,6 +15,7 @@ from gpusched.fusion.plan import Plan
 from gpusched.fusion.record import PYTHON_SCALARS, Recorder
 from gpusched.fusion.recorded import RecordedFunction
 from gpusched.fusion.statistics import updating
+from gpusched.fusion.tuned import generation
 from gpusched.kernels.arrays import taken
 
 PLANS = 256
@@ -37,7 +38,7 @@ def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> An
     array([2., 4.])
     """
     values = tuple(map(taken, args))
-    key = (function, active(), *options.items(), *map(_kind, values))
+    key = (function, active(), generation(), *options.items(), *map(_kind, values))
     plan = _plans.get(key)
     if plan is None:
         return _record(function, values, options, key)

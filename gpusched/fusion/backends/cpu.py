@@ -14,14 +14,10 @@ from numba.core.compiler import Compiler
 
 from gpusched.fusion import generate
 from gpusched.fusion.backends import names, objectcode, primitives
+from gpusched.fusion.choices import WIDEST
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.vectormath import FUNCTIONS
 from gpusched.fusion.vectormath.bits import device
-
-WIDEST = 512
-"""Bits of the vectors that loops use, as far as the processor has them, unless somebody has chosen
-fewer. LLVM halves the vectors of processors that have the widest; memory-bound loops do not mind,
-and polynomials take twice as long."""
 
 
 class Tuned(Compiler):

@@ -36,12 +36,16 @@ class Fake:
 
     def cupy(self) -> ModuleType:
         module = ModuleType("cupy")
-        device = SimpleNamespace(compute_capability="100", use=lambda: self.calls.append(("use",)))
+        device = SimpleNamespace(
+            id=0, compute_capability="100", use=lambda: self.calls.append(("use",))
+        )
         stream = SimpleNamespace
         module.cuda = SimpleNamespace(  # type: ignore[attr-defined]
             Device=lambda: device,
             get_current_stream=lambda: stream(ptr=self.stream),
-            runtime=SimpleNamespace(getDevice=lambda: 0),
+            runtime=SimpleNamespace(
+                getDevice=lambda: 0, getDeviceProperties=lambda number: {"name": b"Fake 100"}
+            ),
         )
         module.empty = self.array  # type: ignore[attr-defined]
         return module

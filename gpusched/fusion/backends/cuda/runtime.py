@@ -7,10 +7,10 @@ import linecache
 import threading
 import time
 from collections import defaultdict
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-from gpusched.fusion import generate
+from gpusched.fusion import generate, tuned
 from gpusched.fusion.backends.cuda import cubins, skeleton
 from gpusched.fusion.backends.cuda.compiler import (
     MISSING,
@@ -117,6 +117,13 @@ class GpuRuntime:
         capability = self._device.compute_capability
         self.cc = (int(capability[:-1]), int(capability[-1]))
 
+    @cached_property
+    def place(self) -> tuned.Place:
+        """What is remembered of kernels here is found by."""
+        properties = self._cupy.cuda.runtime.getDeviceProperties(self._device.id)
+        name = properties["name"].decode() + f" sm_{self.cc[0]}{self.cc[1]}"
+        return tuned.Place("cuda", name, cubins.toolchain())
+
     def compile(self, kernel: Kernel) -> Any:
         """Return the loaded kernel."""
         self._device.use()
@@ -155,6 +162,29 @@ _runtimes: dict[int, GpuRuntime] = {}
 _kernels: dict[tuple[int, Kernel], CudaKernel] = {}
 
 
+def here() -> tuned.Place:
+    """Return what is remembered of kernels on CuPy's current device is found by."""
+    return _runtime().place
+
+
+def _runtime() -> GpuRuntime:
+    check_driver()
+    import cupy
+
+    number = cupy.cuda.runtime.getDevice()
+    with _lock:
+        if number not in _runtimes:
+            _runtimes[number] = GpuRuntime()
+        return _runtimes[number]
+
+
+def forget(kernel: Kernel) -> None:
+    """Forget a kernel on all devices, so that it is compiled with what is remembered then."""
+    with _lock:
+        for found in [key for key in _kernels if key[1] == kernel]:
+            del _kernels[found]
+
+
 def get(kernel: Kernel) -> CudaKernel:
     """Return `kernel` compiled for CuPy's current device, and loaded; once per process.
 
@@ -169,12 +199,12 @@ def get(kernel: Kernel) -> CudaKernel:
     number = cupy.cuda.runtime.getDevice()
     found = _kernels.get((number, kernel))
     if found is None:
+        runtime = _runtime()
         with _lock:
-            if number not in _runtimes:
-                _runtimes[number] = GpuRuntime()
             compiling = _compiling[number, kernel]
         with compiling:
             if (number, kernel) not in _kernels:
-                _kernels[number, kernel] = CudaKernel(kernel, _runtimes[number])
+                fastest = tuned.chosen(kernel, runtime.place)
+                _kernels[number, kernel] = CudaKernel(fastest, runtime)
             found = _kernels[number, kernel]
     return found

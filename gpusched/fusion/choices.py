@@ -1,0 +1,163 @@
+"""What can be chosen for a kernel on a CPU and on a GPU, and which values make sense."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from gpusched.fusion import generate
+from gpusched.fusion.kernel import Kernel, Options
+
+WIDEST = 512
+"""Bits of the vectors that loops use on CPUs, as far as the processor has them. LLVM itself
+takes half of that where vectors are widest; memory-bound loops do not mind, and polynomials take
+twice as long."""
+TARGETS = ("cpu", "cuda")
+SENSIBLE: dict[str, dict[str, tuple[int, ...]]] = {
+    "cpu": {
+        "block": (64, 128, 256, 512, 1024, 2048, 4096),
+        "vector": (128, 256, 512),
+    },
+    "cuda": {
+        "block": (32, 64, 128, 256, 512, 1024),
+        "vector": (1, 2, 4, 8, 16),
+        "unroll": (1, 2, 4, 8),
+    },
+}
+"""Values by target and name; see `gpusched.fusion.kernel.Options` for what they mean."""
+
+
+class ChoiceError(ValueError):
+    """A value cannot be chosen; the message has those that can."""
+
+
+def possible(kernel: Kernel, target: str) -> dict[str, tuple[int, ...]]:
+    """Return what can be chosen for a kernel; nothing else would change its machine code.
+
+    Examples
+    --------
+    >>> from gpusched.fusion.choices import possible
+    >>> from gpusched.fusion.kernel import Access, Input, Output
+    >>> one = (Access.UNIT,)
+    >>> copy = Kernel((Input("float64", one),), (), (), (Output(0, "float64", one),), ("map",))
+    >>> possible(copy, "cuda")["vector"], list(possible(copy, "cpu"))
+    ((1, 2), ['vector'])
+    """
+    found = SENSIBLE[target]
+    return {name: found[name] for name in _names(kernel, target)} | _vectors(kernel, target)
+
+
+def _names(kernel: Kernel, target: str) -> tuple[str, ...]:
+    if target == "cpu":
+        return ("vector", "block") if kernel.reduces_innermost else ("vector",)
+    if "reduce" in kernel.loops:
+        return ("block", "vector", "unroll") if kernel.reduces_innermost else ("block", "unroll")
+    return ("block", "vector", "unroll") if len(kernel.loops) == 1 else ("block", "vector")
+
+
+def _vectors(kernel: Kernel, target: str) -> dict[str, tuple[int, ...]]:
+    if target == "cpu" or "vector" not in _names(kernel, target):
+        return {}
+    from gpusched.fusion.backends.cuda.skeleton.text import widest
+
+    return {"vector": tuple(n for n in SENSIBLE["cuda"]["vector"] if n <= widest(kernel))}
+
+
+def defaults(kernel: Kernel, target: str) -> Options:
+    """Return what the compiler chooses, in words that can be chosen.
+
+    Examples
+    --------
+    >>> from gpusched.fusion.choices import defaults
+    >>> from gpusched.fusion.kernel import Access, Input, Output
+    >>> one = (Access.UNIT,)
+    >>> copy = Kernel((Input("float64", one),), (), (), (Output(0, "float64", one),), ("map",))
+    >>> defaults(copy, "cuda")
+    Options(block=256, vector=2, unroll=4)
+    """
+    plain = replace(kernel, options=Options())
+    if target == "cpu":
+        values = {"vector": WIDEST, "block": generate.block(plain)}
+    else:
+        from gpusched.fusion.backends.cuda.skeleton import text
+        from gpusched.fusion.backends.cuda.skeleton.reduction import rows_at_once
+
+        rows = "reduce" in kernel.loops and not kernel.reduces_innermost
+        repeated = rows_at_once(plain) if rows else text.unroll(plain)
+        values = {"block": text.threads(plain), "vector": text.width(plain), "unroll": repeated}
+    return Options(**{name: values[name] for name in _names(kernel, target)})
+
+
+def applied(kernel: Kernel, options: Options, target: str) -> Options:
+    """Return of some choices those that make a difference to a kernel."""
+    if options == Options():
+        return options
+    names = _names(kernel, target)
+    return Options(**{name: value for name, value in asdict(options).items() if name in names})
+
+
+def check_value(target: str, name: str, value: Any, values: tuple[int, ...], of: str) -> None:
+    """Raise `ChoiceError` unless a value is one of some."""
+    if type(value) is not int or value not in values:
+        allowed = ", ".join(map(str, values))
+        raise ChoiceError(f"{name}={value!r} for {of} on {target}: say one of {allowed}")
+
+
+def check_names(kernel: Kernel, target: str, names: Any) -> None:
+    """Raise `ChoiceError` for a name of what cannot be chosen."""
+    if target not in TARGETS:
+        raise ChoiceError(f"target {target!r}: say 'cpu' or 'cuda'")
+    known = possible(kernel, target)
+    for name in names:
+        if name not in known:
+            raise ChoiceError(
+                f"{name} makes no difference to kernel {kernel.name} on {target}: there is "
+                f"{', '.join(known)} to choose"
+            )
+
+
+def configured(setting: Any, target: str) -> Options:
+    """Return what the configuration chooses for all kernels.
+
+    Parameters
+    ----------
+    setting
+        ``gpusched.tuning.options``.
+    target
+        ``"cpu"`` or ``"cuda"``.
+
+    Raises
+    ------
+    ChoiceError
+        If it names what is no choice.
+
+    Examples
+    --------
+    >>> from gpusched.fusion.choices import configured
+    >>> configured({"cuda": {"block": 128}}, "cuda")
+    Options(block=128, vector=None, unroll=None)
+    """
+    if not setting:
+        return Options()
+    where = "gpusched.tuning.options"
+    if not isinstance(setting, dict) or not setting.keys() <= set(TARGETS):
+        raise ChoiceError(f"{where} is {setting!r}: say such as {{cuda: {{block: 128}}}}")
+    chosen = setting.get(target) or {}
+    for name, value in chosen.items():
+        if name not in SENSIBLE[target]:
+            known = ", ".join(SENSIBLE[target])
+            raise ChoiceError(f"{where} has {name!r} for {target}: there is {known} to choose")
+        check_value(target, name, value, SENSIBLE[target][name], where)
+    return Options(**chosen)
+
+
+def words(options: Options) -> str:
+    """Return choices in words.
+
+    Examples
+    --------
+    >>> from gpusched.fusion.choices import words
+    >>> words(Options(block=128, vector=4))
+    'block 128, vector 4'
+    """
+    return ", ".join(f"{name} {value}" for name, value in asdict(options).items() if value)

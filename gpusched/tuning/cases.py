@@ -1,0 +1,172 @@
+"""A kernel with arguments to measure it on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import dask
+import numpy as np
+
+from gpusched.fusion import generate
+from gpusched.fusion.choices import ChoiceError
+from gpusched.fusion.chunk import LazyChunk, lazies
+from gpusched.fusion.devices import HOST, Device, device_of
+from gpusched.fusion.kernel import Access, Kernel
+from gpusched.fusion.plan import Launch, window
+from gpusched.fusion.record import PYTHON_SCALARS
+from gpusched.fusion.samples import numbers
+from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.inspection.tracing import TracingRecorder
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel's arguments, but for its outputs."""
+
+    kernel: Kernel
+    inputs: tuple[Any, ...]
+    """One-dimensional, from the first element on."""
+    numbers: tuple[Any, ...]
+    """Constants, sizes of loops, strides."""
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Iterations of each loop."""
+        first = len(self.kernel.parameters)
+        return tuple(self.numbers[first : first + len(self.kernel.loops)])
+
+    @cached_property
+    def steps(self) -> dict[tuple[int, int], int]:
+        """Strides by operand and loop, where they are given at launch."""
+        first = len(self.kernel.parameters) + len(self.kernel.loops)
+        names = generate.stride_names(self.kernel)
+        given = self.numbers[first:]
+        return {(k, loop): n for (k, loop, _), n in zip(names, given, strict=True)}
+
+    def reach(self, operand: int) -> tuple[int, int]:
+        """Return how many elements an operand has before its first, and from it on."""
+        access = self.kernel.operands[operand].access
+        before, after = 0, 1
+        for loop, size in enumerate(self.sizes):
+            unit = 1 if access[loop] is Access.UNIT else 0
+            far = self.steps.get((operand, loop), unit) * (size - 1)
+            before, after = before + max(-far, 0), after + max(far, 0)
+        return before, after
+
+    def outputs(self, device: Device) -> list[Any]:
+        """Return new outputs, as the kernel expects them."""
+        found = []
+        for number, output in enumerate(self.kernel.outputs):
+            length = self.reach(len(self.kernel.inputs) + number)[1]
+            dtype = np.dtype(output.dtype)
+            if output.combine:
+                initial = generate.identity_value(output.combine, dtype)
+                found.append(device.full((length,), initial, dtype))
+            else:
+                found.append(device.empty((length,), dtype))
+        return found
+
+
+def explained_case(kernel: ExplainedKernel, sample: Sequence[Any] | None, device: Device) -> Case:
+    """Return an explained kernel with arrays of its inputs' shapes.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    sample
+        Its inputs; random numbers if None.
+    device
+        Where it is measured.
+
+    Raises
+    ------
+    ChoiceError
+        If the sample is not as the kernel's inputs are.
+    """
+    arguments = kernel.use.launch.numbers
+    if sample is None:
+        return random_case(kernel.kernel, arguments, device)
+    builder = kernel.use.builder
+    wanted = [builder.arrays[register] for register in builder.registers]
+    if len(sample) != len(wanted):
+        raise ChoiceError(
+            f"kernel {kernel.name} has {len(wanted)} inputs; {len(sample)} were given"
+        )
+    for number, (array, like) in enumerate(zip(sample, wanted, strict=True)):
+        told = getattr(array, "dtype", None), getattr(array, "shape", None)
+        if told != (like.dtype, like.shape) or array.strides != like.strides:
+            raise ChoiceError(
+                f"input {number} of kernel {kernel.name} is {like.dtype} of shape {like.shape} and "
+                f"strides {like.strides}; the sample is {told[0]} of shape {told[1]}"
+            )
+    placed = [array if device_of(array) == device else device.take_in(array) for array in sample]
+    return Case(kernel.kernel, tuple(map(window, placed)), arguments)
+
+
+def random_case(kernel: Kernel, arguments: tuple[Any, ...], device: Device) -> Case:
+    """Return a kernel with random numbers as inputs."""
+    random = np.random.default_rng(0)
+    case = Case(kernel, (), arguments)
+    inputs = []
+    for number, each in enumerate(kernel.inputs):
+        before, after = case.reach(number)
+        values = numbers(random, before + after, each.dtype, special=False)
+        inputs.append((values if device.name == "cpu" else device.take_in(values))[before:])
+    return Case(kernel, tuple(inputs), arguments)
+
+
+def function_cases(function: Any, sample: Sequence[Any]) -> Iterator[Case]:
+    """Yield the kernels that a function of arrays runs.
+
+    Parameters
+    ----------
+    function
+        Takes lazy chunks: one of `gpusched.kernel`'s.
+    sample
+        Its arguments.
+    """
+    devices = {d.name: d for d in map(device_of, sample) if d is not None}
+    if len(devices) != 1:
+        told = ", ".join(type(value).__name__ for value in sample)
+        raise ChoiceError(f"the sample needs arrays of one device, and has {told or 'nothing'}")
+    (device,) = devices.values()
+    limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
+    recorder = TracingRecorder(device, limit)
+    given = [
+        value
+        if type(value) in PYTHON_SCALARS or isinstance(value, np.generic)
+        else LazyChunk(recorder, recorder.leaf(value))
+        for value in sample
+    ]
+    recorder.flush(lazies(function(*given)))
+    registers = recorder.registers()
+    for _, launch in recorder.launches:
+        yield launch_case(launch, registers)
+
+
+def launch_case(launch: Launch, registers: list[Any]) -> Case:
+    """Return a launch with the arrays that it has in a recording."""
+    inputs = tuple(window(registers[k]) for k in launch.inputs)
+    return Case(launch.kernel.kernel, inputs, launch.numbers)
+
+
+def device_for(target: str) -> Device:
+    """Return where a target's kernels run.
+
+    Raises
+    ------
+    gpusched.fusion.backends.cuda.runtime.NoDeviceError
+        If there is no GPU.
+    """
+    if target == "cpu":
+        return HOST
+    from gpusched.fusion.backends.cuda.runtime import check_driver
+
+    check_driver()
+    from gpusched.fusion.devices import cuda
+
+    return cuda()
