@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from dask._task_spec import DataNode
 
+from gpusched.debugging.check import nonfinite
+from gpusched.debugging.expressions import short_name, variables_read, with_values
 from gpusched.debugging.graph import Graph
 from gpusched.debugging.origins import (
     Called,
@@ -26,7 +27,6 @@ from gpusched.debugging.run import Run
 from gpusched.debugging.sources import follows, told_of
 from gpusched.debugging.steps import Index, Step, Where, is_finite
 from gpusched.fusion.expression import Node, Reduce
-from gpusched.fusion.operations import DEFINED
 from gpusched.inspection.source import place_of_node
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.units import count
@@ -134,14 +134,16 @@ class Follower:
         found = self.graph.where(key, index)
         if isinstance(node, DataNode):
             return replace(found, note="held by the graph")
-        if not follows(node, self.graph.functions):
+        sought = self._into and not is_finite(array[index])
+        if not sought and not follows(node, self.graph.functions):
             return replace(found, note=told_of(node))
         if not depth:
             return replace(found, note=f"{told_of(node)}, not followed further")
         run = self.run_of(key)
-        if np.shape(run.result) != np.shape(array):
+        result = _same_part(self.graph.fetch([key])[key], array, run.result)
+        if np.shape(result) != np.shape(array):
             return replace(found, note=f"part of what {told_of(node)}")
-        inner = self.element(run, run.result, index, found, depth - 1)
+        inner = self.element(run, result, index, found, depth - 1)
         known = inner.index is not None and found.index is None
         return inner if inner.note or known else found
 
@@ -177,7 +179,7 @@ class Follower:
         """Add the values that lead to a node at an element of a kernel's iteration space."""
         kernel = self.kernel(use)
         numbers = sorted(needed(use, node))
-        read = _read(kernel, numbers, node)
+        read = variables_read(kernel, numbers, node)
         wheres = []
         for name, array in zip(kernel.parameters, kernel.arrays, strict=False):
             if name not in read:
@@ -194,9 +196,9 @@ class Follower:
         for number in numbers:
             name, expression = kernel.statements[number]
             each = use.builder.order[number]
-            shown = _with_values(expression, constants)
+            shown = with_values(expression, constants)
             self.steps.append(
-                Step("operation", name, shown, _short(each.operation), str(each.dtype),
+                Step("operation", name, shown, short_name(each.operation), str(each.dtype),
                      each.dtype.type(values[number]), place_of_node(use, each), own)
             )  # fmt: skip
         return where or (replace(own, array=name or own.array) if own else Where(name, None))
@@ -234,11 +236,11 @@ class Follower:
                 element = tuple(int(k) + (s.start or 0) for k, s in zip(bad[0], part, strict=True))
                 self.statements(run, made.use, node.argument, element, None, depth)
                 note = f"not finite: {len(bad):,} of {argument.size:,}"
-        told = f"{_short(node.combine)} over {argument.size:,} elements"
+        told = f"{short_name(node.combine)} over {argument.size:,} elements"
         place = place_of_node(made.use, node)
         self.steps.append(
-            Step("reduction", "", told, _short(node.combine), str(node.dtype), array[index], place,
-                 where, note)
+            Step("reduction", "", told, short_name(node.combine), str(node.dtype), array[index],
+                 place, where, note)
         )  # fmt: skip
         self.visits.append(Visit(made, index))
         return where or Where(told, None, place=place)
@@ -258,6 +260,8 @@ class Follower:
         shown = count(len(called.arrays()), "array")
         if is_elementwise(called.function):
             shown = ", ".join(self._argument(run, a, index, depth) for a in called.args)
+        elif self._into and not is_finite(array[index]):
+            self._culprit(run, called, depth)
         self.visits.append(Visit(called, index))
         own = where or self.graph.where(called.key, index)
         value = array[index]
@@ -267,6 +271,14 @@ class Follower:
                  called.place, own, f"not fused: {called.reason}")
         )  # fmt: skip
         return own
+
+    def _culprit(self, run: Run, called: Called, depth: int) -> None:
+        """Follow the first element that is not finite among what a function was given."""
+        bad = nonfinite(called.arrays())
+        if bad is not None:
+            array = called.arrays()[bad.array]
+            where = self.element(run, array, bad.local, None, depth)
+            self._input("", where, array[bad.local])
 
     def _argument(self, run: Run, value: Any, index: Index, depth: int) -> str:
         """Return an argument of a function of elements as text; add the element that is read."""
@@ -278,22 +290,7 @@ class Follower:
         return str(where)
 
 
-def _read(kernel: ReadableKernel, numbers: list[int], node: Node) -> set[str]:
-    """Return the variables that some statements, or a node that is an input, read."""
-    found = {word for k in numbers for word in _WORD.findall(kernel.statements[k][1])}
-    number = kernel.use.builder.names.get(id(node))
-    if isinstance(number, int) and number < len(kernel.parameters):
-        found.add(kernel.parameters[number])
-    return found
-
-
-_WORD = re.compile(r"\b[^\W\d]\w*")
-
-
-def _with_values(expression: str, constants: dict[str, str]) -> str:
-    return _WORD.sub(lambda match: constants.get(match[0], _short(match[0])), expression)
-
-
-def _short(operation: str) -> str:
-    """Return an operation's name; that of a user's function without the digest."""
-    return operation.rpartition("_")[0] if operation in DEFINED else operation
+def _same_part(value: Any, array: Any, other: Any) -> Any:
+    """Return what is in a value's copy where an array is in the value; None if there is none."""
+    places = [k for k, each in enumerate(arrays_in(value)) if each is array]
+    return arrays_in(other)[places[0]] if places else None

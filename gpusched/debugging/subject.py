@@ -126,11 +126,12 @@ def _is_sequence(given: Any) -> bool:
 
 
 def _array_of(x: Any) -> Array:
-    data = x if isinstance(x, Array) else getattr(x, "data", None)
+    # Delayed objects have every attribute, but their class does not.
+    data = x.data if hasattr(type(x), "data") and not isinstance(x, Array) else x
     if isinstance(data, Array):
         return data
     kind = type(x).__name__
-    if hasattr(x, "data_vars"):
+    if hasattr(type(x), "data_vars"):
         names = ", ".join(map(repr, list(x.data_vars)[:5]))
         raise TypeError(f"one array is looked into, not a {kind}; choose one of its {names}")
     if is_dask_collection(x):

@@ -98,7 +98,9 @@ def variable_at(code: CodeType, offset: int) -> str | None:
     """
     following = (each for each in dis.get_instructions(code) if each.offset > offset)
     found = next((each for each in following if each.opname != "CACHE"), None)
-    return str(found.argval) if found is not None and found.opname in _STORES else None
+    name = str(found.argval) if found is not None and found.opname in _STORES else ""
+    # pytest has variables of its own, which no program could have.
+    return name if name.isidentifier() else None
 
 
 def place_of_site(site: Site | None) -> Place | None:

@@ -79,7 +79,7 @@ class TracingRecorder(Recorder):
         while frame is not None and frame.f_globals.get("__name__") != _SEGMENT:
             if frame.f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES:
                 for name, value in frame.f_locals.items():
-                    if isinstance(value, LazyChunk):
+                    if isinstance(value, LazyChunk) and name.isidentifier():
                         self.variables.setdefault(id(value._node), name)
                 return
             frame = frame.f_back
