@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -67,3 +68,16 @@ def _from_dlpack(value: Any) -> Any:
     found = cupy.from_dlpack(value)
     checked(found.dtype)
     return found
+
+
+def poison(dtype: np.dtype) -> bool | int | float:
+    """Return a value that spoils a result, for memory that nobody has written.
+
+    Examples
+    --------
+    >>> poison(np.dtype("int8")), poison(np.dtype("float32"))
+    (127, nan)
+    """
+    if dtype.kind == "b":
+        return True
+    return math.nan if dtype.kind in "fc" else int(np.iinfo(dtype).max)

@@ -178,8 +178,9 @@ class _Decorator:
 
         Notes
         -----
-        Runs fast on GPUs only: on NumPy arrays a launch is a simulation, and is counted as a break
-        in `gpusched.statistics`. The simulator needs the package greenlet.
+        On NumPy arrays a launch runs compiled on one core, thread after thread, with every index
+        checked. What has no such meaning runs in the simulator, and is counted as a break in
+        `gpusched.statistics` with the reason. The simulator needs the package greenlet.
 
         Examples
         --------
@@ -192,8 +193,9 @@ class _Decorator:
         ...         x[i] += 1
         >>> x = np.zeros(5)
         >>> add_one.simulate(2, 4)(x)
+        >>> add_one[2, 4](x)
         >>> x
-        array([1., 1., 1., 1., 1.])
+        array([2., 2., 2., 2., 2.])
         """
         return RawKernel(function)
 

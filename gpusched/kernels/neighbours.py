@@ -7,14 +7,12 @@ file, in errors and in a debugger.
 from __future__ import annotations
 
 import ast
-import copy
-import inspect
-import textwrap
 import types
 from dataclasses import dataclass
 from typing import Any
 
 from gpusched.kernels.errors import KernelError, location
+from gpusched.kernels.trees import compiled, tree_of
 
 Offset = tuple[int, ...]
 
@@ -61,12 +59,12 @@ def analyse(function: Any) -> Neighbourhood:
     parameters = [inner for name in names for inner in ([*finder.found[name].values()] or [name])]
     tree.args.args = [ast.arg(arg=name) for name in parameters]
     offsets = tuple(tuple(finder.found[name]) or None for name in names)
-    return Neighbourhood(_compiled(tree, filename, function), offsets)
+    return Neighbourhood(compiled(tree, filename, function), offsets)
 
 
 def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
     code = function.__code__
-    tree = _tree(function)
+    tree = tree_of(function)
     if tree is None:
         raise KernelError(
             f"{location(code)}: the source of stencil {function.__name__} was not found, or has "
@@ -80,34 +78,6 @@ def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
             "without defaults"
         )
     return tree, code.co_filename
-
-
-def _tree(function: Any) -> ast.FunctionDef | None:
-    """Return the syntax tree of a function, with the lines of its file; None if it has none."""
-    try:
-        lines, first = inspect.getsourcelines(function)
-        module = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError):
-        return None
-    tree = module.body[0]
-    if not isinstance(tree, ast.FunctionDef):
-        return None
-    ast.increment_lineno(module, first - 1)
-    # What Python finds may be another text: of a file that was edited, of another "<string>".
-    again = _compiled(copy.deepcopy(tree), function.__code__.co_filename, function)
-    return tree if _same(again.__code__, function.__code__) else None
-
-
-def _same(one: types.CodeType, other: types.CodeType) -> bool:
-    """Return whether two codes do the same, to the names of variables."""
-    names = ("co_code", "co_names", "co_varnames", "co_freevars")
-    equal = all(getattr(one, name) == getattr(other, name) for name in names)
-    return equal and _numbers(one) == _numbers(other)
-
-
-def _numbers(code: types.CodeType) -> list[str]:
-    """Return constants as text; docstrings are indented as the function is."""
-    return [repr(c) for c in code.co_consts if not isinstance(c, str | types.CodeType)]
 
 
 class _Finder(ast.NodeTransformer):
@@ -162,24 +132,3 @@ def _check_axes(finder: _Finder, filename: str, line: int) -> None:
     counts = {len(offset) for found in finder.found.values() for offset in found}
     if len(counts) > 1:
         raise KernelError(f"{filename}:{line}: offsets of {sorted(counts)} axes in one stencil")
-
-
-def _compiled(
-    tree: ast.FunctionDef, filename: str, function: types.FunctionType
-) -> types.FunctionType:
-    """Return the function of a changed tree, with the globals and closure of the original."""
-    tree.decorator_list = []
-    # Inside another function the names of the closure are what they were.
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    outer = ast.parse(f"def outer({', '.join(cells)}):\n    pass").body[0]
-    assert isinstance(outer, ast.FunctionDef)
-    outer.body = [tree]
-    module = ast.fix_missing_locations(ast.Module([outer], []))
-    outside = compile(module, filename, "exec", dont_inherit=True)
-    code = _inner(_inner(outside, "outer"), tree.name)
-    closure = tuple(cells[name] for name in code.co_freevars)
-    return types.FunctionType(code, function.__globals__, function.__name__, None, closure)
-
-
-def _inner(code: types.CodeType, name: str) -> types.CodeType:
-    return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)

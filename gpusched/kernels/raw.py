@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpusched.fusion.statistics import updating
+from gpusched.kernels.definition import Definition
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
+from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.signatures import dtypes_of
+from gpusched.kernels.trees import tree_of
+
+if TYPE_CHECKING:
+    from gpusched.kernels.host.compiler import HostKernel
 
 Extent = int | tuple[int, ...]
 
@@ -26,15 +34,20 @@ class RawKernel:
     Notes
     -----
     Thread-safe. CuPy arrays are computed on their GPU, by numba-cuda. NumPy arrays are computed by
-    the simulator: it checks every access, and takes microseconds for each; each such launch is
-    counted in `gpusched.statistics` as a break.
+    machine code for the CPU: one core runs the threads of a block one after another, from barrier
+    to barrier, and every index is checked. Where that cannot be, the simulator computes them: it
+    takes microseconds for each access, and is counted in `gpusched.statistics` as a break, with
+    what stood in the way.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], tree: ast.FunctionDef | None = None) -> None:
         # Follows what the function reads from outside.
         self._body = ElementwiseKernel(function)
         self.__doc__ = function.__doc__
         self._dispatchers: dict[str, Any] = {}
+        self._tree = tree
+        self._compiled: dict[Any, HostKernel | NotCompiledError] = {}
+        self._lock = threading.Lock()
 
     def __getitem__(self, extents: tuple[Extent, Extent]) -> Callable[..., None]:
         """Return what launches the kernel with so many blocks, and threads in each."""
@@ -44,9 +57,7 @@ class RawKernel:
         def launch(*arguments: Any) -> None:
             if any(_on_gpu(value) for value in arguments):
                 return self._on_gpu(extents, arguments)
-            with updating() as counters:
-                counters.breaks[self._name, "a raw kernel on the CPU runs in the simulator"] += 1
-            return self.simulate(*extents)(*arguments)
+            return self._on_cpu(extents, arguments)
 
         return launch
 
@@ -75,19 +86,70 @@ class RawKernel:
             reach, and `UninitialisedError` for shared memory that is read before it is written;
             each says file and line.
         """
-        definition = self._body.frozen().definition
+        grid, extent = _triple(blocks), _triple(threads)
 
         def run(*arguments: Any) -> None:
             from gpusched.kernels.simulation.launch import simulate
 
-            if len(arguments) != definition.arity:
-                raise KernelError(
-                    f"kernel {self._name} takes {definition.arity} arguments; "
-                    f"{len(arguments)} were given"
-                )
-            simulate(definition, _triple(blocks), _triple(threads), arguments, backwards)
+            simulate(self._checked(arguments), grid, extent, arguments, backwards)
 
         return run
+
+    def host(self, *arguments: Any) -> HostKernel:
+        """Return what computes such arguments on the CPU; its ``source`` is what was compiled.
+
+        Raises
+        ------
+        NotCompiledError
+            If the simulator does, with what stands in the way.
+        """
+        from gpusched.kernels.host.compiler import compile_kernel, types_of
+
+        definition = self._checked(arguments)
+        signature = types_of(arguments)
+        key = definition.digest, signature
+        with self._lock:
+            found = self._compiled.get(key)
+            if found is None:
+                try:
+                    found = compile_kernel(definition, self._parsed(), signature)
+                except NotCompiledError as reason:
+                    found = reason
+                self._compiled[key] = found
+        if isinstance(found, NotCompiledError):
+            raise NotCompiledError(*found.args)
+        return found
+
+    def _on_cpu(self, extents: tuple[Extent, Extent], arguments: tuple[Any, ...]) -> None:
+        blocks, threads = map(_triple, extents)
+        try:
+            found = self.host(*arguments)
+        except NotCompiledError as reason:
+            with updating() as counters:
+                counters.breaks[self._name, f"a raw kernel runs in the simulator: {reason}"] += 1
+            return self.simulate(blocks, threads)(*arguments)
+        found.run(blocks, threads, arguments)
+        with updating() as counters:
+            counters.launches += 1
+            counters.kernels[self._name] += 1
+
+    def _parsed(self) -> ast.FunctionDef:
+        """Return the function's tree, which travels with the kernel."""
+        if self._tree is None:
+            self._tree = tree_of(self._body.python)
+        if self._tree is None:
+            raise NotCompiledError("its source was not found, or has changed since it was run")
+        return self._tree
+
+    def _checked(self, arguments: tuple[Any, ...]) -> Definition:
+        """Return the kernel's definition, which takes as many arguments."""
+        definition = self._body.frozen().definition
+        if len(arguments) != definition.arity:
+            raise KernelError(
+                f"kernel {self._name} takes {definition.arity} arguments; "
+                f"{len(arguments)} were given"
+            )
+        return definition
 
     def compile(self, *dtypes: Any, cc: tuple[int, int]) -> Any:
         """Return machine code for GPUs of one compute capability, without a GPU.
@@ -128,14 +190,18 @@ class RawKernel:
             counters.kernels[self._name] += 1
 
     def __reduce__(self) -> Any:
-        return _restore, (self._body,)
+        try:
+            tree = self._parsed()
+        except NotCompiledError:
+            tree = None
+        return _restore, (self._body, tree)
 
     def __repr__(self) -> str:
         return f"<gpusched raw kernel {self._name}>"
 
 
-def _restore(body: ElementwiseKernel) -> RawKernel:
-    return RawKernel(body.python)
+def _restore(body: ElementwiseKernel, tree: ast.FunctionDef | None) -> RawKernel:
+    return RawKernel(body.python, tree)
 
 
 def _for_cuda(value: Any) -> Any:

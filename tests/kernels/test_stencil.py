@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -215,3 +216,13 @@ def test_errors_have_the_users_line() -> None:
     with pytest.raises(KernelError, match=r"test_stencil.py:\d+: .*nothing") as caught:
         wrong(np.ones(3))
     assert "return left.nothing + a[1]" in str(caught.value)
+
+
+@gpusched.kernel.stencil(boundary="nearest")
+def root_of_a_neighbour(a):
+    return math.sqrt(a[-1]) + a[1]
+
+
+def test_modules_that_the_file_imports() -> None:
+    """Python calls what a file imports in its own way, by which its text is known again."""
+    np.testing.assert_array_equal(root_of_a_neighbour(np.array([4.0, 9.0])), [11, 11])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.kernels.arrays import poison
 from gpusched.kernels.simulation.errors import GuardError, RaceError, UninitialisedError
 from gpusched.kernels.simulation.threads import Thread, Triple, current, place
 
@@ -173,5 +174,5 @@ def tracked(array: np.ndarray, name: str, shared: bool = False) -> Tracked:
 def poisoned(shape: Any, dtype: np.dtype) -> np.ndarray:
     """Return an array of values that spoil a result."""
     found = np.empty(shape, dtype)
-    found.fill(np.nan if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max)
+    found.fill(poison(dtype))
     return found
