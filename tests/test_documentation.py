@@ -52,8 +52,6 @@ class Block:
 
     language: str
     text: str
-    line: int
-    """Number of lines before its first."""
 
 
 def blocks(page: Path) -> list[Block]:
@@ -63,8 +61,7 @@ def blocks(page: Path) -> list[Block]:
     for match in _BLOCK.finditer(text):
         before = text[: match.start()].rstrip().rpartition("\n")[2]
         if not _NOT_RUN.fullmatch(before):
-            line = text[: match.start("text")].count("\n")
-            found.append(Block(match["language"], match["text"], line))
+            found.append(Block(match["language"], match["text"]))
     return found
 
 
@@ -147,13 +144,52 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 def test_page_can_be_followed(reader: Reader, page: Path) -> None:
     """First its commands, whose clusters and files its Python may then use."""
     reader.run("bash", "-euxc", "\n".join(commands(page)))
-    code = [
-        f"exec(compile({chr(10) * block.line + block.text!r}, {str(page)!r}, 'exec'))"
-        for block in blocks(page)
-        if block.language == "python"
-    ]
+    found = blocks(page)
+    code, program = ["from typing import Any", inspect.getsource(follow)], ""
+    for block, after in zip(found, [*found[1:], None], strict=True):
+        if block.language == "python":
+            shown = after.text if after is not None and after.language in SHOWN else None
+            text = "\n" * program.count("\n") + block.text
+            program += block.text
+            code.append(f"follow(compile({text!r}, 'program.py', 'exec'), globals(), {shown!r})")
+    # What the user would have in a file, so that lines of it can be shown.
+    (reader.folder / "program.py").write_text(program)
     # Not from a file, which workers would import as they start.
     reader.run(sys.executable, "-c", "\n".join(code))
+
+
+SHOWN = ("output", "pdb")
+"""Languages of blocks that have what the block before them prints; ``...`` stands for anything."""
+
+
+def follow(code: Any, namespace: dict[str, Any], shown: str | None) -> None:
+    """Run a block, type into a debugger what comes after its prompts, and compare the output."""
+    import contextlib
+    import doctest
+    import io
+    import pdb
+    import sys
+
+    if shown is None:
+        exec(code, namespace)
+        return
+    lines = shown.splitlines(keepends=True)
+    commands = (line.removeprefix("(Pdb) ") for line in lines if line.startswith("(Pdb) "))
+    told, typed = io.StringIO(), io.StringIO("".join(commands))
+
+    def hook() -> None:
+        debugger = pdb.Pdb(stdin=typed, stdout=told, nosigint=True, readrc=False)
+        debugger.use_rawinput = False
+        debugger.set_trace(sys._getframe(1))
+
+    before, sys.breakpointhook = sys.breakpointhook, hook
+    with contextlib.redirect_stdout(told):
+        exec(code, namespace)
+    sys.breakpointhook = before
+    # What is typed is not echoed.
+    wanted = "".join("(Pdb) " if line.startswith("(Pdb) ") else line for line in lines)
+    same = doctest.OutputChecker().check_output(wanted, told.getvalue(), doctest.ELLIPSIS)
+    assert same, f"{told.getvalue()}\n--- is not ---\n{wanted}"
 
 
 def all_flags(command: click.Command, name: tuple[str, ...] = ()) -> dict[str, set[str]]:

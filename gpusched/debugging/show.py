@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from html import escape
 from itertools import groupby
@@ -33,7 +34,7 @@ def trace_text(trace: Trace, width: int) -> str:
 def head(trace: Trace) -> str:
     """Return which element it is, and its value."""
     element = f"{trace.array}[{', '.join(map(str, trace.index)) or '()'}]"
-    return f"{element} = {trace.value}, in chunk {trace.chunk}"
+    return f"{element} = {trace.value!s}, in chunk {trace.chunk}"
 
 
 def _steps(steps: tuple[Step, ...], first: Step | None, width: int) -> Iterator[str]:
@@ -112,7 +113,8 @@ def finding_text(found: Nonfinite, width: int) -> str:
     width
         Columns.
     """
-    return "\n".join([found.summary, *_steps(found.steps, found.step, width)])
+    told = textwrap.wrap(found.summary, width)
+    return "\n".join([*told, *_steps(found.steps, found.step, width)])
 
 
 def finding_html(found: Nonfinite) -> str:
