@@ -142,4 +142,4 @@ def edited_override(kernel: Kernel, text: str, target: str, filename: str) -> Ov
     """
     if not functions(text, filename).keys() & {"point", "kernel"}:
         raise EditionError(f"{filename}: defines neither point nor kernel, as the original does")
-    return TextOverride(kernel.digest, Edition(text, target))
+    return TextOverride(kernel.digest, kernel.computation, Edition(text, target))

@@ -69,7 +69,7 @@ class Edition:
     text: str
     """The whole of it."""
     target: str
-    """Whose loops it has: ``"cpu"`` (and plain Python), or ``"cuda"``."""
+    """Whose loops are taken from it: ``"cpu"`` (and plain Python), ``"cuda"``, or ``"none"``."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,13 @@ class Kernel:
     def digest(self) -> str:
         """Hexadecimal digest of the whole definition; stable across processes."""
         return hashlib.blake2b(self.description.encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def computation(self) -> str:
+        """Hexadecimal digest of what is computed, however the arrays lie in memory."""
+        results = [(o.value, o.combine, o.value_dtype) for o in self.outputs]
+        parts = ([i.dtype for i in self.inputs], self.parameters, self.statements, results)
+        return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
     @cached_property
     def name(self) -> str:

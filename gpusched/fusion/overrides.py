@@ -26,6 +26,9 @@ class OverrideError(RuntimeError):
 class Override:
     """A user's version of one kernel, as processes send it to each other.
 
+    It also holds for kernels that compute the same on arrays that lie otherwise in memory: chunks
+    at an edge, or slices of larger arrays, or such as came from another process.
+
     Notes
     -----
     Immutable; equal ones compute the same.
@@ -33,6 +36,8 @@ class Override:
 
     digest: str
     """Of the kernel that is replaced."""
+    computation: str
+    """Of what it computes."""
 
     def version(self, original: Kernel) -> Kernel:
         """Return the kernel that runs in the place of `original`."""
@@ -46,12 +51,18 @@ class Override:
 
 @dataclass(frozen=True)
 class TextOverride(Override):
-    """A source text in the place of the one that is generated."""
+    """A source text in the place of the one that is generated.
+
+    Kernels on arrays that lie otherwise in memory have loops of their own, and take the other
+    functions.
+    """
 
     edition: Edition
 
     def version(self, original: Kernel) -> Kernel:
-        return replace(original, original=original, edition=self.edition)
+        target = self.edition.target if original.digest == self.digest else "none"
+        edition = replace(self.edition, target=target)
+        return replace(original, original=original, edition=edition)
 
     @property
     def identity(self) -> str:
@@ -60,7 +71,7 @@ class TextOverride(Override):
 
 @dataclass(frozen=True)
 class Overrides:
-    """What is in effect for a program; at most one version of a kernel.
+    """What is in effect for a program, the last version last; at most one of each kernel.
 
     Notes
     -----
@@ -80,10 +91,9 @@ class Overrides:
 
     def version(self, kernel: Kernel) -> Kernel:
         """Return what runs in the place of a kernel: itself, mostly."""
-        for override in self.found:
-            if override.digest == kernel.digest:
-                return override.version(kernel)
-        return kernel
+        same = [each for each in self.found if each.computation == kernel.computation]
+        exact = [each for each in same if each.digest == kernel.digest]
+        return (exact or same)[-1].version(kernel) if same else kernel
 
     def on(self, device: Device) -> Device:
         """Return a device that compiles users' versions, with errors of their own."""
@@ -120,7 +130,7 @@ _lock = threading.Lock()
 
 
 def active() -> Overrides:
-    """Return what is in effect where this is called; the last of a kernel's versions counts.
+    """Return what is in effect where this is called; the last of a kernel's versions comes last.
 
     Examples
     --------
@@ -129,7 +139,13 @@ def active() -> Overrides:
     False
     """
     found = _applied + _scoped.get()
-    return Overrides(tuple({each.digest: each for each in found}.values())) if found else NONE
+    if not found:
+        return NONE
+    last: dict[str, Override] = {}
+    for each in found:
+        last.pop(each.digest, None)
+        last[each.digest] = each
+    return Overrides(tuple(last.values()))
 
 
 def apply(override: Override) -> None:

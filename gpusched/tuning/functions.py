@@ -68,4 +68,4 @@ def function_override(kernel: Kernel, function: Callable[..., Any]) -> FunctionO
             f"{location(function.__code__)}: {definition.name} takes {definition.arity} arguments; "
             f"point of kernel {kernel.name} takes {len(names)}: {wanted}"
         )
-    return FunctionOverride(kernel.digest, definition)
+    return FunctionOverride(kernel.digest, kernel.computation, definition)

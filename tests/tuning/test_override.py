@@ -1,0 +1,269 @@
+"""Users' versions of kernels: what is taken, what is compared, and where they hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.cli.summary import summary
+from gpusched.fusion.cache import kernels, reference
+from gpusched.fusion.checking import MismatchError
+from gpusched.fusion.editions import EditionError
+from gpusched.fusion.kernel import EDITED
+from gpusched.fusion.overrides import OverrideError
+from gpusched.fusion.samples import sample
+from gpusched.kernels.errors import KernelError
+from gpusched.tuning.subjects import UnknownKernelError
+from tests.tuning.conftest import kernel_of
+
+A = da.from_array(np.random.default_rng(1).random((6, 10)), chunks=(3, 5))
+B = da.from_array(np.random.default_rng(2).random(10).astype("float32"), chunks=5)
+PROGRAMS: dict[str, Callable[[], da.Array]] = {
+    "flat": lambda: (A + 1) * 3,
+    "broadcast": lambda: A * B + 2.7,
+    "transposed": lambda: A.T * 2 + A.T.astype("float32"),
+    "slices": lambda: A[:, ::-2] * 2 + A[::-1, ::2],
+    "sum": lambda: ((A - B) ** 2).sum(),
+    "sum of rows": lambda: (A * 2.5 - 1).sum(axis=0),
+    "greatest of columns": lambda: (A * 2 + 1).max(axis=1),
+    "product": lambda: (A + 0.5).prod(axis=0),
+    "int": lambda: (A * 100).astype("int32") // 7 + 3,
+    "uint8": lambda: (A * 100).astype("uint8") * 3,
+    "bool": lambda: (A > 0.5) & (B < 0.3),
+    "exp": lambda: np.exp(-A) * B,
+    "any": lambda: ((A > 2) | (B > 3)).any(axis=0),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_unchanged_source_is_equal_in_every_kind_of_kernel(name: str) -> None:
+    program = PROGRAMS[name]()
+    expected = program.compute()
+    for kernel in gpusched.explain(program).kernels:
+        gpusched.reset_statistics()
+        with gpusched.override(kernel, kernel.source) as mine:
+            assert mine.check() > 100
+            np.testing.assert_array_equal(program.compute(), expected)
+        assert gpusched.statistics().edited_launches > 0
+        assert mine.name.startswith(kernel.name + EDITED)
+
+
+@pytest.mark.parametrize("name", ["broadcast", "transposed", "sum", "int", "bool"])
+def test_source_for_cuda_gives_its_functions_to_the_cpu(name: str) -> None:
+    program = PROGRAMS[name]()
+    kernel = gpusched.explain(program).kernels[0]
+    changed = kernel.cuda_source.replace("return ", "return 1 - ")
+    with pytest.raises((MismatchError, EditionError)):
+        gpusched.override(kernel, changed, target="cuda")
+    with gpusched.override(kernel, kernel.cuda_source, target="cuda"):
+        np.testing.assert_array_equal(
+            gpusched.explain(program).kernels[0].cuda_source.strip(), kernel.cuda_source.strip()
+        )
+        assert program.compute().shape == program.shape
+
+
+def test_function_runs_in_the_place_of_the_kernel(program: da.Array, numbers: np.ndarray) -> None:
+    kernel = kernel_of(program)
+    factor = 2.0
+
+    def mine(a: float, s0: float) -> float:
+        return (a + 1) * s0 * factor
+
+    with gpusched.override(kernel, mine, check=False):
+        np.testing.assert_array_equal(program.compute(), (numbers + 1) * 7 * 2)
+    np.testing.assert_array_equal(program.compute(), (numbers + 1) * 7)
+
+
+def test_version_holds_however_chunks_lie_in_memory() -> None:
+    whole = np.random.default_rng(3).random((9, 10))
+
+    def program(array: np.ndarray) -> da.Array:
+        return da.from_array(array, chunks=(4, 5)) * 1.5 - 1
+
+    kernel = gpusched.explain(program(whole)).kernels[0]
+    changed = kernel.source.replace("float64(1.0)", "float64(2.0)")
+    for mine in (changed, lambda a, s0: a * s0 - 2):
+        with gpusched.override(kernel, mine, check=False):
+            for array in (whole, whole.T, whole[::-1], np.asfortranarray(whole), whole[:, 0]):
+                chunks = (4, 5)[: array.ndim]
+                found = (da.from_array(array, chunks=chunks) * 1.5 - 1).compute()
+                np.testing.assert_array_equal(found, array * 1.5 - 2)
+
+
+def test_reference_runs_the_version(program: da.Array) -> None:
+    kernel = kernel_of(program)
+    version = gpusched.override(kernel, lambda a, s0: (a + 1) * s0)
+    try:
+        made = version._make().version(kernel.kernel)
+    finally:
+        version.remove()
+    given = sample(kernel.kernel, special=True, innermost=9)
+    (expected,) = given.call(reference(kernel.kernel).call)
+    for compiled in (reference(made), kernels.get(made)):
+        np.testing.assert_array_equal(given.call(compiled.call)[0], expected)
+    assert EDITED in kernels.get(made).name
+
+
+def test_functions_take_the_place_in_reductions() -> None:
+    program = (A * 2 + 1).sum(axis=1)
+    kernel = gpusched.explain(program).kernels[0]
+    with gpusched.override(kernel, lambda a: a + a + 1):
+        np.testing.assert_allclose(program.compute(), (A.compute() * 2 + 1).sum(axis=1), 1e-14)
+    assert gpusched.statistics().edited_launches > 0
+    with pytest.raises(MismatchError, match=r"of \S+ samples. The first, for a = "):
+        gpusched.override(kernel, lambda a: a + a + 2)
+
+
+def test_mismatch_shows_inputs_expected_and_found(program: da.Array) -> None:
+    with pytest.raises(MismatchError, match=r"for a = .*, s0 = .*: out is .*, expected ") as caught:
+        gpusched.override(kernel_of(program), lambda a, s0: a * s0 + s0)
+    assert "a tolerance of" in str(caught.value)
+    assert "check=False" in str(caught.value)
+    with gpusched.override(kernel_of(program), lambda a, s0: a * s0 + s0, tolerance=1e-9):
+        pass
+
+
+def test_special_values_are_compared(program: da.Array) -> None:
+    with pytest.raises(MismatchError, match="a = nan"):
+        gpusched.override(kernel_of(program), lambda a, s0: (a + 1) * s0 if a == a else 0.0)
+
+
+def test_integers_are_compared_at_their_extremes() -> None:
+    program = da.from_array(np.arange(10, dtype="int8"), chunks=5) + np.int8(5) - 1
+
+    def saturating(a: int, s0: int) -> int:
+        return min(a + s0 - 1, 127)
+
+    with pytest.raises(MismatchError, match="out is 127, expected -"):
+        gpusched.override(kernel_of(program), saturating)
+
+
+@pytest.mark.parametrize(
+    ("mine", "error", "told"),
+    [
+        (lambda a: a, EditionError, "takes 1 arguments; point of kernel .* takes 2: a: float64"),
+        (lambda a, s0: "x", KernelError, "returns a number"),
+        (3, TypeError, "not 3 of type int"),
+        ("nowhere.py", FileNotFoundError, "is no file"),
+        ("def point(a, s0):\n    return (a\n", EditionError, "<your version>:2: "),
+        ("x = 1\n", EditionError, "neither point nor kernel"),
+        ("def point(a, s0):\n    return a + b\n", EditionError, ":2: name 'b' is not defined"),
+        ("def point(a, s0):\n    return a.b\n", EditionError, ":2: your version .*'b'"),
+        ("def point(a):\n    return a\n", EditionError, ":1: point takes 1 arguments"),
+        ("def point(a, s0):\n    while True: pass\n\n\ndef kernel(a):\n    pass\n", EditionError,
+         ":5: kernel takes 1 arguments"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used(program: da.Array, mine: Any, error: Any, told: str) -> None:
+    with pytest.raises(error, match=told):
+        gpusched.override(kernel_of(program), mine)
+
+
+def test_unknown_kernels(program: da.Array) -> None:
+    name = kernel_of(program).name
+    gpusched.override(name, lambda a, s0: (a + 1) * s0).remove()
+    with pytest.raises(UnknownKernelError, match=f"{name}.*explain"):
+        gpusched.override("no_such_kernel", lambda a: a)
+    with pytest.raises(TypeError, match="not by 3 of type int"):
+        gpusched.override(3, lambda a: a)
+    with pytest.raises(ValueError, match="tolerance -1"):
+        gpusched.override(name, lambda a, s0: a, tolerance=-1)
+    with pytest.raises(ValueError, match="say 'cpu' or 'cuda'"):
+        gpusched.override(name, lambda a, s0: a, target="gpu")
+
+
+def test_versions_in_succession_never_mix(program: da.Array) -> None:
+    kernel = kernel_of(program)
+    original = program.compute()
+    first = gpusched.override(kernel, lambda a, s0: 1.0, check=False)
+    assert (program.compute() == 1).all()
+    second = gpusched.override(kernel, lambda a, s0: 2.0, check=False)
+    assert (program.compute() == 2).all()
+    first.remove()
+    assert (program.compute() == 2).all()
+    second.remove()
+    second.remove()
+    np.testing.assert_array_equal(program.compute(), original)
+
+
+def test_version_of_a_version_replaces_the_original(program: da.Array) -> None:
+    with gpusched.override(kernel_of(program), lambda a, s0: 1.0, check=False) as first:
+        again = kernel_of(program)
+        assert again.edited == first.kernel.name
+        with gpusched.override(again, lambda a, s0: 2.0, check=False):
+            assert (program.compute() == 2).all()
+        assert (program.compute() == 1).all()
+
+
+def test_block_holds_for_its_own_thread(program: da.Array) -> None:
+    kernel, expected = kernel_of(program), program.compute()
+    meet = threading.Barrier(3)
+
+    def run(value: float | None) -> None:
+        if value is None:
+            meet.wait()
+            for _ in range(20):
+                np.testing.assert_array_equal(program.compute(), expected)
+            return
+        version = gpusched.override(kernel, [lambda a, s0: 1.0, lambda a, s0: 2.0][int(value) - 1],
+                                    check=False)  # fmt: skip
+        with version:
+            meet.wait()
+            for _ in range(20):
+                assert (program.compute() == value).all()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, [1.0, 2.0, None]))
+
+
+def test_version_of_a_kernel_called_on_arrays(numbers: np.ndarray) -> None:
+    @gpusched.kernel
+    def cube(x: float) -> float:
+        return x * x * x
+
+    expected = cube(numbers)
+    name = next(iter(gpusched.statistics().kernels))
+    with gpusched.override(name, lambda a: 1.0, check=False):
+        assert (cube(numbers) == 1).all()
+    np.testing.assert_array_equal(cube(numbers), expected)
+
+
+def test_explanations_and_summaries_say_so(program: da.Array) -> None:
+    name = kernel_of(program).name
+    assert kernel_of(program).edited is None
+    with gpusched.override(name, lambda a, s0: (a + 1) * s0):
+        found = gpusched.explain(program)
+        program.compute()
+    assert f"your version of {name}" in found.text(width=200)
+    assert found.to_dict()["kernels"][0]["edited"] == name
+    assert "your versions of kernels, launched 4 times" in summary(gpusched.statistics(), 1)
+
+
+def test_version_that_does_not_compile_on_a_worker_stops_the_task(
+    program: da.Array, tmp_path: Path
+) -> None:
+    mine = "def point(a, s0):\n    return a.nothing\n"
+    with (
+        dask.config.set({"gpusched.fusion.strict": False}),
+        gpusched.override(kernel_of(program), mine, check=False),
+        pytest.raises(OverrideError, match="cannot be compiled for cpu"),
+    ):
+        program.compute()
+
+
+def test_fusion_off_runs_numpy(program: da.Array, numbers: np.ndarray) -> None:
+    version = gpusched.override(kernel_of(program), lambda a, s0: 1.0, check=False)
+    try:
+        with gpusched.disable():
+            np.testing.assert_array_equal(program.compute(), (numbers + 1) * 7)
+    finally:
+        version.remove()
