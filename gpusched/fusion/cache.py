@@ -16,6 +16,7 @@ from pathlib import Path
 import dask
 
 import gpusched
+from gpusched import events
 from gpusched.fusion import codefiles, generate, sharing
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
@@ -103,9 +104,12 @@ class KernelCache:
         found = self._compiled.get(kernel)
         if found is not None:
             return found
+        started = time.perf_counter()
         with self._locks[kernel]:
             if kernel not in self._compiled:
                 self._compiled[kernel] = self._compile(kernel)
+            elif events.active:
+                events.record_since("compile", kernel.name, started, about="thread")
             return self._compiled[kernel]
 
     def clear(self) -> None:

@@ -19,7 +19,7 @@ _LINES = 4
 TOLD = {
     "kernel": "kernels",
     "task": "in tasks, outside kernels",
-    "compile": "compiling, and loading what was compiled",
+    "compile": "compiling, loading, and waiting for that",
     "graph": "building graphs",
     "scheduling": "scheduling",
     "transfer": "transfers, both sides",

@@ -177,6 +177,7 @@ _ORIGINS = {
     "compiled": "compiled here",
     "disk": "loaded from disk",
     "cluster": "received from another worker",
+    "thread": "waited for another thread, which had it first",
 }
 
 

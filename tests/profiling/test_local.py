@@ -105,6 +105,22 @@ def test_compilation_says_where_the_code_came_from(tmp_path: Path) -> None:
     assert details == ["compiled here", "loaded from disk"]
 
 
+def test_wait_for_another_threads_compilation_is_there() -> None:
+    x = da.ones(20_000, chunks=10_000)
+    barrier = threading.Barrier(2)
+
+    def meet(block: np.ndarray) -> np.ndarray:
+        barrier.wait(60)
+        return block
+
+    kernels.clear()
+    with dask.config.set({"gpusched.fusion.cache-directory": None}), gpusched.profile() as found:
+        y = x.map_blocks(meet, meta=np.empty(0))
+        ((y - 0.375) * 7 - y * y).compute(scheduler="threads", num_workers=2)
+    details = sorted(s.detail for s in found.timeline.spans if s.kind == "compile")
+    assert details == ["compiled here", "waited for another thread, which had it first"]
+
+
 def test_fusion_off_shows_tasks() -> None:
     with gpusched.disable():
         x = program(4)
@@ -157,7 +173,7 @@ def test_computations_of_two_threads_are_both_there() -> None:
     barrier = threading.Barrier(2)
 
     def compute(k: int) -> None:
-        x = da.ones(4, chunks=2).map_blocks(meet, k, dtype=float)
+        x = da.ones(4, chunks=2).map_blocks(meet, k, meta=np.empty(0))
         x.compute(scheduler="threads", num_workers=2)
 
     def meet(block: Any, k: int) -> Any:
