@@ -110,7 +110,7 @@ class _Stepping(Execution):
     def call(self, called: Called) -> Any:
         if not stoppable(called):
             return super().call(called)
-        return _called(called, {}, self._stops)
+        return _called(called, self._stops)
 
 
 def stoppable(called: Called) -> bool:
@@ -123,9 +123,9 @@ def _uncompiled(kernel: Kernel) -> CompiledKernel:
     return CompiledKernel(kernel, "", "", kernel.name, lambda *operands: None)
 
 
-def _called(called: Called, names: dict[int, str], stops: Stops) -> Any:
+def _called(called: Called, stops: Stops) -> Any:
     """Call a function that is not fused, and say so where it is stopped at."""
-    plain = PlainCall(called, names)
+    plain = PlainCall(called)
     wanted = stops.in_call()
 
     def told(*arguments: Any) -> bool:
@@ -147,8 +147,7 @@ def _element(graph: Graph, key: Any, local: Index, stops: Stops) -> Any:
         if isinstance(made, Called):
             if not stoppable(made):
                 continue
-            names = {id(a): run.name(a) for a in made.arrays()}
-            found = _called(made, names, stops)
+            found = _called(made, stops)
             value = found[local] if last and np.shape(found) == np.shape(run.result) else value
             continue
         if not last and isinstance(made.use.builder.group.nodes[made.number], Reduce):

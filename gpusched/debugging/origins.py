@@ -56,7 +56,9 @@ class Called:
     place: Place | None
     """The user's line."""
     reason: str
-    """Why no kernel does it; empty where nothing is computed."""
+    """Why no kernel does it."""
+    names: dict[int, str] = field(default_factory=dict)
+    """The users' names of arguments, by their identity."""
     result: Any = None
 
     def arrays(self) -> list[Any]:

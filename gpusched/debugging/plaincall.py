@@ -22,8 +22,6 @@ class PlainCall:
     ----------
     called
         The call.
-    names
-        By the identity of an array, the user's name for it.
 
     Examples
     --------
@@ -31,7 +29,7 @@ class PlainCall:
     >>> from gpusched.debugging.origins import Called
     >>> from gpusched.debugging.plaincall import PlainCall
     >>> called = Called(np.sort, (np.array([3, 1]),), {"axis": 0}, "sort", None, None, "no kernel")
-    >>> print(PlainCall(called, {}).text)
+    >>> print(PlainCall(called).text)
     # sort, called as it is: no kernel
     def chunk(a):
         result = sort(a, axis=0)
@@ -39,14 +37,13 @@ class PlainCall:
     <BLANKLINE>
     """
 
-    def __init__(self, called: Called, names: dict[int, str]) -> None:
+    def __init__(self, called: Called) -> None:
         self.called = called
         function, args, kwargs = called.function, called.args, dict(called.kwargs)
         while isinstance(function, partial):
             args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
             function = function.func
         self._function = function
-        self._names = names
         self._given: dict[str, Any] = {}
         self._function_name = _identifier(called.name, {"chunk", "result"})
         shown_args = [self._argument(a) for a in args]
@@ -86,7 +83,7 @@ class PlainCall:
             if given is value:
                 return name
         taken = {*self._given, self._function_name, "chunk", "result"}
-        name = _identifier(self._names.get(id(value)) or _letter(len(self._given)), taken)
+        name = _identifier(self.called.names.get(id(value)) or _letter(len(self._given)), taken)
         self._given[name] = value
         return name
 

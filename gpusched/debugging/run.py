@@ -217,7 +217,9 @@ class Run:
         place = place_of_function(bare(function)) if own and own[0] else None
         place = place or place_of_layer(layer_of(key))
         told = own[1] if own else reason
-        return Called(function, args, kwargs, name_of(function), key, place, told)
+        called = Called(function, args, kwargs, name_of(function), key, place, told)
+        called.names = {id(array): self.name(array) for array in called.arrays()}
+        return called
 
     def name(self, array: Any) -> str:
         """Return the user's name for an array that is an input, or dask's; empty for others."""
