@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.fusion.chunk import compute
+from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.record import Recorder
 from gpusched.fusion.recorded import RecordedFunction, recorder_of
 from gpusched.fusion.statistics import updating
@@ -28,7 +29,8 @@ class ScanKernel(RecordedFunction):
     Notes
     -----
     Immutable, thread-safe. Values are joined in their order. What comes before in a chunk task is
-    computed first: a scan is a loop of its own.
+    computed first: a scan is a loop of its own. On a GPU the order in which the joined values are
+    joined again differs from the CPU's, so that floating-point sums may in the last bits.
     """
 
     joins: ReduceKernel
@@ -57,29 +59,45 @@ class ScanKernel(RecordedFunction):
         recorder = recorder_of((x,))
         if recorder is not None:
             return self.record(recorder, x, axis=axis)
-        if not isinstance(x, np.ndarray):
+        device = HOST if isinstance(x, np.ndarray) else device_of(x)
+        if device is None:
             raise KernelError(
                 f"scan {self.__name__} was given a {type(x).__module__}.{type(x).__name__}; scans "
-                "run on the CPU only, and take NumPy arrays and dask arrays of them"
+                "take NumPy and CuPy arrays, and dask arrays of them"
             )
-        return self._run(x, axis)
+        return self._run(x, axis, device)
 
-    def _run(self, x: np.ndarray, axis: int) -> np.ndarray:
+    def _run(self, x: Any, axis: int, device: Device) -> Any:
         axis = normalize_axis_index(axis, x.ndim)
         dtype = self.dtype(x.dtype)
-        values = np.ascontiguousarray(x, dtype)
-        out = np.empty(x.shape, dtype)
+        values = x.astype(dtype, order="C", copy=False)
+        out = device.empty(x.shape, dtype)
         if out.size:
             middle = x.shape[axis]
             before = int(np.prod(x.shape[:axis], dtype=int))
             shape = before, middle, out.size // (before * middle)
-            _loop(self.joins, dtype)(values.reshape(shape), out.reshape(shape))
+            launches = self._on(device, dtype)(values, out, shape)
             with updating() as counters:
-                counters.launches += 1
-                counters.kernels[f"{self.__name__}_scan"] += 1
-                counters.bytes_read += values.nbytes
+                counters.launches += launches
+                counters.kernels[f"{self.__name__}_scan"] += launches
+                # Of three launches, two read the values.
+                counters.bytes_read += values.nbytes * (1 + launches // 3)
                 counters.bytes_written += out.nbytes
         return out
+
+    def _on(self, device: Device, dtype: np.dtype) -> Callable[[Any, Any, Any], int]:
+        """Return what scans contiguous values on a device, and tells the number of launches."""
+        if device.name != HOST.name:
+            from gpusched.fusion.backends.cuda import runtime
+
+            return runtime.scan(self.joins.typed(dtype).operation, dtype.name)
+        loop = _loop(self.joins, dtype)
+
+        def run(values: np.ndarray, out: np.ndarray, shape: tuple[int, int, int]) -> int:
+            loop(values.reshape(shape), out.reshape(shape))
+            return 1
+
+        return run
 
 
 @lru_cache(maxsize=256)

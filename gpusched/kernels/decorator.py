@@ -143,7 +143,8 @@ class _Decorator:
 
         Notes
         -----
-        The function must be associative. Runs on the CPU only.
+        The function must be associative. On a GPU values that are joined are joined again,
+        so that floating-point results differ from the CPU's in their last bits.
 
         Examples
         --------

@@ -18,7 +18,7 @@ class ScanKernel(ReductionKernel):
 
     Notes
     -----
-    Thread-safe. Runs on the CPU only.
+    Thread-safe.
     """
 
     def __call__(self, *args: Any, axis: int | None = None) -> Any:  # type: ignore[override]

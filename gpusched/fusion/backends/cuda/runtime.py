@@ -21,6 +21,7 @@ from gpusched.fusion.backends.cuda.compiler import (
 )
 from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
+from gpusched.fusion.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.fusion.backends.cuda.skeleton.text import threads
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
@@ -124,14 +125,18 @@ class GpuRuntime:
         name = properties["name"].decode() + f" sm_{self.cc[0]}{self.cc[1]}"
         return tuned.Place("cuda", name, cubins.toolchain())
 
-    def compile(self, kernel: Kernel) -> Any:
+    def compile(self, kernel: Kernel | ScanCode) -> Any:
         """Return the loaded kernel."""
         self._device.use()
-        text = skeleton.source(kernel)
+        text = kernel.source if isinstance(kernel, ScanCode) else skeleton.source(kernel)
+
+        def build() -> Compiled:
+            if isinstance(kernel, ScanCode):
+                return kernel.build(self.cc)
+            return _build(kernel, text, self.cc)
+
         started = time.perf_counter()
-        compiled, _ = cubins.cached(
-            kernel.name, text, self.cc, lambda: _build(kernel, text, self.cc)
-        )
+        compiled, _ = cubins.cached(kernel.name, text, self.cc, build)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
         return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
@@ -160,6 +165,7 @@ _compiling: defaultdict[tuple[int, Kernel], threading.Lock] = defaultdict(thread
 """One a kernel: while a thread waits for one that another process compiles, others go on."""
 _runtimes: dict[int, GpuRuntime] = {}
 _kernels: dict[tuple[int, Kernel], CudaKernel] = {}
+_scans: dict[tuple[int, str, str], CudaScan] = {}
 
 
 def here() -> tuned.Place:
@@ -176,6 +182,18 @@ def _runtime() -> GpuRuntime:
         if number not in _runtimes:
             _runtimes[number] = GpuRuntime()
         return _runtimes[number]
+
+
+def scan(operation: str, dtype: str) -> CudaScan:
+    """Return the scan by an operation for CuPy's current device; once per process."""
+    runtime = _runtime()
+    import cupy
+
+    key = cupy.cuda.runtime.getDevice(), operation, dtype
+    with _lock:
+        if key not in _scans:
+            _scans[key] = CudaScan(operation, dtype, runtime)
+        return _scans[key]
 
 
 def forget(kernel: Kernel) -> None:
