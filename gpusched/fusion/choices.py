@@ -142,13 +142,13 @@ def configured(setting: Any, target: str) -> Options:
     where = "gpusched.tuning.options"
     if not isinstance(setting, dict) or not setting.keys() <= set(TARGETS):
         raise ChoiceError(f"{where} is {setting!r}: say such as {{cuda: {{block: 128}}}}")
-    chosen = setting.get(target) or {}
-    for name, value in chosen.items():
-        if name not in SENSIBLE[target]:
-            known = ", ".join(SENSIBLE[target])
-            raise ChoiceError(f"{where} has {name!r} for {target}: there is {known} to choose")
-        check_value(target, name, value, SENSIBLE[target][name], where)
-    return Options(**chosen)
+    for each, values in setting.items():
+        for name, value in (values or {}).items():
+            if name not in SENSIBLE[each]:
+                known = ", ".join(SENSIBLE[each])
+                raise ChoiceError(f"{where} has {name!r} for {each}: there is {known} to choose")
+            check_value(each, name, value, SENSIBLE[each][name], where)
+    return Options(**(setting.get(target) or {}))
 
 
 def words(options: Options) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from dask.array.chunk import getitem
 
 from gpusched.fusion import shortage
+from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
@@ -166,9 +167,9 @@ class Segment:
             direct = self.too_little(recorder)
             if direct is None:
                 outputs = self.finish(recorder, local, registers)
-        except (MemoryError, OverrideError):
+        except (MemoryError, OverrideError, ChoiceError):
             # Says nothing about the functions: there may be room the next time, and NumPy's own
-            # run is not what the user's version of a kernel does.
+            # run is not what the user's version of a kernel does, nor what was configured.
             raise
         except UnrecordableError as reason:
             direct = Direct(bare_name(self.steps[-1][1].function), str(reason))

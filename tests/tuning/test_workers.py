@@ -124,13 +124,12 @@ def test_worker_that_joins_later_has_it_too(client: Client, cluster: Cluster) ->
     mine = constant(kernel_of(program), 1)
     try:
         assert (program.compute() == 1).all()
+        before = set(client.run(statistics))
         cluster.scale(3)
         client.wait_for_workers(3, timeout=60)
-        (new,) = set(client.scheduler_info(n_workers=-1)["workers"]) - set(
-            dict.fromkeys(list(client.run(statistics))[:2])
-        )
-        on_new = client.compute(program, workers=[new], allow_other_workers=False)
-        assert (on_new.result() == 1).all()
+        (new,) = set(client.run(statistics)) - before
+        found = client.compute(program, workers=[new], allow_other_workers=False)
+        assert (found.result() == 1).all()
         assert client.run(statistics, workers=[new])[new].edited_launches == 40
     finally:
         mine.remove()
