@@ -21,6 +21,7 @@ class Signatures:
 
     def __init__(self) -> None:
         self._inner: dict[int, _Inside] = {}
+        self._numbers: dict[Signature, int] = {}
 
     def of(self, node: Any) -> tuple[Signature, list[Any]]:
         """Return a task's signature, and its inputs: keys as `TaskRef`, and literals.
@@ -71,9 +72,11 @@ class Signatures:
         found = self._inner.get(id(inner))
         if found is None:
             found = self._inner[id(inner)] = _Inside(self, inner, keys)
+            found.number = self._numbers.setdefault(found.signature, len(self._numbers))
         outer = [self._value(values[k], inputs) for k in found.used]
         inputs += found.literals
-        return found.signature, found.places.get(wanted), *outer
+        # A number, since signatures are hashed for each task, and this one may be long.
+        return _execute_subgraph, found.number, found.places.get(wanted), *outer
 
     def _literal(self, value: Any, inputs: list[Any]) -> Any:
         kind = type(value)
@@ -115,3 +118,5 @@ class _Inside:
                         self.used.append(number)
                     parts.append(-1 - self.used.index(number))
         self.signature: Signature = tuple(parts)
+        self.number = 0
+        """Equal for equal signatures."""

@@ -84,10 +84,11 @@ def extent(array: Any) -> int:
     """Return the bytes of an array's elements that lie in memory: once, where it repeats them."""
     if not isinstance(array, np.ndarray):
         return int(getattr(array, "nbytes", 0))
-    if not array.shape:
-        return array.itemsize
-    shape = [n for n, s in zip(array.shape, array.strides, strict=True) if s != 0]
-    return int(np.prod(shape, dtype=np.int64)) * array.itemsize if array.size else 0
+    bytes_ = array.itemsize
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        if stride or not length:
+            bytes_ *= length
+    return bytes_
 
 
 def from_source(function: Any, args: tuple[Any, ...]) -> Any:

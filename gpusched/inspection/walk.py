@@ -57,17 +57,15 @@ class Walk:
         self._signatures = Signatures()
         self._values: dict[Any, Any] = {}
         self._stage: dict[Any, str] = {}
-        self._kinds: dict[int, Any] = {}
+        self._kinds: dict[int, int] = {}
+        self._numbers: dict[Any, int] = {}
         self._seen: dict[Any, Variant] = {}
         self._chunks: dict[Any, Any] = {}
         self.found = Walked()
 
     def run(self) -> Walked:
         """Return what the graph's tasks do."""
-        order = TopologicalSorter(
-            {key: node.dependencies & self._tasks.keys() for key, node in self._tasks.items()}
-        )
-        for key in order.static_order():
+        for key in _operands_first(self._tasks):
             node = self._tasks[key]
             if isinstance(node, DataNode):
                 self._values[key] = node.value
@@ -158,9 +156,30 @@ class Walk:
             item = self._values.get(item.key, UNKNOWN)
             found = self._kinds.get(id(item))
             if found is None:
-                found = self._kinds[id(item)] = _kind(item)
+                found = self._kinds[id(item)] = self._number(_kind(item))
             return found
-        return _kind(item)
+        return self._number(_kind(item))
+
+    def _number(self, kind: Any) -> int:
+        """Return a number for a kind of chunk: kinds are hashed for each task."""
+        return self._numbers.setdefault(kind, len(self._numbers))
+
+
+def _operands_first(tasks: dict[Any, Any]) -> list[Any]:
+    """Return the keys of a graph, each after those that it depends on."""
+    found: list[Any] = []
+    entered: set[Any] = set()
+    stack = list(reversed(tasks))
+    while stack:
+        key = stack.pop()
+        if key is None:
+            found.append(stack.pop())
+        elif key not in entered and key in tasks:
+            entered.add(key)
+            # None stands for the end of what the key before it depends on.
+            stack += (key, None)
+            stack.extend(tasks[key].dependencies)
+    return found
 
 
 def _in_order(after: dict[str, set[str]]) -> list[str]:
