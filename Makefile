@@ -1,6 +1,7 @@
 # make demo   run the main example on this machine      make lint    style and types
 # make test   run the tests                             make bench   measure against other libraries
 # make test-cuda    compile for GPUs and run their kernels on the CPU: needs no GPU
+# make test-models  call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers   run dask's own array tests with every chunk fused
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cuda test-peers bench lint format clean
+.PHONY: help demo test test-cuda test-models test-peers bench lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -25,6 +26,13 @@ test: $(VENV)/.test
 
 test-cuda: $(VENV)/.cuda-test
 	$(BIN)/python -m pytest $(PARALLEL) tests/fusion/cuda $(ARGS)
+
+# What of the tests needs the libraries of that extra.
+test-models: $(VENV)/.models-test
+	$(BIN)/python -m pytest $(PARALLEL) tests/models tests/serialization/arrays \
+	    tests/threadsafe/test_real.py tests/workers/memory/test_sizes.py $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) tests/test_examples.py tests/test_documentation.py \
+	    -k "arrays or models or saved" $(ARGS)
 
 test-peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)
@@ -45,8 +53,16 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.models-test: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+# Installed first, with its own index, since PyPI's torch brings CUDA's libraries: gigabytes.
+$(VENV)/.models-test: $(VENV)/.torch
+$(VENV)/.torch: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --no-deps --retries 0 \
+	    --index-url https://download.pytorch.org/whl/cpu \
+	    "$$(sed -n 's/^ *"\(torch==[0-9.]*\)",$$/\1/p' pyproject.toml)"
 	@touch $@
 
 $(BIN)/python:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import multiprocessing.spawn
 import os
@@ -44,6 +45,10 @@ OF_OTHERS = {
     "--shm-size",  # docker
 }
 """Flags of other programs than gpusched."""
+
+
+NEEDS = {"models": ("torch", "sklearn", "xarray")}
+"""Libraries that pages use and the extra `test` does not install."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,9 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_page_can_be_followed(reader: Reader, page: Path) -> None:
     """First its commands, whose clusters and files its Python may then use."""
+    for library in NEEDS.get(page.stem, ()):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"needs {library}, which comes with the extra models-test")
     reader.run("bash", "-euxc", "\n".join(commands(page)))
     found = blocks(page)
     code, program = ["from typing import Any", inspect.getsource(follow)], ""

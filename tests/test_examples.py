@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 # Need a library that only one of the GPU extras brings.
 OPTIONAL = {"cuda", "numba.cuda", "cupy", "numba_cuda"}
-# Are in no extra, because they are too big for it.
+# Are in no extra but `models-test`, because they are too big for it; TensorFlow is in none.
 BIG = ("jax", "tensorflow", "torch")
 
 

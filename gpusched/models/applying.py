@@ -17,12 +17,12 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.utils import parse_bytes
 
 from gpusched.models import axes, outputs, recognise
-from gpusched.models.base import Model, Packed
+from gpusched.models.base import Packed
 from gpusched.models.call import Call, Part, Places, plain
 from gpusched.models.errors import WritesInputError
 from gpusched.models.outputs import Outputs
 from gpusched.models.views import placed
-from gpusched.models.weights import Weights, received
+from gpusched.models.weights import Loaded, Weights, received
 
 SAMPLE = 2
 """Rows that a model is tried on."""
@@ -189,12 +189,12 @@ def _with_outputs(
 def _tried(call: Call, weights: Weights, datas: list[Any], dtype: Any) -> tuple[Outputs, bool]:
     """Return what the model gives for a few rows, and whether it writes to its input."""
     try:
-        model = weights.model()
-        rows = model.rows or SAMPLE
+        loaded = weights.loaded()
+        rows = loaded.model.rows or SAMPLE
         samples = [_sample(data, core, rows) for data, core in zip(datas, call.core, strict=True)]
         with np.errstate(all="ignore"):
-            found, copies = _run_on_copies(call, model, samples)
-        return outputs.of_sample(found, model, samples[0], rows, dtype), copies
+            found, copies = _run_on_copies(call, loaded, samples)
+        return outputs.of_sample(found, loaded.model, samples[0], rows, dtype), copies
     except Exception as error:
         error.add_note(
             f"gpusched: raised as the model {call.name} was tried on a few rows of ones. If it "
@@ -205,13 +205,13 @@ def _tried(call: Call, weights: Weights, datas: list[Any], dtype: Any) -> tuple[
         weights.let_go()
 
 
-def _run_on_copies(call: Call, model: Model, samples: list[Any]) -> tuple[Any, bool]:
+def _run_on_copies(call: Call, loaded: Loaded, samples: list[Any]) -> tuple[Any, bool]:
     """Return what a model gives, and whether it writes to its input."""
     given = [sample.copy() for sample in samples]
     try:
-        found = call.run(model, given)
+        found = call.run(loaded, given)
     except WritesInputError:
-        return replace(call, copies=True).run(model, samples), True
+        return replace(call, copies=True).run(loaded, samples), True
     pairs = zip(given, samples, strict=True)
     return found, any(one.tobytes() != other.tobytes() for one, other in pairs)
 

@@ -13,9 +13,8 @@ from dask.layers import ArrayBlockwiseDep
 from gpusched.models.base import Model
 from gpusched.models.errors import ModelError
 from gpusched.models.outputs import Outputs
-from gpusched.models.policies import under_policy
 from gpusched.models.views import is_cupy
-from gpusched.models.weights import Weights
+from gpusched.models.weights import Loaded, Weights
 
 
 @dataclass(frozen=True)
@@ -78,35 +77,35 @@ class Call:
 
     def __call__(self, weights: Weights, place: Place, *chunks: Any) -> Any:
         try:
-            return self._compute(weights.model(), [_single(chunk) for chunk in chunks])
+            return self._compute(weights.loaded(), [_single(chunk) for chunk in chunks])
         except Exception as error:
             error.add_note(f"gpusched: in the model {self.name}, chunk {place.index}")
             raise
 
-    def _compute(self, model: Model, chunks: list[Any]) -> Any:
+    def _compute(self, loaded: Loaded, chunks: list[Any]) -> Any:
         assert self.outputs is not None
         loops = chunks[0].shape[: chunks[0].ndim - self.core[0]]
         arrays = [
             plain(chunk).reshape(prod(loops), *chunk.shape[chunk.ndim - core :])
             for chunk, core in zip(chunks, self.core, strict=True)
         ]
-        results = [array.reshape(*loops, *array.shape[1:]) for array in self._rows(model, arrays)]
+        results = [array.reshape(*loops, *array.shape[1:]) for array in self._rows(loaded, arrays)]
         if self.outputs.keys is None:
             return results[0]
         return dict(zip(self.outputs.keys, results, strict=True))
 
-    def _rows(self, model: Model, arrays: list[Any]) -> list[Any]:
+    def _rows(self, loaded: Loaded, arrays: list[Any]) -> list[Any]:
         """Return the results for all rows, computed piece by piece where there is a limit."""
         assert self.outputs is not None
-        rows, like = len(arrays[0]), arrays[0]
+        model, rows, like = loaded.model, len(arrays[0]), arrays[0]
         size = self._limit(model, rows)
         if size == rows > 0:
-            return self.outputs.check(self.run(model, arrays), model, like, rows, self.converts)
+            return self.outputs.check(self.run(loaded, arrays), model, like, rows, self.converts)
         empty = _cupy_empty if is_cupy(like) else np.empty
         whole = [empty((rows, *meta.shape[1:]), meta.dtype) for meta in self.outputs.metas]
         for start, piece, kept in _pieces(arrays, size, model.rows):
             found = self.outputs.check(
-                self.run(model, piece), model, like, len(piece[0]), self.converts
+                self.run(loaded, piece), model, like, len(piece[0]), self.converts
             )
             for target, part in zip(whole, found, strict=True):
                 target[start : start + kept] = part[:kept]
@@ -117,7 +116,7 @@ class Call:
             return model.rows
         return min(self.batch or rows, rows)
 
-    def run(self, model: Model, arrays: list[Any]) -> Any:
+    def run(self, loaded: Loaded, arrays: list[Any]) -> Any:
         """Return what the model gives for arrays of rows, under its library's policy.
 
         Raises
@@ -128,7 +127,7 @@ class Call:
         if isinstance(self.cast, np.dtype):
             arrays = [array.astype(self.cast, copy=False) for array in arrays]
         for number, array in enumerate(arrays):
-            wanted = model.mismatch(number, array.dtype)
+            wanted = loaded.model.mismatch(number, array.dtype)
             if wanted and self.cast is not True:
                 raise TypeError(
                     f"the model {self.name} takes {wanted}, and was given {array.dtype}: pass "
@@ -136,8 +135,7 @@ class Call:
                 )
         if self.copies:
             arrays = [array.copy() for array in arrays]
-        run = under_policy(model.policy, model.run)
-        return run(self.method, arrays, self.kwargs, self.cast is True, self.copies)
+        return loaded.run(self.method, arrays, self.kwargs, self.cast is True, self.copies)
 
 
 def _single(chunk: Any) -> Any:

@@ -14,6 +14,7 @@ import importlib
 import pickle
 import threading
 import weakref
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from gpusched.graph.quick import QUICK
 from gpusched.models.base import Model, Packed
 from gpusched.models.errors import ModelError, here
+from gpusched.models.policies import under_policy
 
 
 class Weights:
@@ -53,7 +55,7 @@ class Weights:
         self.device = device
         self.library = library
         self.token = token or _digest(packed, device, library)
-        self._loaded: _Loaded | None = None
+        self._loaded: Loaded | None = None
 
     def __repr__(self) -> str:
         return f"<model {self.packed.name}>"
@@ -74,7 +76,7 @@ class Weights:
     def __dask_tokenize__(self) -> Any:
         return "gpusched.Weights", self.token
 
-    def model(self) -> Model:
+    def loaded(self) -> Loaded:
         """Return the model, loading it if this process has not yet.
 
         Raises
@@ -88,7 +90,7 @@ class Weights:
         """
         if self._loaded is None:
             self._loaded = _shared(self)
-        return self._loaded.model
+        return self._loaded
 
     def let_go(self) -> None:
         """Give up what was loaded; it is loaded again on the next use."""
@@ -117,39 +119,50 @@ def received(weights: Weights) -> Weights:
 setattr(received, QUICK, True)
 
 
-class _Loaded:
-    """A model that all `Weights` of a process with the same token refer to."""
+class Loaded:
+    """A model that all `Weights` of a process with the same token refer to.
+
+    Notes
+    -----
+    Thread-safe: `run` lets threads in as the policy of the model's library has it.
+    """
 
     def __init__(self, name: str, model: Model) -> None:
         self.name = name
-        self._held = [model]
+        self._held: list[Any] = [model, under_policy(model.policy, model.run)]
         weakref.finalize(self, _release, self._held)
 
     @property
     def model(self) -> Model:
+        """The model."""
         return self._held[0]
 
+    @property
+    def run(self) -> Callable[..., Any]:
+        """Its `Model.run`, under its policy."""
+        return self._held[1]
 
-def _release(held: list[Model]) -> None:
+
+def _release(held: list[Any]) -> None:
     # The model first, so that what its library has cached for it is free by then.
     give_back = held[0].afterwards()
     held.clear()
     give_back()
 
 
-_all: weakref.WeakValueDictionary[str, _Loaded] = weakref.WeakValueDictionary()
+_all: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
 _loading: dict[str, threading.Lock] = {}
 _lock = threading.Lock()
 
 
-def _shared(weights: Weights) -> _Loaded:
+def _shared(weights: Weights) -> Loaded:
     token = weights.token
     with _lock:
         turn = _loading.setdefault(token, threading.Lock())
     with turn:
         found = _all.get(token)
         if found is None:
-            found = _all[token] = _Loaded(weights.packed.name, _load(weights))
+            found = _all[token] = Loaded(weights.packed.name, _load(weights))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,11 @@ def test_a_model_is_forgotten_with_its_last_task(client: Client) -> None:
     held = gpusched.apply(lambda x: x @ WEIGHTS, many()).persist()
     wait(held)
     assert client.run_on_scheduler(models_held) == []
-    # Workers are told on the same stream as this, and before it.
-    assert set(map(tuple, client.run(models.loaded).values())) == {()}
+    until = time.monotonic() + 20
+    while any(client.run(models.loaded).values()) and time.monotonic() < until:
+        # Workers are told soon after, on another connection than this one.
+        pass
+    assert not any(client.run(models.loaded).values())
     del held
 
 

@@ -18,7 +18,7 @@ from gpusched.serialization.arrays.without_gpu import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
 from tests.serialization.arrays.sending import frames_of, received, sent
 
-jax = pytest.importorskip("jax", reason="JAX is not installed, and too big for the extras")
+jax = pytest.importorskip("jax", reason="JAX comes with the extra models-test")
 
 SMALL = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"]
 NAMES = [

@@ -19,7 +19,7 @@ from gpusched.serialization.arrays.without_gpu import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
 from tests.serialization.arrays.sending import frames_of, nbytes_sent, received, sent
 
-torch = pytest.importorskip("torch", reason="torch is not installed, and too big for the extras")
+torch = pytest.importorskip("torch", reason="torch comes with the extra models-test")
 
 DTYPES = [
     "bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64",

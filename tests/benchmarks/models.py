@@ -1,0 +1,106 @@
+"""`gpusched.apply` against `map_blocks` with a closure: `python -m tests.benchmarks.models --help`.
+
+A small torch network, so that what counts is what surrounds it; and a large one, whose weights a
+closure carries in each task. Both ways by turns, in random order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import torch
+from distributed import Client
+
+import gpusched
+from tests.benchmarks import report
+
+FEATURES, CLASSES = 8, 3
+
+
+def network(hidden: int) -> Any:
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(FEATURES, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, CLASSES)
+    return torch.nn.Sequential(*layers).eval()
+
+
+def with_apply(model: Any, x: da.Array) -> da.Array:
+    found: da.Array = gpusched.apply(model, x)
+    return found
+
+
+def with_map_blocks(model: Any, x: da.Array) -> da.Array:
+    def call(block: Any) -> Any:
+        with torch.inference_mode():
+            return model(torch.from_numpy(block)).numpy()
+
+    meta = np.empty((0, 0), "float32")
+    found: da.Array = x.map_blocks(call, chunks=(x.chunks[0], (CLASSES,)), meta=meta)
+    return found
+
+
+WAYS: dict[str, Callable[[Any, da.Array], da.Array]] = {
+    "apply": with_apply,
+    "map_blocks": with_map_blocks,
+}
+
+
+def measure(chunks: int, hidden: int, repeat: int, fused: bool) -> dict[str, float]:
+    """Return the median seconds of each way, from the call to the sum."""
+    x = da.random.default_rng(0).random((chunks * 1000, FEATURES), chunks=(1000, FEATURES))
+    x, model = x.astype("float32"), network(hidden)
+    taken: dict[str, list[float]] = {way: [] for way in WAYS}
+    sums, order, shuffler = [], list(WAYS), random.Random(0)
+    for turn in range(repeat + 1):
+        shuffler.shuffle(order)
+        for way in order:
+            start = perf_counter()
+            with gpusched.enable() if fused else gpusched.disable():
+                sums.append(float(WAYS[way](model, x * 2 - 1).sum().compute()))
+            if turn:
+                # The first turn compiles, and starts threads.
+                taken[way].append(perf_counter() - start)
+    np.testing.assert_allclose(sums, sums[0], rtol=1e-4)
+    return {way: median(seconds) for way, seconds in taken.items()}
+
+
+def row(where: str, hidden: int, chunks: int, times: dict[str, float]) -> str:
+    kept = (hidden * (FEATURES + CLASSES + 1) + CLASSES) * 4
+    ratio = times["map_blocks"] / times["apply"]
+    return (
+        f"| {where} | {kept / 1024:,.1f} kiB | {chunks} | {times['apply']:.3f} s | "
+        f"{times['map_blocks']:.3f} s | {ratio:.2f} |"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.models")
+    parser.add_argument("--repeat", type=int, default=9, help="timings of each (default 9)")
+    parser.add_argument("--chunks", type=int, default=1000)
+    parser.add_argument("--large", type=int, default=20_000, help="hidden units of the large one")
+    options = parser.parse_args(arguments)
+    print(report.header("tests.benchmarks.models", arguments))
+    print("\n| where | weights | chunks | apply | map_blocks | map_blocks / apply |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, fused in (("threads", False), ("threads, fused", True)):
+        times = measure(options.chunks, 16, options.repeat, fused)
+        print(row(name, 16, options.chunks, times), flush=True)
+    with gpusched.Cluster(2, 1, gpus=0) as cluster, Client(cluster):
+        for name, hidden, chunks in (
+            ("2 workers, fused", 16, options.chunks),
+            ("2 workers, fused", options.large, options.chunks // 10),
+        ):
+            times = measure(chunks, hidden, options.repeat, True)
+            print(row(name, hidden, chunks, times), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
