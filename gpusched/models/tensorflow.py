@@ -1,7 +1,7 @@
 """TensorFlow: `tf.function`s, modules, Keras models and SavedModels.
 
 Modules and functions travel as the SavedModel that TensorFlow writes of them, Keras models as
-Keras' own file. Tensors share the chunks' memory on the CPU where TensorFlow can.
+Keras' own file. Chunks on the CPU are copied, results are not.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from gpusched.models.base import Model, Packed, Plain
@@ -43,6 +44,10 @@ def pack(value: Any) -> Packed:
     import tensorflow as tf
 
     name = getattr(value, "name", "") or getattr(value, "__name__", type(value).__name__)
+    if _is_bare(value):
+        # A SavedModel of it would hold nothing.
+        content = cloudpickle.dumps(value.python_function)
+        return Packed("tensorflow", "function", name, content)
     with tempfile.TemporaryDirectory() as folder:
         if _is_keras(value):
             path = Path(folder) / "model.keras"
@@ -53,6 +58,14 @@ def pack(value: Any) -> Packed:
             value.__call__ = function
         tf.saved_model.save(value, folder)
         return Packed("tensorflow", "saved", name, _zipped(Path(folder)))
+
+
+def _is_bare(value: Any) -> bool:
+    """Return whether a value is a `tf.function` that has neither a signature nor been called."""
+    listed = getattr(value, "_list_all_concrete_functions", None)
+    return hasattr(value, "python_function") and not (
+        value.input_signature or (listed is not None and listed())
+    )
 
 
 def _zipped(folder: Path) -> bytes:
@@ -71,6 +84,10 @@ def pack_file(path: Path) -> Packed:
 
 def load(packed: Packed, device: str | None, library: str | None) -> Model:
     """Return a model ready to be called."""
+    if packed.form == "function":
+        import tensorflow as tf
+
+        return adopt(tf.function(cloudpickle.loads(packed.content)), device)
     if packed.path:
         return adopt(_read(packed.form, Path(packed.path)), device)
     with tempfile.TemporaryDirectory() as folder:
@@ -145,14 +162,20 @@ class TensorflowModel(Plain):
         import tensorflow as tf
 
         if is_cupy(array):
-            tensor = tf.experimental.dlpack.from_dlpack(array.toDlpack())
+            tensor = tf.experimental.dlpack.from_dlpack(array.__dlpack__())
         else:
+            # A copy. TensorFlow takes memory by DLPack too, and crashes where it is not aligned.
             tensor = tf.convert_to_tensor(lendable(array))
         wanted = self.mismatch(number, array.dtype) if cast else ""
         return tf.cast(tensor, wanted) if wanted else tensor
 
     def array(self, value: Any, like: Any, dtype: np.dtype | None) -> Any:
         """Return a tensor as an array over the same memory, if that is on the right side."""
-        if hasattr(value, "numpy") and not is_cupy(like):
-            return np.asarray(value.numpy())
-        return placed(to_array(value), like)
+        import tensorflow as tf
+
+        if not isinstance(value, tf.Tensor) or is_cupy(like):
+            return placed(to_array(value), like)
+        numbers = value.dtype.as_numpy_dtype in (np.float16, np.float32, np.float64)
+        if numbers and "GPU" not in value.device:
+            return np.from_dlpack(value)
+        return np.asarray(value.numpy())
