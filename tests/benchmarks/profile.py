@@ -32,6 +32,7 @@ DISTINCT = 8
 def chain(chunks: int, elements: int) -> da.Array:
     """Return five operations and a sum on so many chunks."""
     parts = [da.from_array(np.random.default_rng(k).random(elements)) for k in range(DISTINCT)]
+    parts = list(dask.persist(*parts))
     x = da.concatenate([parts[k % DISTINCT] for k in range(chunks)])
     return (((x - 0.5) * 3 + x) / (x + 1)).sum()
 
