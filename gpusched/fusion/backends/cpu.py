@@ -16,7 +16,7 @@ from gpusched.fusion import generate
 from gpusched.fusion.backends import names, objectcode, primitives
 from gpusched.fusion.choices import WIDEST
 from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.vectormath import FUNCTIONS
+from gpusched.fusion.vectormath import FUNCTIONS, rarely
 from gpusched.fusion.vectormath.bits import device
 
 
@@ -45,6 +45,7 @@ class Tuned(Compiler):
             add_module(module)
 
         library.add_ir_module = add_wide
+        rarely.inline_variants(library)
         super().__init__(typing, target, library, args, result, flags, locals)
 
 

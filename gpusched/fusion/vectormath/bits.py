@@ -1,7 +1,8 @@
-"""Numbers as their bits, and the fused multiply-add: what numba's Python lacks."""
+"""Numbers as their bits, fused multiply-add and polynomials: what numba's Python lacks."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,9 @@ from_bits_f32 = _bitcast(types.int32, types.float32, ir.FloatType())
 to_bits_f64 = _bitcast(types.float64, types.int64, ir.IntType(64))
 from_bits_f64 = _bitcast(types.int64, types.float64, ir.DoubleType())
 
-HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma"))
+HAS_FMA = platform.machine() in ("aarch64", "arm64") or bool(
+    llvmlite.binding.get_host_cpu_features().get("fma")
+)
 """Whether this processor multiplies and adds in one step; a C library call would be slow."""
 
 
@@ -37,14 +40,37 @@ def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     """Return ``a * b + c``, rounded once where the processor can."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = args[0].type
-        if not HAS_FMA:
-            return builder.fadd(builder.fmul(args[0], args[1]), args[2])
-        function_type = ir.FunctionType(kind, [kind] * 3)
-        function = builder.module.declare_intrinsic("llvm.fma", [kind], fnty=function_type)
-        return builder.call(function, args)
+        return _fma(builder, *args)
 
     return (a(a, b, c), generate) if isinstance(a, types.Float) and a == b == c else None
+
+
+def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    if not HAS_FMA:
+        return builder.fadd(builder.fmul(a, b), c)
+    function_type = ir.FunctionType(a.type, [a.type] * 3)
+    function = builder.module.declare_intrinsic("llvm.fma", [a.type], fnty=function_type)
+    return builder.call(function, [a, b, c])
+
+
+def polynomial(*coefficients: float) -> Any:
+    """Return a function of one number: the polynomial with these coefficients, highest power first.
+
+    They are rounded to the number's dtype. `tests.fusion.vectormath.coefficients` finds them.
+    """
+
+    @intrinsic
+    def evaluate(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            constants = [ir.Constant(args[0].type, c) for c in coefficients]
+            total = constants[0]
+            for constant in constants[1:]:
+                total = _fma(builder, total, args[0], constant)
+            return total
+
+        return (x(x), generate) if isinstance(x, types.Float) else None
+
+    return evaluate
 
 
 def device(function: Callable[..., Any]) -> Any:

@@ -31,11 +31,15 @@ TRUE: dict[str, Callable[[Any], Any]] = {
     "arctan": mpmath.atan,
     "arctan2": mpmath.atan2,
     "hypot": mpmath.hypot,
+    "sin": mpmath.sin,
+    "cos": mpmath.cos,
+    "tan": mpmath.tan,
 }
 BINARY = {"arctan2", "hypot"}
 UNARY = [name for name in FUNCTIONS if name[:-4] not in BINARY]
 RANGES = {"exp": (-746, 710), "exp2": (-1075, 1024), "expm1": (-60, 710), "tanh": (-22, 22),
-          "expit": (-745, 60), "erf": (-6, 6), "arctan": (-9, 9)}  # fmt: skip
+          "expit": (-745, 60), "erf": (-6, 6), "arctan": (-9, 9), "sin": (-99, 99),
+          "cos": (-99, 99), "tan": (-99, 99)}  # fmt: skip
 RANGES_F32 = {"exp": (-104, 89), "tanh": (-10, 10), "expit": (-104, 20), "erf": (-4.2, 4.2)}
 
 
