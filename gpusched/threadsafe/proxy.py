@@ -6,7 +6,6 @@ import copy
 import types
 from collections.abc import Callable
 from functools import lru_cache
-from sys import getrefcount
 from typing import Any, cast
 
 from gpusched.threadsafe import operations
@@ -34,18 +33,26 @@ class Proxy:
     that of Python functions, which pickling would take apart; ``type`` sees the proxy's.
     """
 
-    __slots__ = ("__weakref__", "_gpusched")
+    # A method's proxy keeps the object's: that is cleared after the method (CPython does so in the
+    # order of names), so the object is let go of as everywhere, and never by a method alone.
+    __slots__ = ("__weakref__", "_gpusched", "_gpusched_keeper")
 
     def __getattribute__(self, name: str) -> Any:
-        if name in _OWN:
-            return object.__getattribute__(self, name)
         cell, guard, home = _parts(self)
-        if guard.shares and _is_method(cast(Any, type(cell)), name):
+        methods = _methods.get(type(cell))
+        if methods is None:
+            methods = _methods_of(type(cell))
+        if name in methods and guard.shares:
             # To look it up calls nothing of the library.
             value = getattr(cell, name)
-            if type(value) is types.MethodType:
-                return _with_parts(_METHOD, value, guard, home)
+            if type(value) is _MethodType:
+                method = _new(_METHOD)
+                _set_parts(method, (value, guard, home))
+                _set_keeper(method, self)
+                return method
             return _finish(self, value, attribute=True)
+        if name in _OWN:
+            return object.__getattribute__(self, name)
         if name == "__class__":
             return _class_of(self, cell)
         if name == "__wrapped__":
@@ -105,6 +112,9 @@ _OWN = frozenset(("__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__",
 _parts: Callable[[Proxy], tuple[Any, Guard, Home]] = cast(Any, Proxy)._gpusched.__get__
 """Gives a proxy's cell, guard and home, without asking the object that it stands for."""
 _set_parts = cast(Any, Proxy)._gpusched.__set__
+_set_keeper = cast(Any, Proxy)._gpusched_keeper.__set__
+_new: Callable[[type[Proxy]], Any] = cast(Any, object.__new__)
+_MethodType = types.MethodType
 
 
 def build(cell: Any, guard: Guard, home: Home) -> Any:
@@ -124,16 +134,6 @@ def _let_go(self: Proxy) -> None:
     guard.gone.append(_parts(self)[0])
     _set_parts(self, ())
     guard.delete()
-
-
-def _let_method_go(self: Proxy) -> None:
-    guard = _parts(self)[1]
-    # Referred to by the method and by the call of getrefcount, and probably by nobody else.
-    last = getrefcount(_parts(self)[0].__self__) <= 2
-    guard.gone.append(_parts(self)[0])
-    _set_parts(self, ())
-    if last:
-        guard.delete()
 
 
 def _with_parts(kind: type[Proxy], cell: Any, guard: Guard, home: Home) -> Any:
@@ -256,15 +256,22 @@ def _class_of(self: Proxy, cell: Any) -> type:
     return type(self) if kind in (None, types.FunctionType) else kind
 
 
-@lru_cache(maxsize=4096)
-def _is_method(kind: type, name: str) -> bool:
-    """Return whether a type has a method of that name, which is looked up as methods are."""
-    if cast(Any, kind).__getattribute__ is not object.__getattribute__:
-        return False
-    for base in kind.__mro__:
-        if name in vars(base):
-            return isinstance(vars(base)[name], _METHODS)
-    return False
+_methods: dict[type, frozenset[str]] = {}
+"""What `_methods_of` has found, for types that have been asked for lately."""
+_TYPES = 4096
+
+
+def _methods_of(kind: type) -> frozenset[str]:
+    """Return the names of a type's methods, which are looked up as methods are."""
+    found: dict[str, Any] = {}
+    if cast(Any, kind).__getattribute__ is object.__getattribute__:
+        for base in reversed(kind.__mro__):
+            found |= vars(base)
+    names = {name for name, value in found.items() if isinstance(value, _METHODS)}
+    if len(_methods) >= _TYPES:
+        _methods.clear()
+    methods = _methods[kind] = frozenset(names - _OWN)
+    return methods
 
 
 def _finish(self: Proxy, value: Any, attribute: bool = False) -> Any:
@@ -291,7 +298,7 @@ def _finish(self: Proxy, value: Any, attribute: bool = False) -> Any:
     return _handle(value, guard, home)
 
 
-_METHOD = _class_with(specials(types.MethodType), _let_method_go)
+_METHOD = _class_with(specials(types.MethodType))
 _BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 
 
