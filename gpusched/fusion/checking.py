@@ -67,12 +67,14 @@ def check(original: Kernel, version: Kernel, tolerance: float | None, filename: 
         If the version does not compile, with the user's line.
     """
     compile_check(version, filename)
-    if not original.reduces:
-        return sum(_compare(original, version, each, tolerance) for each in _MAPS)
     compared = 0
+    if version.edition is not None and editions.has_loops(version.edition, "cuda"):
+        compared = _check_cuda(original, version, tolerance, filename)
+    if not original.reduces:
+        return compared + sum(_compare(original, version, each, tolerance) for each in _MAPS)
     if _has_point(version):
         pair = joined(original), joined(version)
-        compared = sum(_compare(*pair, each, tolerance) for each in _MAPS)
+        compared += sum(_compare(*pair, each, tolerance) for each in _MAPS)
     return compared + sum(_compare(original, version, each, tolerance) for each in _REDUCTIONS)
 
 
@@ -121,6 +123,49 @@ def _check_arguments(version: Kernel, filename: str) -> None:
             )
 
 
+WHOLE = 4112
+"""Iterations of the innermost loop that fill whole vectors and tiles of a GPU, and some more."""
+
+
+def _check_cuda(original: Kernel, version: Kernel, tolerance: float | None, filename: str) -> int:
+    """Compare a version's loops for GPUs by a simulator; compile them where there is a compiler."""
+    try:
+        from gpusched.fusion.backends.cuda.simulator import Simulator, namespace
+    except ImportError as error:
+        raise EditionError(f"loops for CUDA cannot be checked here: {error}") from error
+    from gpusched.fusion.backends.cuda.launcher import CudaKernel
+
+    assert version.edition is not None
+    text = version.edition.text
+    editions.check_names(text, filename, {*namespace(), *generate.defined_functions(version)})
+    _compile_cuda(version, text, filename)
+    run = CudaKernel(version, Simulator(filename))
+    special = not original.reduces
+    samples = (
+        sample(original, special, WHOLE, gaps=False),
+        sample(original, special, SHORT, gaps=not original.reduces),
+    )
+    return sum(_compare_calls(original, version, made, run, tolerance) for made in samples)
+
+
+def _compile_cuda(version: Kernel, text: str, filename: str) -> None:
+    """Raise `EditionError` if loops for GPUs do not compile; without a compiler, do nothing."""
+    from gpusched.fusion.backends.cuda import compiler, runtime
+
+    try:
+        compiler.require()
+    except compiler.CompilerMissingError:
+        return  # What it would find on a GPU stops the task there.
+    import numba
+
+    assert version.original is not None
+    try:
+        runtime.compile_text(version, text, filename, (9, 0))
+    except numba.core.errors.NumbaError as error:
+        what = f"your version of kernel {version.original.name}"
+        raise EditionError(complaint(what, error, filename)) from error
+
+
 def _has_point(version: Kernel) -> bool:
     return version.edition is None or "point" in editions.functions(version.edition.text)
 
@@ -151,9 +196,15 @@ def joined(kernel: Kernel) -> Kernel:
 
 def _compare(original: Kernel, version: Kernel, each: Round, tolerance: float | None) -> int:
     made = sample(original, each.special, each.innermost)
-    expected = made.call(cache.kernels.get(original).call)
     compiled = cache.reference(version) if each.reference else cache.kernels.get(version)
-    found = replace(made, kernel=version).call(compiled.call)
+    return _compare_calls(original, version, made, compiled.call, tolerance)
+
+
+def _compare_calls(
+    original: Kernel, version: Kernel, made: Sample, call: Any, tolerance: float | None
+) -> int:
+    expected = made.call(cache.kernels.get(original).call)
+    found = replace(made, kernel=version).call(call)
     for number, (one, other) in enumerate(zip(expected, found, strict=True)):
         unit = _unit(original, made, number, one)
         wrong = differs(one, other, tolerance, unit)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gpusched.fusion import generate
+from gpusched.fusion.backends.cuda.poison import poisoned
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
 
 INNERMOST = 1031
@@ -61,7 +62,7 @@ class Sample:
         """Return the outputs of a kernel that is called as compiled ones are."""
         outputs = [_operand(output, 0, self.sizes) for output in self.kernel.outputs]
         for operand, output in zip(outputs, self.kernel.outputs, strict=True):
-            operand.buffer[:] = 0
+            operand.buffer[:] = poisoned(operand.buffer.size, operand.buffer.dtype)
             if output.combine:
                 operand.buffer[:] = generate.identity_value(output.combine, operand.buffer.dtype)
         operands = (*self.inputs, *outputs)
@@ -77,7 +78,13 @@ def _kept(operand: Operand) -> np.ndarray:
     return np.array(operand.values[index])
 
 
-def sample(kernel: Kernel, special: bool, innermost: int = INNERMOST, seed: int = 0) -> Sample:
+def sample(
+    kernel: Kernel,
+    special: bool,
+    innermost: int = INNERMOST,
+    seed: int = 0,
+    gaps: bool = True,
+) -> Sample:
     """Return arguments for a kernel, the same ones each time.
 
     Parameters
@@ -90,6 +97,8 @@ def sample(kernel: Kernel, special: bool, innermost: int = INNERMOST, seed: int 
         Iterations of the innermost loop.
     seed
         Other numbers for another seed.
+    gaps
+        Whether rows of inputs lie apart from each other, and some backwards.
 
     Examples
     --------
@@ -105,23 +114,25 @@ def sample(kernel: Kernel, special: bool, innermost: int = INNERMOST, seed: int 
     sizes = (*[OUTER] * (len(kernel.loops) - 1), innermost)
     inputs = []
     for number, each in enumerate(kernel.inputs):
-        operand = _operand(each, number, sizes)
+        operand = _operand(each, number, sizes, gaps)
         operand.buffer[:] = numbers(random, operand.buffer.size, each.dtype, special)
         inputs.append(operand)
     parameters = tuple(numbers(random, 1, dtype, special)[0] for dtype in kernel.parameters)
     return Sample(kernel, tuple(inputs), parameters, sizes)
 
 
-def _operand(operand: Input | Output, number: int, sizes: tuple[int, ...]) -> Operand:
-    """Return an array of zeros; every second input is gone through backwards where it can be."""
+def _operand(
+    operand: Input | Output, number: int, sizes: tuple[int, ...], gaps: bool = False
+) -> Operand:
+    """Return an array of zeros; every second one with gaps is gone through backwards."""
     steps = [0] * len(sizes)
     first, reach = 0, 1
     for loop in reversed(range(len(sizes))):
         if operand.access[loop] is Access.BROADCAST:
             continue
-        step = reach if operand.access[loop] is Access.UNIT else reach + 1
+        step = reach if operand.access[loop] is Access.UNIT or not gaps else reach + 1
         reach = step * sizes[loop]
-        backwards = number % 2 == 1 and operand.access[loop] is Access.STRIDED
+        backwards = gaps and number % 2 == 1 and operand.access[loop] is Access.STRIDED
         steps[loop] = -step if backwards else step
         first += step * (sizes[loop] - 1) if backwards else 0
     last = sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True))

@@ -22,7 +22,7 @@ from gpusched.fusion.backends.python import Window
 
 pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
 
-from tests.fusion.cuda import simulator
+from gpusched.fusion.backends.cuda import simulator
 from tests.fusion.cuda.runtimes import HostRuntime
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,16 @@ def test_unchanged_source_is_equal_in_every_kind_of_kernel(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["broadcast", "transposed", "sum", "int", "bool"])
+@pytest.mark.skipif(find_spec("greenlet") is None, reason="the simulator's threads are greenlets")
 def test_source_for_cuda_gives_its_functions_to_the_cpu(name: str) -> None:
     program = PROGRAMS[name]()
     kernel = gpusched.explain(program).kernels[0]
-    changed = kernel.cuda_source.replace("return ", "return 1 - ")
-    with pytest.raises((MismatchError, EditionError)):
-        gpusched.override(kernel, changed, target="cuda")
+    point = kernel.cuda_source.replace("return ", "return 1 - ")
+    loops = kernel.cuda_source.replace("thread_x()", "(thread_x() + 1)", 1)
+    names = kernel.cuda_source.replace("block_x()", "blok_x()", 1)
+    for changed, told in ((point, ""), (loops, "expected"), (names, "'blok_x' is not defined")):
+        with pytest.raises((MismatchError, EditionError), match=told):
+            gpusched.override(kernel, changed, target="cuda")
     with gpusched.override(kernel, kernel.cuda_source, target="cuda"):
         np.testing.assert_array_equal(
             gpusched.explain(program).kernels[0].cuda_source.strip(), kernel.cuda_source.strip()

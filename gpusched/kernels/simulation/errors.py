@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gpusched.fusion.backends.cuda.errors import DivergenceError, SimulationError
 
-class SimulationError(AssertionError):
-    """A kernel does what has no defined result on a GPU."""
+__all__ = ["DivergenceError", "GuardError", "RaceError", "SimulationError", "UninitialisedError"]
 
 
 class GuardError(SimulationError):
@@ -13,10 +13,6 @@ class GuardError(SimulationError):
 
 class RaceError(SimulationError):
     """Two threads use one element, at least one writes, and no barrier is between."""
-
-
-class DivergenceError(SimulationError):
-    """Threads of one block did not meet at the same barrier."""
 
 
 class UninitialisedError(SimulationError):

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.backends.cuda.threads import Triple, run
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.simulation import names
 from gpusched.kernels.simulation.memory import tracked
-from gpusched.kernels.simulation.threads import Triple, run
 
 
 def simulate(

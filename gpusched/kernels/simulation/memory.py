@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.backends.cuda.threads import Thread, Triple, current, place
 from gpusched.kernels.arrays import poison
 from gpusched.kernels.simulation.errors import GuardError, RaceError, UninitialisedError
-from gpusched.kernels.simulation.threads import Thread, Triple, current, place
 
 
 @dataclass(frozen=True)

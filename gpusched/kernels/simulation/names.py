@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.backends.cuda.threads import Thread, barrier, current, place
 from gpusched.kernels.simulation.memory import Tracked, poisoned, tracked
-from gpusched.kernels.simulation.threads import Thread, barrier, current, place
 
 _WARP = 32
 

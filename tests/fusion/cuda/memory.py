@@ -7,16 +7,6 @@ from typing import Any
 import numpy as np
 
 
-def poisoned(size: int, dtype: np.dtype) -> np.ndarray:
-    """Return an array of values that spoil a result: NaN, or large numbers of both signs."""
-    if dtype.kind == "f":
-        return np.full(size, np.nan, dtype)
-    if dtype.kind == "b":
-        return np.arange(size) % 2 == 0
-    limits = np.iinfo(dtype)
-    return np.where(np.arange(size) % 2, limits.max, limits.min).astype(dtype)
-
-
 def shifted(array: np.ndarray, count: int) -> np.ndarray:
     """Return a copy of a one-dimensional array whose address is `count` elements off alignment."""
     storage = np.empty(array.size + 64, array.dtype)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import linecache
 from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import generate
 from gpusched.fusion.backends.cuda import skeleton
 from gpusched.fusion.backends.cuda.compiler import Compiled
 from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
+from gpusched.fusion.backends.cuda.poison import poisoned
 from gpusched.fusion.backends.cuda.runtime import GpuRuntime, compile_for
-from gpusched.fusion.backends.python import Window
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from tests.fusion.cuda import memory
@@ -30,7 +28,7 @@ class HostRuntime:
         return array.ctypes.data
 
     def empty(self, size: int, dtype: str) -> np.ndarray:
-        return memory.poisoned(size, np.dtype(dtype))
+        return poisoned(size, np.dtype(dtype))
 
     def get(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel as recorders want it."""
@@ -70,29 +68,19 @@ class SimulatorRuntime(HostRuntime):
     """The kernel's source in plain Python, with all threads of a block."""
 
     def __init__(self, backwards: bool = False) -> None:
+        from gpusched.fusion.backends.cuda.simulator import Simulator
+
         super().__init__()
-        self.backwards = backwards
+        self.simulator = Simulator(backwards=backwards)
 
     def compile(self, kernel: Kernel) -> tuple[Kernel, Any]:
-        from tests.fusion.cuda import simulator
-
-        text, filename = skeleton.source(kernel), f"<simulated {kernel.name}>"
-        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-        found = simulator.namespace()
-        for name, function in generate.defined_functions(kernel).items():
-            found[name] = function.for_python()
-        exec(compile(text, filename, "exec"), found)
-        return kernel, found["kernel"]
+        return kernel, self.simulator.compile(kernel)
 
     def launch(self, code: tuple[Kernel, Any], geometry: Geometry, arrays: tuple[Any, ...],
                addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
-        from tests.fusion.cuda import simulator
-
         kernel, function = code
         self.launches.append((kernel, geometry))
-        windows = [Window(array) for array in arrays]
-        with np.errstate(all="ignore"):
-            simulator.run(function, geometry, (*windows, *numbers), self.backwards)
+        self.simulator.launch(function, geometry, arrays, addresses, numbers)
 
 
 class GpuHostRuntime(HostRuntime):

@@ -9,13 +9,12 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
 
-from gpusched.fusion.backends.cuda import skeleton
+from gpusched.fusion.backends.cuda import simulator, skeleton
 from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.python import Window
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
 from gpusched.kernels import DivergenceError
 from tests.fusion import recording
-from tests.fusion.cuda import simulator
 from tests.fusion.cuda.cases import ELEMENTWISE, REDUCTIONS, Case, numbers
 from tests.fusion.cuda.runtimes import SimulatorRuntime
 

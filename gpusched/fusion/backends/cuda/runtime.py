@@ -60,11 +60,15 @@ def compile_for(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
 
 
 def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
+    return compile_text(kernel, text, _register(kernel, text), cc)
+
+
+def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) -> Compiled:
+    """Compile a source text of a kernel, which lies in a file, for GPUs that need not be here."""
     require()
     from gpusched.fusion.backends.cuda import device
 
-    defined = generate.defined_functions(kernel)
-    function = device.load(text, _register(kernel, text), kernel.name, defined)
+    function = device.load(text, filename, kernel.name, generate.defined_functions(kernel))
     return compile_kernel(function, device.signature(kernel), cc, threads(kernel))
 
 

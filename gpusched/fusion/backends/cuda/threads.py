@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from gpusched.kernels.simulation.errors import DivergenceError
+from gpusched.fusion.backends.cuda.errors import DivergenceError
 
 try:
     from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]

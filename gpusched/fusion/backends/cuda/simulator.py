@@ -1,4 +1,4 @@
-"""Test support: a generated kernel's source in plain Python, by the simulator of user kernels.
+"""A generated kernel's source in plain Python, thread by thread: no GPU is needed.
 
 Shared memory starts as NaN, so that a cell nobody wrote shows.  The threads of a block run one
 after another up to a barrier, in an order the caller chooses: a missing barrier makes results
@@ -9,6 +9,7 @@ an error.
 from __future__ import annotations
 
 import itertools
+import linecache
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -16,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion import generate
 from gpusched.fusion.backends import python
+from gpusched.fusion.backends.cuda import skeleton, threads
 from gpusched.fusion.backends.cuda.geometry import Geometry
+from gpusched.fusion.backends.cuda.poison import poisoned
 from gpusched.fusion.backends.cuda.skeleton.text import POSITIONS, WIDTHS
-from gpusched.kernels.simulation import threads
-from gpusched.kernels.simulation.threads import barrier, current
-from tests.fusion.cuda.memory import poisoned
+from gpusched.fusion.backends.cuda.threads import barrier, current
+from gpusched.fusion.kernel import Kernel
 
 
 def shared_array(size: int, dtype: Any) -> np.ndarray:
@@ -75,3 +78,45 @@ def run(kernel: Callable[..., None], geometry: Geometry, arguments: tuple[Any, .
         backwards: bool = False) -> None:  # fmt: skip
     """Run every thread of a launch."""
     threads.run(kernel, geometry.grid, geometry.block, arguments, backwards)
+
+
+class Simulator:
+    """A place for `gpusched.fusion.backends.cuda.launcher.CudaKernel` to run NumPy arrays in.
+
+    Parameters
+    ----------
+    filename
+        What tracebacks call the source.
+    backwards
+        Whether the last thread of a block comes first.
+    """
+
+    def __init__(self, filename: str = "", backwards: bool = False) -> None:
+        self.filename = filename
+        self.backwards = backwards
+
+    def compile(self, kernel: Kernel) -> Callable[..., None]:
+        """Return the kernel as Python has it."""
+        text, filename = skeleton.source(kernel), self.filename or f"<simulated {kernel.name}>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        found = namespace()
+        for name, function in generate.defined_functions(kernel).items():
+            found[name] = function.for_python()
+        exec(compile(text, filename, "exec"), found)
+        code: Callable[..., None] = found["kernel"]
+        return code
+
+    def address(self, array: np.ndarray) -> int:
+        """Return where an array's first element is."""
+        return array.ctypes.data
+
+    def empty(self, size: int, dtype: str) -> np.ndarray:
+        """Return an array of values that show where nobody has written."""
+        return poisoned(size, np.dtype(dtype))
+
+    def launch(self, code: Callable[..., None], geometry: Geometry, arrays: tuple[Any, ...],
+               addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        """Run every thread."""
+        windows = [python.Window(array) for array in arrays]
+        with np.errstate(all="ignore"):
+            run(code, geometry, (*windows, *numbers), self.backwards)
