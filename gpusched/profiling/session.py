@@ -34,8 +34,10 @@ def profile(client: Any = _DEFAULT) -> Session:
 
     Raises
     ------
+    TypeError
+        If it is no client.
     RuntimeError
-        As the block begins, if workers cannot record.
+        As the block begins, if the client is closed, or workers cannot record.
 
     Examples
     --------
@@ -77,6 +79,11 @@ class Session:
         self._limit = config.get("profiling.maximum-events")
         self._looked = client is _DEFAULT
         self._client = client = _default_client() if self._looked else client
+        if client is not None and not hasattr(client, "register_plugin"):
+            raise TypeError(
+                f"gpusched.profile takes a distributed.Client, or None for this process alone, not "
+                f"{client!r}"
+            )
         self._remote = None if client is None else Remote(client, self._token, self._limit)
         self._profile = Profile()
         self._begun = False
@@ -129,6 +136,11 @@ class Session:
     def _begin(self) -> None:
         if self._begun:
             raise RuntimeError("a profile begins once: call gpusched.profile() again")
+        if self._client is not None and self._client.status != "running":
+            raise RuntimeError(
+                f"the client is {self._client.status}: make another one, or profile this process "
+                "alone with gpusched.profile(client=None)"
+            )
         self._begun = True
         self._recording = events.start(self._token, self._limit)
         local.watch()

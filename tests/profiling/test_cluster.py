@@ -219,6 +219,19 @@ def test_client_closed_during_the_profile() -> None:
             assert_nothing_records(other)
 
 
+def test_closed_client_is_refused(cluster: gpusched.Cluster) -> None:
+    client = Client(cluster, set_as_default=False)
+    client.close()
+    with pytest.raises(RuntimeError, match="the client is closed"), gpusched.profile(client):
+        pass
+
+
+@pytest.mark.parametrize("client", [5, "tcp://127.0.0.1:8786"])
+def test_something_else_than_a_client_is_refused(client: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes a distributed\.Client, or None"):
+        gpusched.profile(client)
+
+
 def test_client_made_during_the_profile(cluster: gpusched.Cluster) -> None:
     with gpusched.profile() as found, Client(cluster) as client:
         pass
