@@ -8,6 +8,8 @@ import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _execute_subgraph
 
 Signature = tuple[Any, ...]
+_PLAIN = frozenset([int, bool, str, type(None)])
+"""Types of constants that are equal only if they are the same."""
 
 
 class Signatures:
@@ -31,7 +33,7 @@ class Signatures:
         inputs: list[Any] = []
         signature = self._value(node, inputs)
         keys = [item.key for item in inputs if isinstance(item, TaskRef)]
-        if len(set(keys)) < len(keys):
+        if len(keys) > 1 and len(set(keys)) < len(keys):
             # A chunk that is given twice is read once.
             signature = signature, tuple(map(keys.index, keys))
         return signature, inputs
@@ -41,6 +43,8 @@ class Signatures:
         if kind is TaskRef:
             inputs.append(value)
             return TaskRef
+        if kind in _PLAIN:
+            return kind, value
         if kind is DataNode:
             return self._literal(value.value, inputs)
         if kind is Task:
@@ -82,7 +86,7 @@ class Signatures:
         kind = type(value)
         if kind is float:
             return kind, value.hex()
-        if kind in (int, bool, str, type(None)):
+        if kind in _PLAIN or (kind is tuple and all([type(item) is int for item in value])):
             return kind, value
         if callable(value) and not isinstance(value, np.ndarray):
             return id(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import Alias, DataNode, Task, TaskRef
@@ -37,6 +37,17 @@ class Walked:
     """Of what was asked for."""
 
 
+class _Made(NamedTuple):
+    """What is known of a chunk."""
+
+    value: Any
+    """What stands in for it."""
+    stage: str | None
+    """The name of the stage that makes it; None for what the graph holds."""
+    kind: int
+    """A number, since kinds are hashed for each task."""
+
+
 class Walk:
     """One way through a graph.
 
@@ -55,20 +66,19 @@ class Walk:
         self._keys = wanted.keys
         self._rehearser = Rehearser(wanted.built.layers)
         self._signatures = Signatures()
-        self._values: dict[Any, Any] = {}
-        self._stage: dict[Any, str] = {}
-        self._kinds: dict[int, int] = {}
-        self._numbers: dict[Any, int] = {}
-        self._seen: dict[Any, Variant] = {}
+        self._made: dict[Any, _Made] = {}
+        self._kinds: dict[Any, int] = {}
+        self._readers: Counter[tuple[str, tuple[str | None, ...]]] = Counter()
+        self._seen: dict[Any, tuple[Variant, _Made]] = {}
+        self._unknown = self._of(UNKNOWN)
         self._chunks: dict[Any, Any] = {}
         self.found = Walked()
 
     def run(self) -> Walked:
         """Return what the graph's tasks do."""
-        for key in _operands_first(self._tasks):
-            node = self._tasks[key]
+        for key, node in _operands_first(self._tasks):
             if isinstance(node, DataNode):
-                self._values[key] = node.value
+                self._made[key] = self._of(node.value)
                 self.found.source_bytes += extent(node.value)
             elif isinstance(node, Alias):
                 self._alias(key, node)
@@ -79,9 +89,14 @@ class Walk:
             read = sum(call.bytes_written for call in variant.calls if call.source)
             self.found.source_bytes += variant.tasks * (held + read)
         for key in self._keys:
-            self.found.result_bytes += extent(self._values[key])
-            if key in self._stage:
-                self.found.results.add(self._stage[key])
+            made = self._made[key]
+            self.found.result_bytes += extent(made.value)
+            if made.stage is not None:
+                self.found.results.add(made.stage)
+        for (reader, sources), count in self._readers.items():
+            for source in sources:
+                if source is not None:
+                    self.found.edges[source, reader] += count
         self._sort()
         return self.found
 
@@ -101,43 +116,51 @@ class Walk:
 
     def chunks(self) -> dict[Any, Any]:
         """Return what stands in for the chunks that were asked for, where that is known."""
-        values = {key: self._values.get(key, UNKNOWN) for key in self._keys}
+        values = {key: self._made[key].value for key in self._keys if key in self._made}
         return {
             key: value * 0 if isinstance(value, np.number) else value
             for key, value in values.items()
             if value is not UNKNOWN
         }
 
+    def _of(self, value: Any, stage: str | None = None) -> _Made:
+        kind = _kind(value)
+        return _Made(value, stage, self._kinds.setdefault(kind, len(self._kinds)))
+
+    def _value_of(self, key: Any) -> Any:
+        made = self._made.get(key)
+        return UNKNOWN if made is None else made.value
+
     def _alias(self, key: Any, node: Alias) -> None:
-        value = self._values.get(node.target, UNKNOWN)
-        if value is UNKNOWN and isinstance(key, tuple):
+        made = self._made.get(node.target) or self._unknown
+        if made.value is UNKNOWN and isinstance(key, tuple):
             declared = self._rehearser.declared.chunk(layer_of(key), key[1:])
-            value = UNKNOWN if declared is None else declared
-        self._values[key] = value
-        if node.target in self._stage:
-            self._stage[key] = self._stage[node.target]
+            made = self._of(UNKNOWN if declared is None else declared, made.stage)
+        self._made[key] = made
 
     def _visit(self, key: Any, node: Task) -> None:
         signature, inputs = self._signatures.of(node)
-        kinds = (self._declared(key), *[self._kind_of(item) for item in inputs])
+        made = self._made
+        given = [
+            made.get(item.key) or self._unknown if isinstance(item, TaskRef) else self._of(item)
+            for item in inputs
+        ]
+        kinds = (self._declared(key), *[each.kind for each in given])
         # Equal tasks of two layers are of two lines of the program; delayed calls have no layer.
         layer = key[0] if isinstance(key, tuple) else str(key).rpartition("-")[0]
-        variant = self._seen.get((layer, signature, kinds))
-        if variant is None:
+        found = self._seen.get((layer, signature, kinds))
+        if found is None:
             # What the user's function does with its chunks may depend on how many see them.
-            values = {each: self._values.get(each, UNKNOWN) for each in node.dependencies}
+            values = {each: self._value_of(each) for each in node.dependencies}
             variant = self._rehearser.rehearse(node, values)
-            self._seen[layer, signature, kinds] = variant
             self.found.variants.append(variant)
+            result = UNKNOWN if variant.result is None else variant.result
+            found = variant, self._of(result, variant.name)
+            self._seen[layer, signature, kinds] = found
+        variant, made[key] = found
         variant.tasks += 1
         self.found.tasks += 1
-        self._values[key] = UNKNOWN if variant.result is None else variant.result
-        stage = self._stage[key] = variant.name
-        for item in inputs:
-            if isinstance(item, TaskRef):
-                source = self._stage.get(item.key)
-                if source is not None:
-                    self.found.edges[source, stage] += 1
+        self._readers[variant.name, tuple([each.stage for each in given])] += 1
 
     def _declared(self, key: Any) -> Any:
         """Return the shape that dask was told a chunk has."""
@@ -151,34 +174,22 @@ class Walk:
         except (IndexError, TypeError, ValueError):
             return None  # the key is no chunk's position
 
-    def _kind_of(self, item: Any) -> Any:
-        if isinstance(item, TaskRef):
-            item = self._values.get(item.key, UNKNOWN)
-            found = self._kinds.get(id(item))
-            if found is None:
-                found = self._kinds[id(item)] = self._number(_kind(item))
-            return found
-        return self._number(_kind(item))
 
-    def _number(self, kind: Any) -> int:
-        """Return a number for a kind of chunk: kinds are hashed for each task."""
-        return self._numbers.setdefault(kind, len(self._numbers))
-
-
-def _operands_first(tasks: dict[Any, Any]) -> list[Any]:
-    """Return the keys of a graph, each after those that it depends on."""
-    found: list[Any] = []
-    entered: set[Any] = set()
-    stack = list(reversed(tasks))
+def _operands_first(tasks: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """Return the keys and nodes of a graph, each after those that it depends on."""
+    found: list[tuple[Any, Any]] = []
+    waiting = dict(tasks)
+    stack: list[Any] = list(reversed(tasks))
     while stack:
         key = stack.pop()
         if key is None:
             found.append(stack.pop())
-        elif key not in entered and key in tasks:
-            entered.add(key)
+            continue
+        node = waiting.pop(key, None)
+        if node is not None:
             # None stands for the end of what the key before it depends on.
-            stack += (key, None)
-            stack.extend(tasks[key].dependencies)
+            stack += ((key, node), None)
+            stack += node.dependencies
     return found
 
 
