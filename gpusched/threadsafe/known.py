@@ -32,7 +32,8 @@ class Case:
     policy: str
     """As in settings; `OFF` for none."""
     targets: tuple[str, ...]
-    """What is replaced, as ``module:name``; ``*`` stands for all public functions and classes."""
+    """What is replaced, as ``module:name``; ``*`` stands for all public functions and classes, and
+    after a class for all its public methods."""
     why: str
     """What goes wrong, in one sentence."""
     evidence: tuple[str, ...]
@@ -85,6 +86,15 @@ CASES = (
         ("https://gdal.org/user/multithreading.html",
          f"{_GITHUB}rasterio/rasterio/issues/2847",
          f"{_GITHUB}pydata/xarray/pull/1260"),
+    ),
+    Case(
+        "osgeo", "lock(osgeo)",
+        ("osgeo.gdal:MajorObject.*", "osgeo.gdal:Dataset.*", "osgeo.gdal:Band.*",
+         "osgeo.ogr:MajorObject.*", "osgeo.ogr:DataSource.*", "osgeo.ogr:Layer.*"),
+        "A dataset, its bands and its layers may be used by one thread at a time; which of them "
+        "belong together is not told, so that all wait for each other.",
+        ("https://gdal.org/user/multithreading.html",
+         "https://gdal.org/development/rfc/rfc101_raster_dataset_threadsafety.html"),
     ),
     Case(
         "pyfftw.builders", "per_thread(fftw)", ("pyfftw.builders:*",),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import logging
+import sys
 import types
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,6 +16,8 @@ from gpusched.threadsafe.guards import Guard, Made, is_maker
 from gpusched.threadsafe.home import PLAIN, Home
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import current
+
+logger = logging.getLogger("distributed.worker")
 
 _METHODS = (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType,
             staticmethod, classmethod, types.ClassMethodDescriptorType)  # fmt: skip
@@ -225,8 +229,15 @@ def _bind(self: Proxy, instance: Any, owner: type | None = None) -> Any:
 
 
 def _mro_entries(self: Proxy, bases: tuple[Any, ...]) -> tuple[type, ...]:
-    """Let classes derive from a wrapped class; they are not wrapped themselves."""
-    return (unwrap(self),)
+    """Let classes derive from a wrapped class; they are not wrapped themselves, which is told."""
+    base, frame = unwrap(self), sys._getframe(1)
+    logger.warning(
+        "%s:%d: a class derives from %s, but its instances are not called under %s; wrap the class "
+        "itself, as with threadsafe.wrap(Name, %r)",
+        frame.f_code.co_filename, frame.f_lineno, base.__name__, _parts(self)[1],
+        str(_parts(self)[1]),
+    )  # fmt: skip
+    return (base,)
 
 
 def _text(name: str) -> Callable[[Proxy], str]:

@@ -73,7 +73,9 @@ def _owners(module: types.ModuleType, path: str) -> Iterator[tuple[Any, str]]:
     owner: Any = module
     for part in way:
         owner = getattr(owner, part, None)
-    if owner is not None and hasattr(owner, name):
+    if name == "*":
+        yield from ((owner, each) for each in _methods(owner))
+    elif owner is not None and hasattr(owner, name):
         yield owner, name
 
 
@@ -85,6 +87,12 @@ def _public(module: types.ModuleType) -> Iterator[str]:
         is_ours = top_level(getattr(value, "__module__", "")) == home
         if is_ours and callable(value) and not is_error and not name.startswith("_"):
             yield name
+
+
+def _methods(owner: Any) -> Iterator[str]:
+    """Yield the names of the public methods that a class defines itself."""
+    found = vars(owner) if isinstance(owner, type) else {}
+    yield from [n for n, v in found.items() if inspect.isfunction(v) and not n.startswith("_")]
 
 
 def _guarded(case: Case, policy: Policy, owner: Any, original: Any) -> Any:

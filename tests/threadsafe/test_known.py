@@ -82,6 +82,65 @@ def test_library_that_is_imported_already(library: Any, case: Any) -> None:
     assert (fragile.add, fragile.File.read) == (plain, read)
 
 
+def test_all_methods_of_a_class(library: Any, case: Any, together: Any) -> None:
+    case("lock(methods)", "fragile_library:File.*")
+    threadsafe.protect()
+    fragile = library()
+    methods = [n for n in vars(fragile.File) if hasattr(vars(fragile.File)[n], "__wrapped__")]
+    assert "read" in methods
+    assert not any(name.startswith("_") for name in methods)
+    files = [fragile.File(i + 1) for i in range(4)]
+    fragile.reset()
+    together(*[file.read for file in files])
+    assert fragile.state.overlaps == 0
+    assert threadsafe.statistics()["lock(methods)"].calls == 4
+    threadsafe.unprotect()
+    assert not hasattr(fragile.File.read, "__wrapped__")
+
+
+def test_a_class_without_methods_to_guard_is_told(
+    library: Any, case: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    case("lock(methods)", "fragile_library:Gone.*")
+    threadsafe.protect()
+    with caplog.at_level(logging.WARNING):
+        library()
+    assert "has no ['fragile_library:Gone.*']" in caplog.text
+
+
+def test_derived_methods_call_guarded_ones(library: Any, case: Any) -> None:
+    case("lock(bases)", "fragile_library:File.read")
+    threadsafe.protect()
+    fragile = library()
+
+    class Mine(fragile.File):  # type: ignore[name-defined, misc]
+        def read(self, *args: Any) -> Any:
+            return super().read(*args) + 1
+
+    before = threadsafe.statistics()["lock(bases)"].calls
+    assert Mine(3).read(2) == fragile.File(3).read(2) + 1
+    assert threadsafe.statistics()["lock(bases)"].calls == before + 2
+
+
+def test_deriving_from_a_wrapped_class_is_told(
+    library: Any, case: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    case("lock(derived)", "fragile_library:*", results=True)
+    threadsafe.protect()
+    fragile = library()
+    line = inspect.currentframe().f_lineno  # type: ignore[union-attr]
+    with caplog.at_level(logging.WARNING):
+
+        class Mine(fragile.File):  # type: ignore[name-defined, misc]
+            pass
+
+    assert f"{__file__}:{line + 3}: a class derives from File, but its" in caplog.text
+    assert "not called under lock(derived); wrap the class itself" in caplog.text
+    before = threadsafe.statistics()["lock(derived)"].calls
+    assert threadsafe.wrap(Mine, "lock(derived)")(3).read(2) == 2
+    assert threadsafe.statistics()["lock(derived)"].calls > before
+
+
 def test_each_object_has_a_lock_of_its_own(library: Any, case: Any, together: Any) -> None:
     case("lock(fragile, each=True)", "fragile_library:File.read")
     threadsafe.protect()
