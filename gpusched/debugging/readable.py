@@ -36,7 +36,7 @@ class ReadableKernel:
     def __init__(self, use: KernelUse) -> None:
         self.use = use
         plain = generate.source(use.kernel)
-        self.edited = use.kernel.edition is not None
+        self.edited = use.kernel.original is not None
         """Whether it is the user's version of a kernel, which has names of its own."""
         self.text = plain if self.edited else annotated(use, plain)
         self._plain = ast.parse(plain)
