@@ -124,6 +124,10 @@ def test_no_gpu_package_is_needed() -> None:
         }
 
 
-@pytest.mark.parametrize("name", ["gpusched.yaml", "py.typed"])
+@pytest.mark.parametrize(
+    "name", ["gpusched.yaml", "py.typed", "profiling/page.css", "profiling/page.js"]
+)
 def test_package_data_is_there(name: str) -> None:
-    assert Path(gpusched.__file__).with_name(name).is_file()
+    assert (Path(gpusched.__file__).parent / name).is_file()
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert name in content["tool"]["setuptools"]["package-data"]["gpusched"]

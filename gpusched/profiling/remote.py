@@ -7,6 +7,8 @@ from collections import defaultdict
 from time import perf_counter
 from typing import Any
 
+from dask.utils import natural_sort_key
+
 from gpusched.profiling.clocks import Exchange, Offset, offset, read
 from gpusched.profiling.limits import limit_of
 from gpusched.profiling.reports import Gathered, Limit, Report, plugin_name, process
@@ -110,7 +112,9 @@ class Remote:
         told = await self._scheduler(found)
         if told is not None:
             reports.setdefault(told[0].process, told)
-        found.reports = list(reports.values())
+        found.reports = sorted(
+            reports.values(), key=lambda told: natural_sort_key(told[0].names[0])
+        )
         await self._measure(asked, found)
         for gone in sorted(self._present - answers.keys()):
             found.notes.append(f"worker {gone} left before the profile ended: its events are lost")

@@ -98,6 +98,8 @@ def test_everything_that_ran_on_the_workers_is_there(client: Client) -> None:
     assert any(name.endswith("deserialize") for name in found.distributed)
     assert found.notes == []
     assert {process.accuracy for process in found.timeline.processes} == {0.0}
+    names = [process.name for process in found.timeline.processes]
+    assert names == ["client, scheduler", "worker 0", "worker 1"]
     assert_nothing_records(client)
 
 
