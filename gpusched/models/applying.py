@@ -112,6 +112,12 @@ def apply(
     """
     if not arrays:
         raise ValueError("apply takes a model and at least one array")
+    lazy = [name for name, value in kwargs.items() if is_dask_collection(value)]
+    if lazy:
+        raise TypeError(
+            f"{lazy} are lazy, and the model would get them so: pass arrays with the same rows by "
+            "position, after the first one"
+        )
     pairs = [axes.rows_and_core(_array(array), core) for array in arrays]
     cores = tuple(count for _, count in pairs)
     datas = [axes.data_of(array) for array, _ in pairs]

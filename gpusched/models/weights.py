@@ -130,7 +130,8 @@ class Loaded:
     def __init__(self, name: str, model: Model) -> None:
         self.name = name
         self._held: list[Any] = [model, under_policy(model.policy, model.run)]
-        weakref.finalize(self, _release, self._held)
+        # At the end of the process everything goes anyway, libraries first.
+        weakref.finalize(self, _release, self._held).atexit = False
 
     @property
     def model(self) -> Model:
@@ -152,17 +153,18 @@ def _release(held: list[Any]) -> None:
 
 _all: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
 _loading: dict[str, threading.Lock] = {}
-_lock = threading.Lock()
 
 
 def _shared(weights: Weights) -> Loaded:
     token = weights.token
-    with _lock:
-        turn = _loading.setdefault(token, threading.Lock())
-    with turn:
-        found = _all.get(token)
-        if found is None:
-            found = _all[token] = Loaded(weights.packed.name, _load(weights))
+    with _loading.setdefault(token, threading.Lock()):
+        try:
+            found = _all.get(token)
+            if found is None:
+                found = _all[token] = Loaded(weights.packed.name, _load(weights))
+        finally:
+            # Whoever waits has the lock already; whoever comes now finds the model, or loads it.
+            _loading.pop(token, None)
     return found
 
 

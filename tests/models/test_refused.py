@@ -55,6 +55,10 @@ class TestArguments:
         with pytest.raises(TypeError, match="takes dask, xarray and NumPy arrays"):
             gpusched.apply(same, value)
 
+    def test_lazy_keywords(self) -> None:
+        with pytest.raises(TypeError, match=r"\['other'\] are lazy.* by position"):
+            gpusched.apply(lambda x, other: x, rows(), other=rows())
+
     def test_no_axes(self) -> None:
         with pytest.raises(ValueError, match=r"has no rows: give it one, as with x\[None\]"):
             gpusched.apply(same, da.ones(()))
