@@ -34,8 +34,8 @@ class Edited:
     Notes
     -----
     Thread-safe. Applied, it holds for all that this process computes from then on; as a context
-    manager, for what the thread (or asynchronous task) computes in the block. Where a graph is
-    computed does not matter: its tasks take the version with them.
+    manager, for what the thread (or asynchronous task) computes in the block, and for nothing
+    afterwards. Where a graph is computed does not matter: its tasks take the version with them.
     """
 
     def __init__(self, kernel: Kernel, make: Callable[[], Override], path: Path | None = None,

@@ -89,11 +89,12 @@ class Overrides:
         text = "|".join(f"{each.digest} {each.identity}" for each in self.found)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
-    def version(self, kernel: Kernel) -> Kernel:
-        """Return what runs in the place of a kernel: itself, mostly."""
+    def of(self, kernel: Kernel) -> Override | None:
+        """Return what replaces a kernel, if anything does."""
         same = [each for each in self.found if each.computation == kernel.computation]
         exact = [each for each in same if each.digest == kernel.digest]
-        return (exact or same)[-1].version(kernel) if same else kernel
+        found = exact or same
+        return found[-1] if found else None
 
     def on(self, device: Device) -> Device:
         """Return a device that compiles users' versions, with errors of their own."""
@@ -101,24 +102,24 @@ class Overrides:
             return device
 
         def compile_version(kernel: Kernel) -> CompiledKernel:
-            version = self.version(kernel)
-            if version is kernel:
+            override = self.of(kernel)
+            if override is None:
                 return device.compile(kernel)
             try:
-                return device.compile(version)
+                return device.compile(override.version(kernel))
             except MemoryError:
                 raise
             except Exception as error:
-                raise OverrideError(refused(version, device.name, error)) from error
+                # Whatever it is: the original must not run instead.
+                raise OverrideError(refused(kernel, device.name, error)) from error
 
         return replace(device, compile=compile_version)
 
 
-def refused(version: Kernel, target: str, error: Exception) -> str:
+def refused(original: Kernel, target: str, error: Exception) -> str:
     """Return what is said of a version that does not compile."""
-    assert version.original is not None
     told = str(error) if isinstance(error, EditionError) else f"{type(error).__name__}: {error}"
-    return f"your version of kernel {version.original.name} cannot be compiled for {target}: {told}"
+    return f"your version of kernel {original.name} cannot be compiled for {target}: {told}"
 
 
 NONE = Overrides()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from dask._task_spec import GraphNode, Task
+from dask._task_spec import GraphNode, Task, convert_legacy_graph
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.utils import ensure_dict
 
 from gpusched.fusion.overrides import OverrideError, Overrides
 from gpusched.graph.program import Program
@@ -35,10 +36,13 @@ def own_names(graph: Any, wanted: Set[Any], overrides: Overrides) -> Any:
     """
     if not isinstance(graph, HighLevelGraph):
         return _renamed(graph, _names(graph, wanted, overrides))
-    everything = {key: node for layer in graph.layers.values() for key, node in layer.items()}
+    # What dask has not fused may hold tasks of its older form.
+    everything = convert_legacy_graph(ensure_dict(graph))
     names = _names(everything, wanted, overrides)
     layers = {
-        name: MaterializedLayer(_renamed(dict(layer), names), layer.annotations)
+        name: MaterializedLayer(
+            _renamed({key: everything[key] for key in layer}, names), layer.annotations
+        )
         for name, layer in graph.layers.items()
     }
     return HighLevelGraph(layers, graph.dependencies)
@@ -69,7 +73,7 @@ def _changed(graph: dict[Any, Any]) -> set[Any]:
     """Return the keys of programs, and of all that depends on them."""
     users: dict[Any, list[Any]] = {}
     for key, node in graph.items():
-        for needed in getattr(node, "dependencies", ()):
+        for needed in node.dependencies:
             users.setdefault(needed, []).append(key)
     waiting = [key for key, node in graph.items() if _holds_program(node)]
     found: set[Any] = set()
@@ -85,10 +89,8 @@ def _holds_program(node: Any) -> bool:
     return type(node) is Task and isinstance(node.func, Program)
 
 
-def _renamed(tasks: dict[Any, Any], names: dict[Any, Any]) -> dict[Any, Any]:
+def _renamed(tasks: dict[Any, GraphNode], names: dict[Any, Any]) -> dict[Any, Any]:
     return {
         names.get(key, key): node.substitute(names, key=names.get(key, key))
-        if isinstance(node, GraphNode)
-        else node
         for key, node in tasks.items()
     }

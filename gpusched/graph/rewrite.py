@@ -67,6 +67,8 @@ class Functions:
 
     def __init__(self, overrides: Overrides | None = None) -> None:
         self.overrides = active() if overrides is None else overrides
+        self.key = self.overrides.found, generation()
+        """What programs depend on besides their calls."""
         self._found: dict[int, tuple[Any, Traits]] = {}
 
     def traits(self, function: Any) -> Traits:
@@ -161,12 +163,12 @@ class _Translation:
 
     def program(self) -> Program:
         """Return the program, the same one for tasks that differ only in their inputs."""
-        count, overrides = len(self.inputs), self.functions.overrides
-        key = (count, tuple(self.shape), overrides, generation())
+        count = len(self.inputs)
+        key = (count, tuple(self.shape), *self.functions.key)
         found = _programs.get(key)
         if found is None:
             steps = tuple(_renumbered(step, count) for step in self.steps)
-            found = _programs[key] = Program(steps, count, overrides)
+            found = _programs[key] = Program(steps, count, self.functions.overrides)
         return found
 
     def task(self, task: Task, known_keys: dict[Any, Any]) -> Any:

@@ -104,7 +104,8 @@ def tune(
         for case, device in _cases(kernel, sample, target)
     ]
     if not tables:
-        raise ChoiceError(f"{kernel!r:.200} runs no kernel, so there is nothing to tune")
+        told = f"this {type(kernel).__name__}"
+        raise ChoiceError(f"{told} runs no kernel, so there is nothing to tune")
     return Tuned(tuple(tables))
 
 

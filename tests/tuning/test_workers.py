@@ -156,6 +156,19 @@ def test_plain_schedulers_send_it_with_each_task(program: da.Array) -> None:
         np.testing.assert_array_equal(program.compute(), expected)
 
 
+@pytest.mark.parametrize("fuse", [True, False])
+def test_whole_programs_run_with_a_version(client: Client, program: da.Array, fuse: bool) -> None:
+    with (
+        constant(kernel_of(program), 1),
+        dask.config.set({"optimization.fuse.active": fuse}),
+    ):
+        stored = np.zeros(program.shape)
+        da.store(program.map_blocks(np.sort), stored, lock=False)
+        results = dask.compute(program, program.rechunk(7).max(), program[program > 0].min())
+    assert (results[0] == 1).all()
+    assert results[1:] == (1, 1)
+
+
 def test_version_is_sent_once_a_worker(client: Client) -> None:
     program = da.from_array(np.arange(2000.0), chunks=10) * 1.5 - 3
     with constant(kernel_of(program), 1):
