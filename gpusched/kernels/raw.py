@@ -122,6 +122,7 @@ class RawKernel:
 
     def _on_cpu(self, extents: tuple[Extent, Extent], arguments: tuple[Any, ...]) -> None:
         blocks, threads = map(_triple, extents)
+        arguments = tuple(np.asarray(a) if isinstance(a, np.memmap) else a for a in arguments)
         try:
             found = self.host(*arguments)
         except NotCompiledError as reason:

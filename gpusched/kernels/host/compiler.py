@@ -156,11 +156,11 @@ def _dtype(variable: str, found: set[Any]) -> np.dtype:
 def _compile(dispatcher: Any, signature: tuple[Any, ...]) -> None:
     try:
         dispatcher.compile(signature)
-    except NumbaError as error:
+    except (NumbaError, NotImplementedError) as error:
         raise NotCompiledError(f"numba cannot compile it: {_said(error)}") from error
 
 
-def _said(error: NumbaError) -> str:
+def _said(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line and not line.startswith("Failed in")), "")
 

@@ -162,6 +162,7 @@ class _Writer:
                 value = repr(poison(memory.dtype))
                 self.write(f"{memory.name}.fill({self.own(value) if value == 'nan' else value})")
         self.parts(parts)
+        self.write("pass")
         self.depth = 1
         self.write("return 0")
 
