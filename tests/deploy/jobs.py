@@ -61,7 +61,6 @@ class Site:
             "PATH": path,
             "DASK_CONFIG": str(self.folder / "config"),
             "DASK_TEMPORARY_DIRECTORY": str(self.folder / "scratch"),
-            "DASK_DISTRIBUTED__HTTP__ROUTES": "[]",
             "GPUSCHED": str(Path(sys.executable).with_name("gpusched")),
             "NODE": str(DEPLOY / "node.sh"),
             "SHARED": str(self.folder),
