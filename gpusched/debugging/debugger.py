@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from dask._task_spec import DataNode
 
 from gpusched.debugging.follow import Follower
@@ -95,22 +94,29 @@ def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",
     return found
 
 
-class _Stepping(Execution):
-    """Runs kernels in plain Python, and functions from a line that is stopped at."""
+class _SteppingCalls(Execution):
+    """Runs functions from a line that is stopped at; kernels are compiled."""
 
     def __init__(self, stops: Stops) -> None:
-        self.device = replace(HOST, compile=_uncompiled)
         self._stops = stops
-
-    def kernel(self, use: KernelUse) -> CompiledKernel:
-        kernel = ReadableKernel(use)
-        call = kernel.stopping(self._stops.in_kernel(kernel))
-        return CompiledKernel(use.kernel, kernel.text, kernel.filename, use.kernel.name, call)
 
     def call(self, called: Called) -> Any:
         if not stoppable(called):
             return super().call(called)
         return _called(called, self._stops)
+
+
+class _Stepping(_SteppingCalls):
+    """Runs kernels in plain Python, too."""
+
+    def __init__(self, stops: Stops) -> None:
+        super().__init__(stops)
+        self.device = replace(HOST, compile=_uncompiled)
+
+    def kernel(self, use: KernelUse) -> CompiledKernel:
+        kernel = ReadableKernel(use)
+        call = kernel.stopping(self._stops.in_kernel(kernel))
+        return CompiledKernel(use.kernel, kernel.text, kernel.filename, use.kernel.name, call)
 
 
 def stoppable(called: Called) -> bool:
@@ -139,16 +145,14 @@ def _called(called: Called, stops: Stops) -> Any:
 
 def _element(graph: Graph, key: Any, local: Index, stops: Stops) -> Any:
     """Run what makes one element of a chunk, and return it."""
-    follower = Follower(graph, 0, into_reductions=False)
+    # A function may change its arguments: it is called once, where it is stopped at.
+    follower = Follower(graph, 0, into_reductions=False, execution=_SteppingCalls(stops))
     value = follower.value_of(key, local)
-    run = follower.run_of(key)
     for visit in follower.visits:
         made, last = visit.made, visit is follower.visits[-1]
         if isinstance(made, Called):
-            if not stoppable(made):
-                continue
-            found = _called(made, stops)
-            value = found[local] if last and np.shape(found) == np.shape(run.result) else value
+            if stoppable(made) and not made.direct:
+                _called(made, stops)
             continue
         if not last and isinstance(made.use.builder.group.nodes[made.number], Reduce):
             continue

@@ -20,10 +20,12 @@ from gpusched.debugging.origins import (
     broadcast,
     is_elementwise,
     moves,
+    read_at,
+    same_part,
     shown_elements,
 )
 from gpusched.debugging.readable import ReadableKernel, needed
-from gpusched.debugging.run import Run
+from gpusched.debugging.run import Execution, Run
 from gpusched.debugging.sources import follows, told_of
 from gpusched.debugging.steps import Index, Step, Where, is_finite
 from gpusched.fusion.expression import Node, Reduce
@@ -52,18 +54,22 @@ class Follower:
         How many tasks are gone back from the first one.
     into_reductions
         Whether what is not finite is followed into a reduction's arguments.
+    execution
+        How the kernels and functions of tasks are run.
 
     Notes
     -----
     Belongs to one thread.
     """
 
-    def __init__(self, graph: Graph, depth: int, into_reductions: bool) -> None:
+    def __init__(self, graph: Graph, depth: int, into_reductions: bool,
+                 execution: Execution | None = None) -> None:  # fmt: skip
         self.graph = graph
         self.steps: list[Step] = []
         self.visits: list[Visit] = []
         self._depth = depth
         self._into = into_reductions
+        self._execution = execution
         self._seen: dict[tuple[int, Index], Where] = {}
         self._runs: dict[Any, Run] = {}
         self._kernels: dict[int, ReadableKernel] = {}
@@ -72,23 +78,22 @@ class Follower:
         """Return the task behind a key, gone through with its real inputs."""
         if key not in self._runs:
             node = self.graph.node(key)
-            self._runs[key] = Run(node, self.graph.inputs(node), self.graph.functions)
+            inputs = self.graph.inputs(node)
+            self._runs[key] = Run(node, inputs, self.graph.functions, self._execution)
         return self._runs[key]
 
     def kernel(self, use: KernelUse) -> ReadableKernel:
         """Return a launch as its source is shown."""
-        return self._kernels.setdefault(id(use), ReadableKernel(use))
-
-    def chunk(self, key: Any, local: Index) -> Where:
-        """Follow an element of a chunk that a task makes."""
-        run = self.run_of(key)
-        where = self.graph.where(key, local)
-        return self.element(run, run.result, local, where, self._depth)
+        if id(use) not in self._kernels:
+            self._kernels[id(use)] = ReadableKernel(use)
+        return self._kernels[id(use)]
 
     def value_of(self, key: Any, local: Index) -> Any:
-        """Follow an element of a chunk, and return its value."""
-        where = self.chunk(key, local)
-        value = self.run_of(key).result[local]
+        """Follow an element of a chunk that a task makes, and return its value."""
+        result = self.run_of(key).result
+        where = self.element(self.run_of(key), result, local, self.graph.where(key, local),
+                             self._depth)  # fmt: skip
+        value = result[local]
         if not self.steps:
             self._input("", where, value)
         return value
@@ -140,7 +145,7 @@ class Follower:
         if not depth:
             return replace(found, note=f"{told_of(node)}, not followed further")
         run = self.run_of(key)
-        result = _same_part(self.graph.fetch([key])[key], array, run.result)
+        result = same_part(self.graph.fetch([key])[key], array, run.result)
         if np.shape(result) != np.shape(array):
             return replace(found, note=f"part of what {told_of(node)}")
         inner = self.element(run, result, index, found, depth - 1)
@@ -256,6 +261,10 @@ class Follower:
             return self.element(run, *source, where, depth)
         if not called.arrays():
             found = self.graph.where(called.key, index, f"comes out of {called.name}")
+            at = read_at(called, index)
+            if at is not None:
+                kind = type(called.args[0]).__name__
+                found = replace(found, index=at, note=f"read from a source of type {kind}")
             return replace(where or found, note=found.note)
         shown = count(len(called.arrays()), "array")
         if is_elementwise(called.function):
@@ -288,9 +297,3 @@ class Follower:
         where = self.element(run, value, at, None, depth)
         self._input("", where, value[at])
         return str(where)
-
-
-def _same_part(value: Any, array: Any, other: Any) -> Any:
-    """Return what is in a value's copy where an array is in the value; None if there is none."""
-    places = [k for k, each in enumerate(arrays_in(value)) if each is array]
-    return arrays_in(other)[places[0]] if places else None

@@ -13,7 +13,7 @@ from gpusched.debugging.check import Bad, nonfinite
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
 from gpusched.debugging.sources import reads, told_of
-from gpusched.debugging.steps import Index, Step, plain
+from gpusched.debugging.steps import Index, Step, Where, is_finite, plain
 from gpusched.debugging.subject import Subject
 from gpusched.inspection.places import Place
 from gpusched.inspection.standins import arrays_in
@@ -183,6 +183,14 @@ def _born(graph: Graph, first: Any, every: dict[Any, Bad | None]) -> Any:
     )
 
 
+def _check_again(where: Where, value: Any) -> None:
+    if is_finite(value):
+        raise RuntimeError(
+            f"{where} was not finite, and is {value} when it is computed again: what computes it "
+            "gives other values each time; persist() the array before"
+        )
+
+
 def _located(graph: Graph, key: Any, bad: Bad, found: dict[Any, Bad]) -> Nonfinite:
     """Return where in a task it arose, by going through that one here."""
     follower = Follower(graph, 0, into_reductions=True)
@@ -195,6 +203,7 @@ def _located(graph: Graph, key: Any, bad: Bad, found: dict[Any, Bad]) -> Nonfini
     held, named = isinstance(node, DataNode), graph.named(key)
     first = next((step for step in follower.steps if not step.finite), None)
     if first is None:
+        _check_again(where, array[local])
         first = Step("input" if held else "call", "", str(where), "" if held else told_of(node),
                      str(array.dtype), array[local], where.place, where)  # fmt: skip
         follower.steps.append(first)

@@ -60,6 +60,8 @@ class Called:
     names: dict[int, str] = field(default_factory=dict)
     """The users' names of arguments, by their identity."""
     result: Any = None
+    direct: bool = False
+    """Whether it is a call of the task's own, rather than one on behalf of a recording."""
 
     def arrays(self) -> list[Any]:
         """Return the arrays among the arguments."""
@@ -143,6 +145,26 @@ def shown_elements(called: Called, result: Any, index: tuple[int, ...]) -> tuple
     return array, tuple(map(int, place))
 
 
+def read_at(called: Called, index: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return where an element is in the source that a call reads a part of; None for others.
+
+    Examples
+    --------
+    >>> from dask.array.core import getter
+    >>> from gpusched.debugging.origins import Called, read_at
+    >>> part = (slice(20, 40), slice(0, 10))
+    >>> read_at(Called(getter, ("a file", part), {}, "getter", None, None, ""), (3, 4))
+    (23, 4)
+    """
+    part = called.args[1] if len(called.args) > 1 else None
+    if bare(called.function) not in GETTERS or type(part) is not tuple:
+        return None
+    plain = all(type(s) is slice and s.step in (None, 1) for s in part)
+    if not plain or len(part) != len(index):
+        return None
+    return tuple((s.start or 0) + k for s, k in zip(part, index, strict=True))
+
+
 def _replaced(structure: Any, numbered: dict[int, Any]) -> Any:
     if isinstance(structure, np.ndarray):
         return numbered.get(id(structure), structure)
@@ -174,6 +196,12 @@ def held(node: Any) -> Iterator[tuple[Any, Any]]:
                 yield key, inner.value
             else:
                 yield from held(inner)
+
+
+def same_part(value: Any, array: Any, other: Any) -> Any:
+    """Return what is in a value's copy where an array is in the value; None if there is none."""
+    places = [k for k, each in enumerate(arrays_in(value)) if each is array]
+    return arrays_in(other)[places[0]] if places else None
 
 
 def pairs(structure: Any, value: Any) -> Iterator[tuple[Any, Any]]:

@@ -78,12 +78,7 @@ class Run:
 
     def __init__(self, node: GraphNode, values: Mapping[Any, Any], functions: Functions,
                  execution: Execution | None = None) -> None:  # fmt: skip
-        self.node = node
         self.execution = execution or Execution()
-        self.uses: list[KernelUse] = []
-        """Launches, in order."""
-        self.calls: list[Called] = []
-        """Functions called as they are, in order."""
         self._origins: dict[int, Origin] = {}
         self._kept: list[Any] = []
         self._keys: dict[int, Any] = {}
@@ -174,9 +169,7 @@ class Run:
                     self._note(recorder.registers()[output.register], FromKernel(use, number))
             elif isinstance(step, Call):
                 called = recorder.called(step)
-                self.calls.append(called)
                 self._note(called.result, FromCall(called))
-        self.uses += recorder.uses
 
     def _loose(self, segment: Segment, recorder: _Recorder, local: Registers) -> None:
         """Note what functions have given that no kernel can hold, such as complex numbers."""
@@ -206,7 +199,7 @@ class Run:
     def _call(self, function: Any, args: Any, kwargs: Any, key: Any, reason: str) -> Any:
         reason = reason or "nothing in its task gains from a kernel"
         called = self._named(function, args, kwargs, key, reason)
-        self.calls.append(called)
+        called.direct = True
         called.result = self.execution.call(called)
         self._note(called.result, FromCall(called))
         return called.result

@@ -153,6 +153,22 @@ def test_a_functions_own_call_is_stopped_at(
     assert told == "gpusched.debug: sorted_rows is not fused: your function uses .sort\n"
 
 
+def test_a_function_that_changes_its_argument_is_called_once(frames: list[FrameType]) -> None:
+    def counted(block: Any) -> Any:
+        block = np.sort(block)
+        times.append(block.size)
+        return block
+
+    times: list[int] = []
+    x = numbers((40,), 20)
+    y = x.map_blocks(counted, dtype=float) * 2 + 1
+    times.clear()
+    gpusched.debug(y, 25)
+    assert (times, len(frames)) == ([20], 2)
+    gpusched.debug(y, chunk=(1,))
+    assert (times, len(frames)) == ([20, 20], 4)
+
+
 def test_small_chunks_are_stopped_at_as_numpy_runs_them(
     frames: list[FrameType], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,3 +97,16 @@ def test_a_users_version_is_what_runs(frames: list[FrameType], tmp_path: Path) -
     assert "extra" in frames[0].f_code.co_varnames
     gpusched.debug(y, 5)
     assert "extra" not in frames[1].f_code.co_varnames
+
+
+def test_a_users_function_in_the_place_of_a_kernel(frames: list[FrameType]) -> None:
+    y = da.from_array(np.arange(40.0), chunks=20) * 2.5 + 1
+    kernel = gpusched.explain(y).kernels[0]
+
+    def mine(a: Any, s0: Any) -> Any:
+        return a * s0 + 1
+
+    with gpusched.override(kernel, mine):
+        assert gpusched.debug(y, 5) == y[5].compute()
+        assert "your version" in gpusched.trace_element(y, 5, show=False).text()
+    assert len(frames) == 1

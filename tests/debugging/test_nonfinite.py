@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -10,6 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray
+import zarr
 from dask.callbacks import Callback
 from distributed import Client
 from hypothesis import HealthCheck, given, settings
@@ -110,6 +112,31 @@ def test_through_moved_chunks(x: da.Array) -> None:
     moved = (1 / (x - 820)).rechunk((40, 5)).T[::-1]
     first = found(moved * 2)
     assert (first.operation, first.index) == ("divide", (20, 20))
+
+
+def test_values_that_differ_each_time() -> None:
+    first_time = [True]
+
+    def once(block: Any) -> Any:
+        result = np.sort(block)
+        if first_time and block.size:
+            result[3] = np.nan
+            first_time.clear()
+        return result
+
+    y = da.ones(40, chunks=40).map_blocks(once, dtype=float, meta=np.ones(0))
+    with pytest.raises(RuntimeError, match="gives other values each time"):
+        gpusched.find_nonfinite(y)
+
+
+def test_read_from_files(tmp_path: Path) -> None:
+    values = np.ones((40, 40))
+    values[33, 5] = np.nan
+    kept = zarr.open_array(tmp_path / "values.zarr", mode="w", shape=(40, 40), chunks=(20, 20))
+    kept[:] = values
+    first = found((da.from_zarr(kept) * 2 - 1).sum(axis=1))
+    assert (first.already_in_input, first.index) == (True, (33, 5))
+    assert "read from a source of type Array" in first.text()
 
 
 def test_xarray(x: da.Array) -> None:
