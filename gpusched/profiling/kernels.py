@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gpusched.inspection.places import Place
-from gpusched.profiling.reports import Limit
+from gpusched.profiling.recorded import Limit
 from gpusched.profiling.timeline import Span, Timeline, overlapping
 
 

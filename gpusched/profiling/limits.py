@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpusched.inspection.machine import machine
-from gpusched.profiling.reports import Limit
+from gpusched.profiling.recorded import Limit
 
 _COPIED = 256 << 20
 """Bytes: more than any GPU's cache."""

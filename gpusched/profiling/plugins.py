@@ -12,7 +12,7 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from gpusched import events
-from gpusched.profiling.reports import Report, plugin_name, process
+from gpusched.profiling.recorded import Report, plugin_name, process
 from gpusched.profiling.tasks import Timed
 
 

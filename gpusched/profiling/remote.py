@@ -11,7 +11,7 @@ from dask.utils import natural_sort_key
 
 from gpusched.profiling.clocks import Exchange, Offset, offset, read
 from gpusched.profiling.limits import limit_of
-from gpusched.profiling.reports import Gathered, Limit, Report, plugin_name, process
+from gpusched.profiling.recorded import Gathered, Limit, Report, plugin_name, process
 
 _ROUNDS = 4
 """Times that clocks are read, at the beginning and at the end."""

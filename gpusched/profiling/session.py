@@ -10,9 +10,9 @@ from typing import Any
 from gpusched import config, events
 from gpusched.profiling import local
 from gpusched.profiling.clocks import Offset
+from gpusched.profiling.recorded import Gathered, Report, process
 from gpusched.profiling.remote import Remote
 from gpusched.profiling.report import Profile
-from gpusched.profiling.reports import Gathered, Report, process
 
 _DEFAULT: Any = object()
 

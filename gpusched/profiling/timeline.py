@@ -14,7 +14,7 @@ from gpusched.events import Event
 from gpusched.inspection.places import Place
 from gpusched.profiling.clocks import Offset
 from gpusched.profiling.lines import Lines
-from gpusched.profiling.reports import Report
+from gpusched.profiling.recorded import Report
 
 KINDS = ("graph", "scheduling", "task", "kernel", "compile", "transfer", "compression", "spill",
          "unspill", "wait")  # fmt: skip
@@ -44,7 +44,6 @@ class Lane:
     process: int
     """Number of the process."""
     name: str
-    order: tuple[Any, ...] = ()
 
 
 @dataclass
@@ -117,7 +116,7 @@ def build(
                 span = _span(event, clock.seconds + began, lines)
                 groups[_row(event)].append(span)
         for order, spans in sorted(groups.items()):
-            _lay(found, Lane(number, order[1], order), spans)
+            _lay(found, Lane(number, order[1]), spans)
     return found
 
 
