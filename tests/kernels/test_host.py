@@ -183,15 +183,19 @@ def grid_stride(x, counts):
         cuda.atomic.add(counts, x[i] + 9, 1)
 
 
-def names_like_ours(x, out):
-    slot, fault, thread_x, kept_k = 1, 2, 3, 4
+def kernel(value):
+    return value + 1
+
+
+def names_like_ours(x, threads_x, out):
+    slot, fault, thread_x, kept_k = kernel(0), 2, threads_x, 4
     cells = cuda.shared.array(WIDTH, int64)
     cells[cuda.threadIdx.x] = slot + x[cuda.threadIdx.x]
     cuda.syncthreads()
     out[cuda.threadIdx.x] = cells[0] + slot + fault + thread_x + kept_k
 
 
-CASES: dict[Callable[..., Any], tuple[Any, Any, tuple[np.ndarray, ...]]] = {
+CASES: dict[Callable[..., Any], tuple[Any, Any, tuple[Any, ...]]] = {
     elements: (3, 8, (numbers(20), np.zeros(20))),
     three_axes: ((2, 1, 3), (2, 4, 2), (numbers(3, 4, 5), np.zeros((5, 4, 3)))),
     transposed: ((2, 2), (8, 8), (numbers(13, 10, dtype="f4"), np.zeros((10, 13), "f4"))),
@@ -201,7 +205,7 @@ CASES: dict[Callable[..., Any], tuple[Any, Any, tuple[np.ndarray, ...]]] = {
     own_memory: (1, WIDTH, (numbers(WIDTH, dtype="i8"), np.zeros(WIDTH, "i8"))),
     all_atomics: (2, 8, (numbers(13, dtype="i8"), np.ones(9, "i8"))),
     grid_stride: (2, 8, (numbers(200, dtype="i8"), np.zeros(20, "i4"))),
-    names_like_ours: (1, WIDTH, (numbers(WIDTH, dtype="i8"), np.zeros(WIDTH, "i8"))),
+    names_like_ours: (1, WIDTH, (numbers(WIDTH, dtype="i8"), 3, np.zeros(WIDTH, "i8"))),
 }
 
 

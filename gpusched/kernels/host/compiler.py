@@ -115,10 +115,11 @@ def compile_kernel(
     stores = [types.Array(numba.from_dtype(dtype), 1, "C") for dtype in kept]
     masks = [_INTEGERS] * made.masks
     every = (*signature, *memory, *stores, *[types.int64] * 6, _INTEGERS, *masks)
-    scope = _scope(definition, made.text, "kernel", found.suffix)
+    name = f"kernel{found.suffix}"
+    scope = _scope(definition, made.text, name, found.suffix)
     # The GIL keeps two launches with atomics apart.
     options = {"error_model": "numpy", "nogil": not found.atomics, "_nrt": False}
-    dispatcher = numba.njit(**options)(scope["kernel"])
+    dispatcher = numba.njit(**options)(scope[name])
     _compile(dispatcher, every)
     with updating() as counters:
         counters.compilations += 1
@@ -181,7 +182,7 @@ def _scope(definition: Definition, text: str, last: str, suffix: str) -> dict[st
     scope |= {"__name__": __name__, f"nan{suffix}": np.nan}
     exec(compile(text, filename, "exec"), scope)
     for name, value in list(scope.items()):
-        here = isinstance(value, python_types.FunctionType) and name != "kernel"
+        here = isinstance(value, python_types.FunctionType) and name != f"kernel{suffix}"
         if here and value.__code__.co_filename == filename:
             value.__qualname__ = f"{definition.name}_{name}_{definition.digest}"
             scope[name] = device(value)

@@ -76,7 +76,8 @@ def source(found: Rewritten) -> Source:
     writer = _Writer(found, [*kept, *counters])
     writer.kernel(parts)
     masks = [f"active_{k + 1}{found.suffix}" for k in range(writer.levels)]
-    head = f"def kernel({', '.join([*arguments(found, [*kept, *counters]), *masks])}):"
+    given = ", ".join([*arguments(found, [*kept, *counters]), *masks])
+    head = f"def kernel{found.suffix}({given}):"
     text = "\n".join([*writer.functions, head, *writer.lines, ""])
     return Source(text, kept, len(counters), len(masks), writer.meetings)
 
@@ -95,8 +96,8 @@ def _store(found: Rewritten, name: str) -> str:
 
 def _thread_arguments(found: Rewritten, kept: list[str] | None = None) -> list[str]:
     """Return what one thread is given."""
-    extents = [f"{word}_{axis}" for word in ("blocks", "threads") for axis in AXES]
-    given = [a for a in arguments(found, kept or []) if a.removesuffix(found.suffix) not in extents]
+    extents = [f"{word}_{axis}{found.suffix}" for word in ("blocks", "threads") for axis in AXES]
+    given = [a for a in arguments(found, kept or []) if a not in extents]
     context = [f"{name}{found.suffix}" for name in (*CONTEXT, "slot")]
     return [*given, *context]
 

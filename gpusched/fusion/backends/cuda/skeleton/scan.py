@@ -44,10 +44,10 @@ def rows(operation: str, dtype: str) -> str:
 
     `out` gets the scanned values, or with ``writes`` 0 the total of each block's part.
     """
-    text, each = _Text(operation, dtype), range(EACH)
+    text = _Text(operation, dtype)
     neutral = generate.literal(generate.identity_value(operation, np.dtype(dtype)), dtype)
-    last = f"value{EACH - 1}"
-    lines = [
+    tile = [*_tile(text, neutral), *_totals(text), *_joined(text), *_next(text)]
+    return "\n".join([
         "def kernel(a, carries, out, n, rows, parts, tiles, carried, writes):",
         f"    cells = cuda.shared.array({THREADS}, {'boolean' if text.boolean else dtype})",
         "    thread = thread_x()",
@@ -61,48 +61,69 @@ def rows(operation: str, dtype: str) -> str:
         f"            carry = {text.read('carries', 'row * parts + part - 1')}",
         "        tile = 0",
         "        while tile < tiles and start < n:",
-        f"            first = start + thread * {EACH}",
-        *(f"            value{k} = {neutral}" for k in each),
-        *(line for k in each for line in (
-            f"            if first + {k} < n:",
-            f"                value{k} = {text.read('a', f'row * n + first + {k}')}",
-        )),
-        *(f"            value{k} = {text.join(f'value{k - 1}', f'value{k}')}" for k in each[1:]),
-        f"            total = {last}",
-        "            cells[thread] = total",
-        "            barrier()",
-        "            step = 1",
-        "            while step < threads_x():",
-        "                if thread >= step:",
-        f"                    total = {text.join('cells[thread - step]', 'total')}",
-        "                barrier()",
-        "                cells[thread] = total",
-        "                barrier()",
-        "                step = step * 2",
-        "            before = carry",
-        "            if thread > 0:",
-        "                before = cells[thread - 1]",
-        "                if preceded:",
-        f"                    before = {text.join('carry', 'before')}",
-        "            if preceded or thread > 0:",
-        *(f"                value{k} = {text.join('before', f'value{k}')}" for k in each),
-        *(line for k in each for line in (
-            f"            if writes != 0 and first + {k} < n:",
-            f"                {text.put('out', f'row * n + first + {k}', f'value{k}')}",
-        )),
-        "            whole = cells[threads_x() - 1]",
-        "            if preceded:",
-        f"                whole = {text.join('carry', 'whole')}",
-        "            carry = whole",
-        "            preceded = True",
-        "            barrier()",
-        f"            start += threads_x() * {EACH}",
-        "            tile += 1",
+        *(f"            {line}" for line in tile),
         "        if writes == 0 and thread == 0:",
         f"            {text.put('out', 'row * parts + part', 'carry')}",
         "        row += blocks_y()",
-    ]  # fmt: skip
-    return "\n".join(lines)
+    ])  # fmt: skip
+
+
+def _tile(text: _Text, neutral: str) -> list[str]:
+    """Return lines by which each thread reads its values and joins them with each other."""
+    lines = [f"first = start + thread * {EACH}"]
+    for k in range(EACH):
+        read = text.read("a", f"row * n + first + {k}")
+        lines += [f"value{k} = {neutral}", f"if first + {k} < n:", f"    value{k} = {read}"]
+    joined = [f"value{k} = {text.join(f'value{k - 1}', f'value{k}')}" for k in range(1, EACH)]
+    return [*lines, *joined]
+
+
+def _totals(text: _Text) -> list[str]:
+    """Return lines that leave in each thread's cell what it and those before it come to."""
+    return [
+        f"total = value{EACH - 1}",
+        "cells[thread] = total",
+        "barrier()",
+        "step = 1",
+        "while step < threads_x():",
+        "    if thread >= step:",
+        f"        total = {text.join('cells[thread - step]', 'total')}",
+        "    barrier()",
+        "    cells[thread] = total",
+        "    barrier()",
+        "    step = step * 2",
+    ]
+
+
+def _joined(text: _Text) -> list[str]:
+    """Return lines that join each thread's values with what comes before, and write them."""
+    lines = [
+        "before = carry",
+        "if thread > 0:",
+        "    before = cells[thread - 1]",
+        "    if preceded:",
+        f"        before = {text.join('carry', 'before')}",
+        "if preceded or thread > 0:",
+        *(f"    value{k} = {text.join('before', f'value{k}')}" for k in range(EACH)),
+    ]
+    for k in range(EACH):
+        put = text.put("out", f"row * n + first + {k}", f"value{k}")
+        lines += [f"if writes != 0 and first + {k} < n:", f"    {put}"]
+    return lines
+
+
+def _next(text: _Text) -> list[str]:
+    """Return lines that carry a tile's total to the next."""
+    return [
+        "whole = cells[threads_x() - 1]",
+        "if preceded:",
+        f"    whole = {text.join('carry', 'whole')}",
+        "carry = whole",
+        "preceded = True",
+        "barrier()",
+        f"start += threads_x() * {EACH}",
+        "tile += 1",
+    ]
 
 
 def columns(operation: str, dtype: str) -> str:
