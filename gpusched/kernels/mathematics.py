@@ -29,9 +29,12 @@ _NUMPY_TO_MATH = {
     "rad2deg": math.degrees, "radians": math.radians, "degrees": math.degrees,
 }  # fmt: skip
 _VECTORISED = {
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log2": "log2", "log10": "log10",
-    "log1p": "log1p", "tanh": "tanh", "erf": "erf", "atan": "arctan", "arctan": "arctan",
-    "log": "log",
+    "acos": "arccos", "acosh": "arccosh", "arccos": "arccos", "arccosh": "arccosh",
+    "arcsin": "arcsin", "arcsinh": "arcsinh", "arctan": "arctan", "arctanh": "arctanh",
+    "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atanh": "arctanh", "cbrt": "cbrt",
+    "cos": "cos", "cosh": "cosh", "erf": "erf", "erfc": "erfc", "exp": "exp", "exp2": "exp2",
+    "expm1": "expm1", "log2": "log2", "log10": "log10", "log1p": "log1p", "sin": "sin",
+    "sinh": "sinh", "tan": "tan", "tanh": "tanh", "log": "log",
 }  # fmt: skip
 _VECTORISED_OF_TWO = {"atan2": "arctan2", "arctan2": "arctan2", "hypot": "hypot"}
 
@@ -71,6 +74,7 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
     from numba import types as numba_types
     from numba.extending import overload
 
+    from gpusched.fusion.backends import names
     from gpusched.fusion.backends.cpu import _math
 
     narrow, wide = _math(f"{name}_f32"), _math(f"{name}_f64")
@@ -83,8 +87,8 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
 
     def choose_one(x: Any) -> Any:
         if isinstance(x, numba_types.Complex):
-            original = getattr(cmath, name)
-            return lambda x: original(x)
+            original = getattr(cmath, names.in_math(name), None)
+            return original and (lambda x: original(x))
         if x == numba_types.float32:
             return lambda x: narrow(x)
         return lambda x: wide(float(x))

@@ -56,12 +56,17 @@ _LIBM = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2
          "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "power": "pow"}  # fmt: skip
 
 
+def in_math(function: str) -> str:
+    """Return what Python's `math` and `cmath` call NumPy's function."""
+    return _LIBM.get(function, function)
+
+
 def libm_function(name: str) -> Callable[..., Any]:
     """Return the C library's function as Python's `math` names it, or one made from it."""
     function, _ = split(name)
     if function in _FORMULAS:
         return _FORMULAS[function]
-    return getattr(math, _LIBM.get(function, function))
+    return getattr(math, in_math(function))
 
 
 def _expit(x: Any) -> Any:

@@ -77,3 +77,16 @@ def device(function: Callable[..., Any]) -> Any:
     """Return `function` compiled for calls from kernels only, and always made part of them."""
     options = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "forceinline": True}
     return numba.njit(error_model="numpy", **options)(function)
+
+
+@intrinsic
+def floor(typing_context: Any, x: Any) -> Any:
+    """Return the whole number below x, of its dtype; that of `math` is an integer."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = args[0].type
+        function_type = ir.FunctionType(kind, [kind])
+        function = builder.module.declare_intrinsic("llvm.floor", [kind], fnty=function_type)
+        return builder.call(function, args)
+
+    return (x(x), generate) if isinstance(x, types.Float) else None

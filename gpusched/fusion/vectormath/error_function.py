@@ -13,7 +13,9 @@ from typing import Any
 from numba import float32, float64
 
 from gpusched.fusion.vectormath.bits import device, fma, from_bits_f64, to_bits_f64
-from gpusched.fusion.vectormath.exponential import exp_f64
+from gpusched.fusion.vectormath.exponential import (
+    exp_f64,
+)
 
 
 @device

@@ -16,6 +16,7 @@ from gpusched.fusion.vectormath.bits import (
     fma,
     from_bits_f32,
     from_bits_f64,
+    polynomial,
     to_bits_f32,
     to_bits_f64,
 )
@@ -28,14 +29,28 @@ _ROUND_F32, _ROUND_BITS_F32 = 12582912.0, 1262485504
 @device
 def _reduced_f64(x: Any) -> Any:
     """Return n (as rounded by the addition) and exp(r) - 1."""
+    t, q, _ = _reduced_twice_f64(x)
+    return t, q
+
+
+@device
+def _reduced_twice_f64(x: Any) -> Any:
+    """Return n (as rounded by the addition) and exp(r) - 1 as a sum of two numbers."""
     t = fma(x, 1.4426950408889634, _ROUND_F64)
     n = t - _ROUND_F64
     r = fma(n, -1.90821492927058770002e-10, fma(n, -6.93147180369123816490e-01, x))
-    return t, _polynomial_f64(r)
+    p = _factor_f64(r) * r
+    q = fma(p, r, r)
+    return t, q, fma(p, r, r - q)
 
 
 @device
 def _polynomial_f64(r: Any) -> Any:
+    return fma(_factor_f64(r) * r, r, r)
+
+
+@device
+def _factor_f64(r: Any) -> Any:
     p = fma(2.0914686968086876e-09, r, 2.5105217004720745e-08)
     p = fma(p, r, 2.75572736431103e-07)
     p = fma(p, r, 2.7557255400206422e-06)
@@ -45,8 +60,7 @@ def _polynomial_f64(r: Any) -> Any:
     p = fma(p, r, 0.008333333333326136)
     p = fma(p, r, 0.04166666666666667)
     p = fma(p, r, 0.1666666666666667)
-    p = fma(p, r, 0.5)
-    return fma(p * r, r, r)
+    return fma(p, r, 0.5)
 
 
 @device
@@ -56,6 +70,25 @@ def _scaled_f64(t: Any, q: Any) -> Any:
     half = n >> 1
     first = from_bits_f64((half + 1023) << 52)
     return fma(q, first, first) * from_bits_f64((n - half + 1023) << 52)
+
+
+_short = polynomial(
+    0.00019891080463998843,
+    0.0013933730715792083,
+    0.008333310844647862,
+    0.04166646419740569,
+    0.16666666681704215,
+    0.500000001353873,
+)
+
+
+@device
+def exp_for_f32(x: Any) -> Any:
+    """Return exp(x) of a float64 in [-700, 700], as exact as a float32 is: to 6e-11."""
+    t = fma(x, 1.4426950408889634, _ROUND_F64)
+    r = fma(t - _ROUND_F64, -0.6931471805599453, x)
+    scale = from_bits_f64((to_bits_f64(t) - _ROUND_BITS_F64 + 1023) << 52)
+    return fma(fma(_short(r) * r, r, r), scale, scale)
 
 
 @device
@@ -94,10 +127,16 @@ def expm1_f64(x: Any) -> Any:
 def tanh_f64(x: Any) -> Any:
     y = 2.0 * abs(x)
     y = y if y < 44.0 else 44.0
-    t, q = _reduced_f64(y)
+    t, q, low = _reduced_twice_f64(y)
     scale = from_bits_f64((to_bits_f64(t) - _ROUND_BITS_F64 + 1023) << 52)
-    e = fma(q, scale, scale - 1.0)
-    r = e / (e + 2.0)
+    above = scale - 1.0
+    e = fma(q, scale, above)
+    low = fma(low, scale, fma(q, scale, above - e))
+    bottom = e + 2.0
+    inverse = 1.0 / bottom
+    r = e * inverse
+    # The remainder of the division, and what e lacks.
+    r = fma(fma(-r, bottom, e) + fma(-r, low, low), inverse, r)
     r = r if x == x else x
     return from_bits_f64(to_bits_f64(r) | (to_bits_f64(x) & -9223372036854775808))
 
@@ -111,6 +150,13 @@ def expit_f64(x: Any) -> Any:
 @device
 def _reduced_f32(x: Any) -> Any:
     """Return n (as rounded by the addition) and exp(r) - 1."""
+    t, q, _ = _reduced_twice_f32(x)
+    return t, q
+
+
+@device
+def _reduced_twice_f32(x: Any) -> Any:
+    """Return n (as rounded by the addition) and exp(r) - 1 as a sum of two numbers."""
     t = fma(x, float32(1.4426950408889634), float32(_ROUND_F32))
     n = t - float32(_ROUND_F32)
     r = fma(n, float32(2.12194440e-4), fma(n, float32(-0.693359375), x))
@@ -118,8 +164,9 @@ def _reduced_f32(x: Any) -> Any:
     p = fma(p, r, float32(0.0083333109254809))
     p = fma(p, r, float32(0.041666464925285904))
     p = fma(p, r, float32(0.16666666681623232))
-    p = fma(p, r, float32(0.500000001346581))
-    return t, fma(p * r, r, r)
+    p = fma(p, r, float32(0.500000001346581)) * r
+    q = fma(p, r, r)
+    return t, q, fma(p, r, r - q)
 
 
 @device
@@ -139,11 +186,17 @@ def exp_f32(x: Any) -> Any:
 def tanh_f32(x: Any) -> Any:
     y = abs(x) + abs(x)
     y = y if y < float32(22.0) else float32(22.0)
-    t, q = _reduced_f32(y)
+    t, q, low = _reduced_twice_f32(y)
     n = int32(to_bits_f32(t) - int32(_ROUND_BITS_F32))
     scale = from_bits_f32(int32(int32(n + int32(127)) << int32(23)))
-    e = fma(q, scale, scale - float32(1.0))
-    r = e / (e + float32(2.0))
+    above = scale - float32(1.0)
+    e = fma(q, scale, above)
+    low = fma(low, scale, fma(q, scale, above - e))
+    bottom = e + float32(2.0)
+    inverse = float32(1.0) / bottom
+    r = e * inverse
+    # The remainder of the division, and what e lacks.
+    r = fma(fma(-r, bottom, e) + fma(-r, low, low), inverse, r)
     r = r if x == x else x
     return from_bits_f32(int32(to_bits_f32(r) | int32(to_bits_f32(x) & int32(-2147483648))))
 

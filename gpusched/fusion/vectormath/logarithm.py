@@ -1,4 +1,4 @@
-"""log and log2.
+"""log, log2, log10 and log1p.
 
 ``x = 2**k * m`` with m in [sqrt(1/2), sqrt(2)); ``log(m)`` by the polynomial in
 ``s = f / (2 + f)``, ``f = m - 1``, of FreeBSD's msun (``e_log.c`` and ``e_logf.c``; Sun
@@ -16,6 +16,7 @@ from gpusched.fusion.vectormath.bits import (
     fma,
     from_bits_f32,
     from_bits_f64,
+    polynomial,
     to_bits_f32,
     to_bits_f64,
 )
@@ -48,6 +49,26 @@ def _polynomial_f64(f: Any) -> Any:
     return half, s * fma(r, z, half)
 
 
+_short = polynomial(
+    0.19363884986633204,
+    0.22191337428065783,
+    0.28571755535032944,
+    0.3999999879244169,
+    0.6666666666737868,
+)
+
+
+@device
+def log_for_f32(x: Any) -> Any:
+    """Return log(x) of a float64 that is normal and positive, to 1e-13."""
+    bits = to_bits_f64(x)
+    k = (bits - 4604544271217802189) >> 52
+    f = from_bits_f64(bits - (k << 52)) - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    return fma(float64(k), 0.6931471805599453, fma(s * z, _short(z), s + s))
+
+
 @device
 def _edges_f64(x: Any, result: Any) -> Any:
     result = result if x < _INF else x
@@ -74,6 +95,40 @@ def log2_f64(x: Any) -> Any:
 
 
 @device
+def log10_f64(x: Any) -> Any:
+    k, f = _parts_f64(x)
+    half, p = _polynomial_f64(f)
+    # The product with 1 / log(10) and that constant itself are sums of two numbers.
+    most = f * 0.4342944819032518
+    low = fma(f, 0.4342944819032518, -most) + f * 1.098319650216765e-17
+    low = fma(p - half, 0.4342944819032518, fma(k, 1.2647602381650425e-11, low))
+    result = fma(k, 0.3010299956513336, most + low)
+    return _edges_f64(x, result)
+
+
+@device
+def log_of_sum(w: Any, low: Any, doubled: Any) -> Any:
+    """Return log(1 + w + low) for w >= 0 or not far below, or log(2 w) if `doubled`."""
+    u = w if doubled else 1.0 + w
+    k, f = _parts_f64(u)
+    near = k == 0.0 and not doubled
+    lost = (1.0 - (u - w)) if u >= 2.0 else (w - (u - 1.0))
+    rest = 0.0 if doubled else ((low if near else lost + low) / u)
+    half, p = _polynomial_f64(w if near else f)
+    k = k + 1.0 if doubled else k
+    tail = half - (p + fma(k, 1.90821492927058770002e-10, rest))
+    return k * 6.93147180369123816490e-01 - (tail - (w if near else f))
+
+
+@device
+def log1p_f64(x: Any) -> Any:
+    result = log_of_sum(x, 0.0, False)
+    result = result if x < _INF else x
+    result = result if x > -1.0 else (-_INF if x == -1.0 else _NAN)
+    return result if x != 0.0 else x
+
+
+@device
 def log_f32(x: Any) -> Any:
     tiny = x < float32(1.17549435e-38)
     bits = to_bits_f32(x * float32(33554432.0) if tiny else x)
@@ -94,20 +149,20 @@ def log_f32(x: Any) -> Any:
 
 @device
 def log2_f32(x: Any) -> Any:
-    return float32(log2_f64(float64(x)))
+    a = float64(x)
+    return float32(_edges_f64(a, log_for_f32(a) * 1.4426950408889634))
 
 
 @device
 def log10_f32(x: Any) -> Any:
-    return float32(log_f64(float64(x)) * 0.43429448190325182765)
+    a = float64(x)
+    return float32(_edges_f64(a, log_for_f32(a) * 0.43429448190325182765))
 
 
 @device
 def log1p_f32(x: Any) -> Any:
     a = float64(x)
     u = 1.0 + a
-    # What the sum lost is put back by the quotient (Kahan's log1p, 1987).
-    near = u - 1.0
-    result = log_f64(u) * (a / (near if near != 0.0 else 1.0))
-    result = result if near != 0.0 else a
-    return float32(result if a < _INF else a)
+    # What the sum lost matters only where it is near 1.
+    result = log_for_f32(u) + (a - (u - 1.0) if a < 1.0 else 0.0)
+    return float32(_edges_f64(u, result)) if a != 0.0 else x

@@ -58,7 +58,7 @@ def _functions(
     """Return sin, cos and tan of one dtype; `bits` convert to bits and back."""
     to_bits, from_bits = bits
     sine, cosine = polynomials
-    round_up, per_turn, half, one, two, top = map(real, (rounding, 2 / np.pi, 0.5, 1, 2, limit))
+    round_up, per_turn, half, one, top = map(real, (rounding, 2 / np.pi, 0.5, 1, limit))
     first, second, third = map(real, parts)
     numpy_integer = np.int64 if real is np.float64 else np.int32
     n_one, n_two, sign_bit = map(numpy_integer, (1, 2, sign))
