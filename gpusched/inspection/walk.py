@@ -70,7 +70,6 @@ class Walk:
         self._kinds: dict[Any, int] = {}
         self._readers: Counter[tuple[str, tuple[str | None, ...]]] = Counter()
         self._seen: dict[Any, tuple[Variant, _Made]] = {}
-        self._unknown = self._of(UNKNOWN)
         self._chunks: dict[Any, Any] = {}
         self.found = Walked()
 
@@ -89,7 +88,7 @@ class Walk:
             read = sum(call.bytes_written for call in variant.calls if call.source)
             self.found.source_bytes += variant.tasks * (held + read)
         for key in self._keys:
-            made = self._made[key]
+            made = self._chunk(key)
             self.found.result_bytes += extent(made.value)
             if made.stage is not None:
                 self.found.results.add(made.stage)
@@ -127,12 +126,21 @@ class Walk:
         kind = _kind(value)
         return _Made(value, stage, self._kinds.setdefault(kind, len(self._kinds)))
 
-    def _value_of(self, key: Any) -> Any:
+    def _chunk(self, key: Any) -> _Made:
+        """Return what is known of a chunk, also where it is kept on a cluster, outside the graph.
+
+        Those come as dask was told that they are.
+        """
         made = self._made.get(key)
-        return UNKNOWN if made is None else made.value
+        if made is None:
+            told = isinstance(key, tuple) and key not in self._tasks
+            value = self._rehearser.declared.chunk(layer_of(key), key[1:]) if told else None
+            made = self._made[key] = self._of(UNKNOWN if value is None else value)
+            self.found.source_bytes += extent(made.value)
+        return made
 
     def _alias(self, key: Any, node: Alias) -> None:
-        made = self._made.get(node.target) or self._unknown
+        made = self._chunk(node.target)
         if made.value is UNKNOWN and isinstance(key, tuple):
             declared = self._rehearser.declared.chunk(layer_of(key), key[1:])
             made = self._of(UNKNOWN if declared is None else declared, made.stage)
@@ -142,7 +150,9 @@ class Walk:
         signature, inputs = self._signatures.of(node)
         made = self._made
         given = [
-            made.get(item.key) or self._unknown if isinstance(item, TaskRef) else self._of(item)
+            made.get(item.key) or self._chunk(item.key)
+            if isinstance(item, TaskRef)
+            else self._of(item)
             for item in inputs
         ]
         kinds = (self._declared(key), *[each.kind for each in given])
@@ -151,7 +161,7 @@ class Walk:
         found = self._seen.get((layer, signature, kinds))
         if found is None:
             # What the user's function does with its chunks may depend on how many see them.
-            values = {each: self._value_of(each) for each in node.dependencies}
+            values = {each: self._chunk(each).value for each in node.dependencies}
             variant = self._rehearser.rehearse(node, values)
             self.found.variants.append(variant)
             result = UNKNOWN if variant.result is None else variant.result

@@ -206,7 +206,7 @@ def test_on_a_cluster(x: da.Array) -> None:
     with (
         dask.config.set(scheduler=None),
         Client(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None,
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0",
             set_as_default=True,
         ) as client,
     ):  # fmt: skip

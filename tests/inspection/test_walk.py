@@ -7,6 +7,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from distributed import Client
 
 from gpusched import explain
 from gpusched.inspection.memory import held, owner
@@ -80,3 +81,15 @@ def test_equal_chunks_of_many_files_are_one_kind() -> None:
     found = explain(da.concatenate(parts) * 2 + 1)
     (stage,) = found.stages
     assert (stage.tasks_after, stage.kinds) == (5, 1)
+
+
+def test_chunks_that_are_kept_on_a_cluster() -> None:
+    # Chunks are told to be contiguous, and these are.
+    here = da.random.default_rng(0).random((40, 40), chunks=20).persist(scheduler="sync")
+    with Client(n_workers=1, processes=False, dashboard_address=":0"):
+        there = here.persist()
+        found, wanted = explain((there * 2 + 1).sum()), explain((here * 2 + 1).sum())
+        kept = explain(there)
+    assert [stage.kernels for stage in found.stages] == [stage.kernels for stage in wanted.stages]
+    assert found.totals.bytes_least == wanted.totals.bytes_least
+    assert (kept.stages, kept.totals.bytes_least) == ((), 2 * here.nbytes)
