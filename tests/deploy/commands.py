@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import click
+import dask.config
 
 from gpusched.cli import main
 
@@ -40,3 +42,8 @@ def read_environment(text: str) -> dict[str, str]:
 
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 """Where tools of the system may be."""
+
+
+def merged(environment: dict[str, str]) -> dict[str, Any]:
+    """Return dask's configuration as a process with these variables has it."""
+    return dask.config.merge(dask.config.config, dask.config.collect_env(environment))

@@ -1,0 +1,189 @@
+"""Manifests against Kubernetes' own schemas, and their commands and probes against gpusched's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.deploy.commands import check, merged
+from tests.deploy.conftest import Pages
+from tests.deploy.jobs import DEPLOY
+
+FOLDER = DEPLOY / "k8s"
+SCHEMAS = Path(__file__).parent / "schemas"
+KUBERNETES = json.loads((SCHEMAS / "kubernetes.json").read_text())
+
+
+def strict(schema: Any) -> Any:
+    """Return a resource's schema without room for unknown fields, which a server would drop."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: strict(value) for key, value in schema.items()}
+    if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+# The server adds these three itself, so the schema of a custom resource need not name them.
+DASK_CLUSTER = strict(json.loads((SCHEMAS / "daskcluster.json").read_text()))
+DASK_CLUSTER["properties"] |= {name: {} for name in ("apiVersion", "kind", "metadata")}
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """Return the documents of a file."""
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+BASE = [each for path in sorted((FOLDER / "base").glob("*.yaml")) for each in documents(path)]
+BASE = [each for each in BASE if each["kind"] != "Kustomization"]
+CLUSTER = documents(FOLDER / "daskcluster.yaml")[0]
+SETTINGS = next(each for each in BASE if each["kind"] == "ConfigMap")["data"]
+
+
+def validate(resource: dict[str, Any]) -> None:
+    """Raise unless a resource is one that Kubernetes 1.37 takes."""
+    kind = KUBERNETES["kinds"][resource["kind"]]
+    Draft202012Validator(kind | {"definitions": KUBERNETES["definitions"]}).validate(resource)
+
+
+def built(folder: str) -> list[dict[str, Any]]:
+    """Return what kustomize makes of a folder."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("needs kubectl")
+    done = subprocess.run(
+        [kubectl, "kustomize", FOLDER / folder], capture_output=True, text=True, check=True
+    )
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def name(resource: dict[str, Any]) -> str:
+    return f"{resource['kind']}-{resource['metadata']['name']}"
+
+
+def pods(resources: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the specifications of pods."""
+    for each in resources:
+        if each["kind"] in ("Deployment", "StatefulSet"):
+            yield each["spec"]["template"]["spec"]
+
+
+PODS = [*pods(BASE), CLUSTER["spec"]["scheduler"]["spec"], CLUSTER["spec"]["worker"]["spec"]]
+
+
+@pytest.mark.parametrize("resource", BASE, ids=name)
+def test_resource_is_valid(resource: dict[str, Any]) -> None:
+    validate(resource)
+
+
+def test_dask_cluster_is_valid() -> None:
+    Draft202012Validator(DASK_CLUSTER).validate(CLUSTER)
+
+
+def test_schemas_refuse_unknown_fields() -> None:
+    wrong = json.loads(json.dumps(CLUSTER))
+    wrong["spec"]["worker"]["spec"]["containers"][0]["comand"] = []
+    assert not Draft202012Validator(DASK_CLUSTER).is_valid(wrong)
+    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dota": {}}
+    kind = KUBERNETES["kinds"]["ConfigMap"] | {"definitions": KUBERNETES["definitions"]}
+    assert not Draft202012Validator(kind).is_valid(wrong)
+
+
+def test_kustomization_names_every_file() -> None:
+    for folder, others in (("base", set()), ("gpu", {"../base"})):
+        made = documents(FOLDER / folder / "kustomization.yaml")[0]
+        files = {path.name for path in (FOLDER / folder).glob("*.yaml")} - {"kustomization.yaml"}
+        assert set(made["resources"]) == files | others
+
+
+@pytest.mark.parametrize("folder", ["base", "gpu"])
+def test_what_kustomize_makes_is_valid(folder: str) -> None:
+    made = built(folder)
+    assert {name(each) for each in made} == {name(each) for each in BASE}
+    for each in made:
+        validate(each)
+    for pod in pods(made):
+        check_command(pod["containers"][0])
+
+
+def test_gpus_are_for_workers_only() -> None:
+    scheduler, worker = pods(built("gpu"))
+    assert "nvidia.com/gpu" not in json.dumps(scheduler)
+    assert worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert worker["containers"][0]["image"].startswith("gpusched:cuda")
+    assert "nvidia.com/gpu" not in json.dumps([*pods(built("base"))])
+
+
+def check_command(container: dict[str, Any]) -> None:
+    program, *words = [*container["command"], *container["args"]]
+    assert program == "gpusched"
+    check(words)
+
+
+@pytest.mark.parametrize("pod", PODS, ids=lambda pod: pod["containers"][0]["name"])
+def test_pod_runs_a_command_of_gpusched_and_no_more(pod: dict[str, Any]) -> None:
+    [container] = pod["containers"]
+    check_command(container)
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert not container["securityContext"]["allowPrivilegeEscalation"]
+    assert {"requests", "limits"} == set(container["resources"])
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize("pod", PODS, ids=lambda pod: pod["containers"][0]["name"])
+def test_probes_ask_pages_that_answer(pod: dict[str, Any], pages: Pages) -> None:
+    [container] = pod["containers"]
+    probes = {key: value for key, value in container.items() if key.endswith("Probe")}
+    assert {"readinessProbe", "livenessProbe"} <= set(probes)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for probe in probes.values():
+        page = probe["httpGet"]
+        assert pages.get(container["name"], page["path"]) == "ok"
+        assert f":{ports[page['port']]}" in " ".join(container["args"])
+
+
+def test_settings_name_the_files_of_the_secret() -> None:
+    from gpusched.cluster import certificates
+
+    made = {certificates.CA, certificates.CERTIFICATE, certificates.KEY}
+    files = [Path(value) for key, value in SETTINGS.items() if "__TLS__" in key]
+    assert {file.name for file in files} == made
+    mounts = [mount for pod in PODS for mount in pod["containers"][0]["volumeMounts"]]
+    tls = {mount["mountPath"] for mount in mounts if mount["name"] == "tls"}
+    assert {str(file.parent) for file in files} == tls
+
+
+def test_settings_are_read_as_dask_reads_them() -> None:
+    import dask.config
+    from distributed.security import Security
+
+    with dask.config.set(merged(SETTINGS)):
+        security = Security()
+        assert security.require_encryption
+        assert security.tls_worker_key == SETTINGS["DASK_DISTRIBUTED__COMM__TLS__WORKER__KEY"]
+        assert dask.config.get("scheduler-address") == SETTINGS["DASK_SCHEDULER_ADDRESS"]
+
+
+def test_services_and_policy_choose_the_pods() -> None:
+    kinds = ("Deployment", "StatefulSet")
+    labels = [
+        each["spec"]["template"]["metadata"]["labels"] for each in BASE if each["kind"] in kinds
+    ]
+    services = [each["spec"]["selector"] for each in BASE if each["kind"] == "Service"]
+    for service, pod in zip(services, labels, strict=True):
+        assert service.items() <= pod.items()
+    [policy] = [each["spec"] for each in BASE if each["kind"] == "NetworkPolicy"]
+    for pod in labels:
+        assert policy["podSelector"]["matchLabels"].items() <= pod.items()
