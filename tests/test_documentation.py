@@ -39,10 +39,13 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 OF_OTHERS = {
     "--gpus",  # docker
+    "--gpus-per-node",  # sbatch
+    "--nodes",  # sbatch
     "--ntasks-per-node",  # srun
     "--preload",  # dask scheduler
     "--scheduler-file",  # dask worker
     "--shm-size",  # docker
+    "--time",  # sbatch
 }
 """Flags of other programs than gpusched."""
 

@@ -88,13 +88,14 @@ class Site:
 
     def left(self) -> list[str]:
         """Kill and name the processes that are left, and name the files of jobs."""
-        alive = list(self._processes())
+        alive = list(self.processes())
         told = [f"{process.pid} {' '.join(process.cmdline())}" for process in alive]
         for process in alive:
             process.kill()
         return told + [str(path) for path in self.folder.glob("gpusched-*")]
 
-    def _processes(self) -> Iterator[psutil.Process]:
+    def processes(self) -> Iterator[psutil.Process]:
+        """Yield the processes of this folder's jobs."""
         for process in psutil.process_iter():
             try:
                 if process.environ().get(_MARK) == self.mark:
