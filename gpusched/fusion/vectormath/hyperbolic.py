@@ -5,7 +5,8 @@ nodes (errors 3.2e-19 and 1.8e-10), and ``cosh = (e + 1/e) / 2``.  The inverses 
 sums, whose rounding errors are carried along (Kahan, "Branch cuts for complex elementary
 functions", 1987): ``asinh a = log1p(a + a**2 / (1 + sqrt(1 + a**2)))``,
 ``acosh x = log1p(t + sqrt(t (2 + t)))`` with ``t = x - 1``, and
-``atanh a = log1p(2 a / (1 - a)) / 2``.  Those of float32 are plain logarithms in float64.
+``atanh a = log1p(2 a / (1 - a)) / 2``.  The inverses of float32 are
+plain logarithms in float64.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from numba import float32, float64
+from numba import float32, float64, int32
 
 from gpusched.fusion.vectormath.bits import (
     device,
     fma,
+    from_bits_f32,
     from_bits_f64,
     polynomial,
+    to_bits_f32,
     to_bits_f64,
 )
-from gpusched.fusion.vectormath.exponential import _ROUND_BITS_F64, _reduced_f64, exp_for_f32
+from gpusched.fusion.vectormath.exponential import (
+    _ROUND_BITS_F32,
+    _ROUND_BITS_F64,
+    _reduced_f32,
+    _reduced_f64,
+)
 from gpusched.fusion.vectormath.logarithm import log_for_f32, log_of_sum
 
 _INF, _NAN = float("inf"), float("nan")
@@ -71,19 +79,28 @@ def cosh_f64(x: Any) -> Any:
 
 
 @device
+def _quarter_exp_f32(a: Any) -> Any:
+    t, q = _reduced_f32(a if a < float32(89.6) else float32(89.6))
+    n = int32(to_bits_f32(t) - int32(_ROUND_BITS_F32))
+    scale = from_bits_f32(int32(int32(n + int32(125)) << int32(23)))
+    return fma(q, scale, scale)
+
+
+@device
 def sinh_f32(x: Any) -> Any:
-    a = abs(float64(x))
-    e = exp_for_f32(a if a < 91.0 else 91.0)
+    a = abs(x)
+    quarter = _quarter_exp_f32(a)
     z = a * a
-    size = fma(a * z, _small_f32(z), a) if a < 1.0 else 0.5 * (e - 1.0 / e)
-    return float32(_with_sign_of(size, float64(x))) if x == x else x
+    large = quarter + quarter - float32(0.125) / quarter
+    size = fma(a * z, _small_f32(z), a) if a < float32(1.0) else large
+    bits = int32(to_bits_f32(size) | int32(to_bits_f32(x) & int32(-2147483648)))
+    return from_bits_f32(bits) if x == x else x
 
 
 @device
 def cosh_f32(x: Any) -> Any:
-    a = abs(float64(x))
-    e = exp_for_f32(a if a < 91.0 else 91.0)
-    return float32(0.5 * (e + 1.0 / e)) if x == x else x
+    quarter = _quarter_exp_f32(abs(x))
+    return quarter + quarter + float32(0.125) / quarter if x == x else x
 
 
 @device

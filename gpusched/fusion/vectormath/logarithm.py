@@ -129,40 +129,69 @@ def log1p_f64(x: Any) -> Any:
 
 
 @device
-def log_f32(x: Any) -> Any:
+def _parts_f32(x: Any) -> Any:
+    """Return k and f = m - 1."""
     tiny = x < float32(1.17549435e-38)
     bits = to_bits_f32(x * float32(33554432.0) if tiny else x)
     k = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
     f = from_bits_f32(int32(bits - int32(k << int32(23)))) - float32(1.0)
-    e = float32(int32(k - int32(25)) if tiny else k)
+    return float32(int32(k - int32(25)) if tiny else k), f
+
+
+@device
+def _polynomial_f32(f: Any) -> Any:
+    """Return what that of float64 returns."""
     s = f / (float32(2.0) + f)
     z = s * s
     r = fma(float32(0.24279078841), z, float32(0.28498786688))
     r = fma(r, z, float32(0.40000972152))
     r = fma(r, z, float32(0.66666662693))
     half = float32(0.5) * f * f
-    p = s * fma(r, z, half)
-    result = e * float32(6.9313812256e-01) - ((half - (p + e * float32(9.0580006145e-06))) - f)
+    return half, s * fma(r, z, half)
+
+
+@device
+def _edges_f32(x: Any, result: Any) -> Any:
     result = result if x < float32(_INF) else x
     return result if x > float32(0.0) else (float32(-_INF) if x == float32(0.0) else float32(_NAN))
 
 
 @device
+def log_f32(x: Any) -> Any:
+    k, f = _parts_f32(x)
+    half, p = _polynomial_f32(f)
+    result = k * float32(6.9313812256e-01) - ((half - (p + k * float32(9.0580006145e-06))) - f)
+    return _edges_f32(x, result)
+
+
+@device
 def log2_f32(x: Any) -> Any:
-    a = float64(x)
-    return float32(_edges_f64(a, log_for_f32(a) * 1.4426950408889634))
+    k, f = _parts_f32(x)
+    half, p = _polynomial_f32(f)
+    low = fma(f, float32(0.44269504088896340736), (p - half) * float32(1.4426950408889634))
+    return _edges_f32(x, k + (f + low))
 
 
 @device
 def log10_f32(x: Any) -> Any:
-    a = float64(x)
-    return float32(_edges_f64(a, log_for_f32(a) * 0.43429448190325182765))
+    k, f = _parts_f32(x)
+    half, p = _polynomial_f32(f)
+    most = f * float32(0.4342944920063019)
+    low = fma(f, float32(0.4342944920063019), -most) + f * float32(-1.0103050052231683e-08)
+    low = fma(p - half, float32(0.4342944920063019), fma(k, float32(4.605038981195214e-06), low))
+    return _edges_f32(x, fma(k, float32(0.301025390625), most + low))
 
 
 @device
 def log1p_f32(x: Any) -> Any:
-    a = float64(x)
-    u = 1.0 + a
-    # What the sum lost matters only where it is near 1.
-    result = log_for_f32(u) + (a - (u - 1.0) if a < 1.0 else 0.0)
-    return float32(_edges_f64(u, result)) if a != 0.0 else x
+    one = float32(1.0)
+    u = one + x
+    k, f = _parts_f32(u)
+    near = k == float32(0.0)
+    lost = one - (u - x) if u >= float32(2.0) else x - (u - one)
+    rest = float32(0.0) if near else lost / u
+    f = x if near else f
+    half, p = _polynomial_f32(f)
+    tail = half - (p + fma(k, float32(9.0580006145e-06), rest))
+    result = _edges_f32(u, k * float32(6.9313812256e-01) - (tail - f))
+    return result if x != float32(0.0) else x

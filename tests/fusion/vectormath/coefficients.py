@@ -91,6 +91,9 @@ def fits() -> dict[str, Fit]:
         "arcsin_f32": Fit(lambda z: _odd(mpmath.asin, z), zero, mpf("0.25"), 5, _sixth),
         "erfc_f64": Fit(_scaled_complement, mpf("-0.78"), mpf("0.75"), 22),
         "erfc_f32": Fit(_scaled_complement, mpf(-1), mpf("0.47"), 11),
+        "exp2_f32": Fit(lambda f: (2**f - 1) / f, mpf("-0.501"), mpf("0.501"), 5),
+        "erf_f32": Fit(lambda z: mpmath.erf(mpmath.sqrt(z)) / mpmath.sqrt(z), zero, mpf("0.86"), 6),
+        "erf_f32_above": Fit(lambda a: mpmath.log(mpmath.erfc(a)), mpf("0.9"), mpf("3.95"), 8),
         "cbrt": Fit(lambda m: 1 / mpmath.cbrt(m), mpf("0.5"), mpf(1), 5),
     }
 
