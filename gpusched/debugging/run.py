@@ -6,7 +6,6 @@ from bdb import BdbQuit
 from collections.abc import Mapping
 from typing import Any
 
-import dask
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task
 
@@ -229,8 +228,7 @@ class _Recorder(TracingRecorder):
     """Records a segment of a run, whose execution says how kernels run."""
 
     def __init__(self, run: Run, segment: Segment) -> None:
-        limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
-        super().__init__(segment.overrides.on(run.execution.device), limit)
+        super().__init__(segment.overrides.on(run.execution.device))
         self._run = run
         self._arguments: dict[int, str] = {}
         self._sites: dict[int, Site] = {}

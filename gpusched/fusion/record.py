@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import dask
 import numpy as np
 
 from gpusched.fusion.devices import HOST, Device, device_of
@@ -49,17 +50,16 @@ class Recorder:
     ----------
     device
         Where the arrays lie.
-    limit
-        Operations recorded before they are computed, so that no kernel grows without bound.
 
     Notes
     -----
     Belongs to one thread.
     """
 
-    def __init__(self, device: Device = HOST, limit: int = 256) -> None:
+    def __init__(self, device: Device = HOST) -> None:
         self.device = device
-        self._limit = limit
+        # Operations recorded before they are computed, so that no kernel grows without bound.
+        self._limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
         self._nodes: dict[Any, Node] = {}
         self._pending = 0
         self._registers: Registers = []

@@ -160,8 +160,7 @@ class Segment:
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers) -> None:
         device = next(d for d in map(device_of, flat(inputs)) if d is not None)
-        limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
-        recorder = Recorder(self.overrides.on(device), limit)
+        recorder = Recorder(self.overrides.on(device))
         try:
             local, arrays = self.trace(recorder, inputs, registers)
             direct = self.too_little(recorder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import dask
 import numpy as np
 from dask._task_spec import DataNode, Task
 from dask.array.core import finalize
@@ -201,8 +200,7 @@ class Rehearser(Rehearsal):
             self._call(segment, registers)
 
     def _tracer(self, segment: Segment) -> TracingRecorder:
-        limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
-        return TracingRecorder(segment.overrides.on(self.device), limit)
+        return TracingRecorder(segment.overrides.on(self.device))
 
     # Calls --------------------------------------------------------------------------------
 

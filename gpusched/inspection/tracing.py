@@ -48,8 +48,8 @@ class TracingRecorder(Recorder):
     Belongs to one thread.
     """
 
-    def __init__(self, device: Device, limit: int) -> None:
-        super().__init__(device, limit)
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
         self.origins: dict[int, Origin] = {}
         """By the identity of the node, which the recorder keeps alive."""
         self.variables: dict[int, str] = {}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import dask
 import numpy as np
 
 from gpusched.fusion import generate
@@ -134,8 +133,7 @@ def function_cases(function: Any, sample: Sequence[Any]) -> Iterator[Case]:
         told = ", ".join(type(value).__name__ for value in sample)
         raise ChoiceError(f"the sample needs arrays of one device, and has {told or 'nothing'}")
     (device,) = devices.values()
-    limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
-    recorder = TracingRecorder(device, limit)
+    recorder = TracingRecorder(device)
     given = [
         value
         if type(value) in PYTHON_SCALARS or isinstance(value, np.generic)
