@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from gpusched.fusion import cache
 from gpusched.fusion.kernel import Kernel
 from gpusched.inspection.kernels import ExplainedKernel, lately_explained
+
+_TOLD = 8
+"""Names that a message gives of those that there are, the most similar ones."""
 
 
 class UnknownKernelError(LookupError):
@@ -43,7 +47,8 @@ def kernel_of(subject: Any) -> Kernel:
 def _named(name: str) -> Kernel:
     known = {kernel.name: kernel for kernel in (*cache.kernels, *lately_explained())}
     if name not in known:
-        told = ", ".join(sorted(known)[:8]) or "none"
+        alike = difflib.get_close_matches(name, known, _TOLD, cutoff=0)
+        told = ", ".join(alike) or "none"
         raise UnknownKernelError(
             f"no kernel {name!r} was explained or has run in this process; known here: {told}. "
             "Workers' kernels are known after gpusched.explain(x)"

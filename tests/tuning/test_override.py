@@ -177,7 +177,7 @@ def test_unknown_kernels(program: da.Array) -> None:
     name = kernel_of(program).name
     gpusched.override(name, lambda a, s0: (a + 1) * s0).remove()
     with pytest.raises(UnknownKernelError, match=f"{name}.*explain"):
-        gpusched.override("no_such_kernel", lambda a: a)
+        gpusched.override(name[:-1], lambda a: a)
     with pytest.raises(TypeError, match="not by 3 of type int"):
         gpusched.override(3, lambda a: a)
     with pytest.raises(ValueError, match="tolerance -1"):
