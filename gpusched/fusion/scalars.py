@@ -89,24 +89,16 @@ def heaviside_float(x: Number, at_zero: Number, zero: Number, one: Number) -> Nu
 
 
 def logaddexp_float(a: Number, b: Number, log_of_two: Number) -> Number:
-    if a == b:
-        return a + log_of_two
     difference = a - b
-    if difference > 0:
-        return a + log1p(exp(-difference))
-    if difference <= 0:
-        return b + log1p(exp(difference))
-    return difference
+    top = a if difference > 0 else b
+    rest = log1p(exp(-abs(difference)))
+    return a + log_of_two if a == b else top + rest
 
 
 def logaddexp2_float(
     a: Number, b: Number, one: Number, log_of_two: Number, log2_of_e: Number
 ) -> Number:
-    if a == b:
-        return a + one
     difference = a - b
-    if difference > 0:
-        return a + log2_of_e * log1p(exp(-difference * log_of_two))
-    if difference <= 0:
-        return b + log2_of_e * log1p(exp(difference * log_of_two))
-    return difference
+    top = a if difference > 0 else b
+    rest = log2_of_e * log1p(exp(-abs(difference) * log_of_two))
+    return a + one if a == b else top + rest

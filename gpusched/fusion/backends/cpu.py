@@ -18,6 +18,7 @@ from gpusched.fusion.choices import WIDEST
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.vectormath import FUNCTIONS, rarely
 from gpusched.fusion.vectormath.bits import device
+from gpusched.fusion.vectormath.by_dtype import by_dtype
 
 
 class Tuned(Compiler):
@@ -69,7 +70,8 @@ def namespace(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in names.DTYPES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
-    found |= {"exp": math.exp, "log1p": math.log1p, "inf": math.inf, "nan": math.nan}
+    found |= {"inf": math.inf, "nan": math.nan}
+    found |= {name: by_dtype(name) for name in ("exp", "log1p") if f"{name}(" in text}
     return found | {name: _math(name) for name in names.math_names() if f"{name}(" in text}
 
 

@@ -50,8 +50,8 @@ _complement_f64 = polynomial(
     0.06809705425468839,
     0.015379652102619885,
     -0.1396211168405625,
-    1.2329951186255526,
 )
+_AT_FOUR, _AT_FOUR_LOW = 1.2329951186255526, -4.591124500585713e-17
 _complement_f32 = polynomial(
     -0.0006305084437888975,
     -0.0010937237280883216,
@@ -80,10 +80,13 @@ def erfc_f64(x: Any) -> Any:
     q = _polynomial_f64(r - fma(n, 1.90821492927058770002e-10, fma(a, a, -square)))
     d = fma(2.0, a, 1.0)
     inverse = 1.0 / d
-    p = _complement_f64((a - 4.0) / (a + 4.0))
-    c = p * inverse
-    # The remainder of the division, and what d lacks.
-    c_low = (fma(-c, d, p) - c * (1.0 - (d - 2.0 * a))) * inverse
+    u = (a - 4.0) / (a + 4.0)
+    p = _complement_f64(u)
+    c_all = fma(u, p, _AT_FOUR)
+    c = c_all * inverse
+    # The remainder of the division, what d lacks, and what the polynomial lacks.
+    rest = fma(-c, d, c_all) - c * (1.0 - (d - 2.0 * a))
+    c_low = (rest + (fma(u, p, _AT_FOUR - c_all) + _AT_FOUR_LOW)) * inverse
     shift = to_bits_f64(t) - _ROUND_BITS_F64
     half = shift >> 1
     large = (fma(q, c, fma(q, c_low, c_low)) + c) * from_bits_f64((half + 1023) << 52)

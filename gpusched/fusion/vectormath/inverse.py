@@ -2,7 +2,7 @@
 
 ``asin a = a + a z R(z)`` with ``z = a**2`` up to 1/2; above, ``pi/2 - 2 asin(sqrt((1 - a) / 2))``
 (FreeBSD's msun, ``e_asin.c``; Sun Microsystems, 1993).  R interpolates at the Chebyshev nodes of
-[0, 1/4]: errors 2.1e-19 (float64) and 8.5e-10 (float32, computed in float64).
+[0, 1/4]: errors 2.1e-19 (float64) and 8.5e-10 (float32).
 
 The cube root of ``2**(3j) v`` is ``2**j v y**2``, where y is the inverse cube root: a polynomial of
 degree 5 (error 6.7e-6) and one step of third order with ``h = 1 - v y**3``; the last step of
@@ -14,19 +14,22 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from numba import float32, float64
+from numba import float32, float64, int32
 
 from gpusched.fusion.vectormath.bits import (
     device,
     fma,
+    from_bits_f32,
     from_bits_f64,
     polynomial,
+    to_bits_f32,
     to_bits_f64,
 )
 from gpusched.fusion.vectormath.exponential import _ROUND_BITS_F64, _ROUND_F64
 
 _HALF_PI, _HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
 _PI, _PI_LOW = 3.141592653589793, 1.2246467991473532e-16
+_HALF_PI_LOW_F32, _PI_LOW_F32 = -4.371138828673793e-08, -8.742277657347586e-08
 _SIGN = -9223372036854775808
 
 _arcsine_f64 = polynomial(
@@ -102,30 +105,53 @@ def arccos_f64(x: Any) -> Any:
     s = -s if negative else s
     start = (_PI if negative else 0.0) if large else _HALF_PI
     start_low = (_PI_LOW if negative else 0.0) if large else _HALF_PI_LOW
-    taken = -(s + s) if large and not negative else (-(s + s) if large else s)
+    taken = -(s + s) if large else s
     change = -2.0 * rest if large else rest
     most = start - taken
     return most + (((start - most) - taken) + (start_low - change))
 
 
 @device
+def _halved_f32(a: Any) -> Any:
+    half = float32(0.5)
+    large = a > half
+    z = fma(-half, a, half) if large else a * a
+    return large, z, sqrt(z) if large else a
+
+
+@device
+def _half_angle_f32(s: Any, z: Any) -> Any:
+    lost = fma(-s, s, z) / (s + s) if s > float32(0.0) else float32(0.0)
+    return fma(s * z, _arcsine_f32(z), lost)
+
+
+@device
 def arcsin_f32(x: Any) -> Any:
-    wide = float64(x)
-    large, z, s = _halved(abs(wide))
-    angle = fma(s * z, _arcsine_f32(z), s)
-    return float32(_with_sign_of(_HALF_PI - 2.0 * angle if large else angle, wide))
+    large, z, s = _halved_f32(abs(x))
+    twice = s + s
+    most = float32(_HALF_PI) - twice
+    rest = _half_angle_f32(s, z)
+    rest = float32(_HALF_PI_LOW_F32) - (rest + rest)
+    angle = most + (((float32(_HALF_PI) - most) - twice) + rest)
+    angle = angle if large else fma(s * z, _arcsine_f32(z), s)
+    bits = int32(to_bits_f32(angle) & int32(2147483647))
+    return from_bits_f32(int32(bits | int32(to_bits_f32(x) & int32(-2147483648))))
 
 
 @device
 def arccos_f32(x: Any) -> Any:
-    wide = float64(x)
-    large, z, s = _halved(abs(wide))
-    angle = fma(s * z, _arcsine_f32(z), s)
-    # From here on the angle that x is before or behind a quarter turn, or from either end.
-    end = 2.0 * angle
-    if large:
-        return float32(_PI - end if wide < 0.0 else end)
-    return float32(_HALF_PI + angle if wide < 0.0 else _HALF_PI - angle)
+    large, z, s = _halved_f32(abs(x))
+    zero = float32(0.0)
+    negative = x < zero
+    rest = _half_angle_f32(s, z) if large else s * z * _arcsine_f32(z)
+    rest = -rest if negative else rest
+    s = -s if negative else s
+    start = (float32(_PI) if negative else zero) if large else float32(_HALF_PI)
+    start_low = (float32(_PI_LOW_F32) if negative else zero) if large else float32(_HALF_PI_LOW_F32)
+    taken = -(s + s) if large else s
+    change = -(rest + rest) if large else rest
+    most = start - taken
+    return most + (((start - most) - taken) + (start_low - change))
 
 
 @device
