@@ -57,6 +57,8 @@ class Session:
         ``timeout`` is how many seconds the workers have to answer.
         """
         seconds = time.monotonic() - self.started
+        if self.client.status in ("closing", "closed"):
+            return Statistics(), seconds, ["every count: the script has closed its client"]
         try:
             with silence_logging_cmgr(level=logging.CRITICAL, root="distributed"):
                 after = gather(self.client, timeout) if self.fused else {}

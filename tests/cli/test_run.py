@@ -158,3 +158,12 @@ def test_help_names_every_flag(gpusched_run: Runner) -> None:
         *("--scheduler", "--no-fuse", "--show-config", "--quiet"),
     ):
         assert flag in done.stdout
+
+
+@pytest.mark.parametrize("method", ["close", "shutdown"])
+def test_script_may_close_its_client(gpusched_run: Runner, method: str) -> None:
+    """Its exit code stands, and the summary says why there are no counts."""
+    code = f"from distributed import default_client\ndefault_client().{method}()\nexit(3)"
+    done = gpusched_run("--cpu", "--workers", "1", gpusched_run.script(code))
+    assert done.returncode == 3, done.stderr
+    assert "every count: the script has closed its client" in done.stderr

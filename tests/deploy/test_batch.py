@@ -78,6 +78,22 @@ def test_words_of_a_command_are_read_as_a_shell_reads_them(site: Site) -> None:
     assert code == 9, text
 
 
+def test_script_may_end_the_cluster_and_go_on(site: Site) -> None:
+    """As many scripts for clusters do in their last line."""
+    (site.folder / "shuts.py").write_text(
+        "from distributed import default_client\n"
+        "client = default_client()\n"
+        "client.wait_for_workers(2, timeout=60)\n"
+        "client.shutdown()\n"
+        "print('still here', flush=True)\n"
+        "raise SystemExit(4)\n"
+    )
+    arguments, told = settings(site, "pbs/cluster.pbs", "shuts.py")
+    code, text = site.run("pbs/cluster.pbs", *arguments, **told)
+    assert "still here" in text
+    assert code == 4, text
+
+
 def test_certificates_encrypt_the_connections(site: Site) -> None:
     tls = str(site.folder / "tls")
     subprocess.run([site.environment()["GPUSCHED"], "certificates", tls], check=True)
@@ -111,7 +127,7 @@ def test_node_that_fails_ends_the_job(site: Site) -> None:
     site.program("launcher", 'echo "$1 is down"; exit 3')
     code, text = site.run("pbs/cluster.pbs", *arguments, **told)
     assert "two is down" in text
-    assert "a node has ended before the script" in text
+    assert "a node failed before the script ended" in text
     assert code == 1
 
 
