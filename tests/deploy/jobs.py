@@ -61,6 +61,8 @@ class Site:
             "PATH": path,
             "DASK_CONFIG": str(self.folder / "config"),
             "DASK_TEMPORARY_DIRECTORY": str(self.folder / "scratch"),
+            # Shared by tests, so that kernels are compiled once.
+            "XDG_CACHE_HOME": str(self.folder.parent / "cache"),
             "GPUSCHED": str(Path(sys.executable).with_name("gpusched")),
             "NODE": str(DEPLOY / "node.sh"),
             "SHARED": str(self.folder),

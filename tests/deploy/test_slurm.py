@@ -38,36 +38,36 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         started.stop()
 
 
-def submit(slurm: Slurm, site: Site, *arguments: str, **settings: str) -> tuple[int, str]:
-    """Submit the job script; return the exit code of sbatch, and the job's number."""
+def submit(slurm: Slurm, site: Site, *arguments: str, **settings: str) -> str:
+    """Submit the job script and return the job's number."""
     environment = site.environment() | {"SLURM_CONF": str(slurm.file)} | settings
     flags = ["--parsable", "--gpus-per-node=0", "--cpus-per-task=1", "--output=log"]
     done = subprocess.run(
-        ["sbatch", *flags, *arguments],
+        ["sbatch", *flags, JOB, *arguments],
         cwd=site.folder,
         env=environment,
         stdout=subprocess.PIPE,
+        check=True,
         text=True,
         timeout=SECONDS,
     )
-    return done.returncode, done.stdout.strip()
+    return done.stdout.strip()
 
 
 def start_staying(slurm: Slurm, site: Site, **settings: str) -> str:
     """Start a job that stays, and return its number when its script runs."""
     (site.folder / "stays.py").write_text(RESUMES)
     os.mkfifo(site.folder / "fifo")
-    _, job = submit(slurm, site, JOB, "stays.py", **settings)
+    job = submit(slurm, site, "stays.py", **settings)
     (site.folder / "fifo").open().close()
     return job
 
 
 def test_jobs_code_is_the_scripts(slurm: Slurm, site: Site) -> None:
-    code, job = submit(slurm, site, "--wait", JOB, "script.py", "a")
+    told = slurm.wait_for_state(submit(slurm, site, "script.py", "a"), "FAILED", "COMPLETED")
     text = (site.folder / "log").read_text()
     assert "sum 2400000.0" in text
-    assert code == 7, text
-    assert slurm.state(job)["ExitCode"] == "7:0"
+    assert told["ExitCode"] == "7:0", text
 
 
 def test_cancelled_job_leaves_nothing(slurm: Slurm, site: Site) -> None:
