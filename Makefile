@@ -25,7 +25,8 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-cuda: $(VENV)/.cuda-test
-	$(BIN)/python -m pytest $(PARALLEL) tests/fusion/cuda $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) tests/fusion/cuda tests/kernels/test_cuda.py \
+	    tests/kernels/test_cuda_scan.py tests/inspection/test_source.py $(ARGS)
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test
