@@ -49,7 +49,7 @@ _BOUNDS = {
     "hypot_f32": 1.0, "hypot_f64": 1.1, "log_f32": 1.0, "log_f64": 1.0, "log10_f32": 1.0,
     "log10_f64": 1.5, "log1p_f32": 1.0, "log1p_f64": 1.5, "log2_f32": 1.5, "log2_f64": 1.5,
     "power_f32": 1.0, "power_f64": 1.5, "sin_f32": 1.6, "sin_f64": 1.6, "sinh_f32": 2.0,
-    "sinh_f64": 2.0, "tan_f32": 1.5, "tan_f64": 1.5, "tanh_f32": 1.6, "tanh_f64": 2.0,
+    "sinh_f64": 2.0, "tan_f32": 1.5, "tan_f64": 1.5, "tanh_f32": 2.0, "tanh_f64": 2.0,
 }  # fmt: skip
 
 FUNCTIONS = {

@@ -30,28 +30,14 @@ _ROUND_F32, _ROUND_BITS_F32 = 12582912.0, 1262485504
 @device
 def _reduced_f64(x: Any) -> Any:
     """Return n (as rounded by the addition) and exp(r) - 1."""
-    t, q, _ = _reduced_twice_f64(x)
-    return t, q
-
-
-@device
-def _reduced_twice_f64(x: Any) -> Any:
-    """Return n (as rounded by the addition) and exp(r) - 1 as a sum of two numbers."""
     t = fma(x, 1.4426950408889634, _ROUND_F64)
     n = t - _ROUND_F64
     r = fma(n, -1.90821492927058770002e-10, fma(n, -6.93147180369123816490e-01, x))
-    p = _factor_f64(r) * r
-    q = fma(p, r, r)
-    return t, q, fma(p, r, r - q)
+    return t, _polynomial_f64(r)
 
 
 @device
 def _polynomial_f64(r: Any) -> Any:
-    return fma(_factor_f64(r) * r, r, r)
-
-
-@device
-def _factor_f64(r: Any) -> Any:
     p = fma(2.0914686968086876e-09, r, 2.5105217004720745e-08)
     p = fma(p, r, 2.75572736431103e-07)
     p = fma(p, r, 2.7557255400206422e-06)
@@ -61,7 +47,8 @@ def _factor_f64(r: Any) -> Any:
     p = fma(p, r, 0.008333333333326136)
     p = fma(p, r, 0.04166666666666667)
     p = fma(p, r, 0.1666666666666667)
-    return fma(p, r, 0.5)
+    p = fma(p, r, 0.5)
+    return fma(p * r, r, r)
 
 
 @device
@@ -128,16 +115,14 @@ def expm1_f64(x: Any) -> Any:
 def tanh_f64(x: Any) -> Any:
     y = 2.0 * abs(x)
     y = y if y < 44.0 else 44.0
-    t, q, low = _reduced_twice_f64(y)
+    t, q = _reduced_f64(y)
     scale = from_bits_f64((to_bits_f64(t) - _ROUND_BITS_F64 + 1023) << 52)
-    above = scale - 1.0
-    e = fma(q, scale, above)
-    low = fma(low, scale, fma(q, scale, above - e))
+    e = fma(q, scale, scale - 1.0)
     bottom = e + 2.0
     inverse = 1.0 / bottom
     r = e * inverse
-    # The remainder of the division, and what e lacks.
-    r = fma(fma(-r, bottom, e) + fma(-r, low, low), inverse, r)
+    # The remainder of the division by the sum, rounding left out.
+    r = fma(fma(-r, bottom, e) - r * (e - (bottom - 2.0)), inverse, r)
     r = r if x == x else x
     return from_bits_f64(to_bits_f64(r) | (to_bits_f64(x) & -9223372036854775808))
 
@@ -157,13 +142,6 @@ def expit_f64(x: Any) -> Any:
 @device
 def _reduced_f32(x: Any) -> Any:
     """Return n (as rounded by the addition) and exp(r) - 1."""
-    t, q, _ = _reduced_twice_f32(x)
-    return t, q
-
-
-@device
-def _reduced_twice_f32(x: Any) -> Any:
-    """Return n (as rounded by the addition) and exp(r) - 1 as a sum of two numbers."""
     t = fma(x, float32(1.4426950408889634), float32(_ROUND_F32))
     n = t - float32(_ROUND_F32)
     r = fma(n, float32(2.12194440e-4), fma(n, float32(-0.693359375), x))
@@ -171,9 +149,8 @@ def _reduced_twice_f32(x: Any) -> Any:
     p = fma(p, r, float32(0.0083333109254809))
     p = fma(p, r, float32(0.041666464925285904))
     p = fma(p, r, float32(0.16666666681623232))
-    p = fma(p, r, float32(0.500000001346581)) * r
-    q = fma(p, r, r)
-    return t, q, fma(p, r, r - q)
+    p = fma(p, r, float32(0.500000001346581))
+    return t, fma(p * r, r, r)
 
 
 @device
@@ -193,17 +170,15 @@ def exp_f32(x: Any) -> Any:
 def tanh_f32(x: Any) -> Any:
     y = abs(x) + abs(x)
     y = y if y < float32(22.0) else float32(22.0)
-    t, q, low = _reduced_twice_f32(y)
+    t, q = _reduced_f32(y)
     n = int32(to_bits_f32(t) - int32(_ROUND_BITS_F32))
     scale = from_bits_f32(int32(int32(n + int32(127)) << int32(23)))
-    above = scale - float32(1.0)
-    e = fma(q, scale, above)
-    low = fma(low, scale, fma(q, scale, above - e))
+    e = fma(q, scale, scale - float32(1.0))
     bottom = e + float32(2.0)
     inverse = float32(1.0) / bottom
     r = e * inverse
-    # The remainder of the division, and what e lacks.
-    r = fma(fma(-r, bottom, e) + fma(-r, low, low), inverse, r)
+    # The remainder of the division by the sum, rounding left out.
+    r = fma(fma(-r, bottom, e) - r * (e - (bottom - float32(2.0))), inverse, r)
     r = r if x == x else x
     return from_bits_f32(int32(to_bits_f32(r) | int32(to_bits_f32(x) & int32(-2147483648))))
 
