@@ -4,8 +4,7 @@
 are subtracted by fused multiply-adds (Cody and Waite, 1980).  The first of these is exact, so that
 r is as exact as its dtype allows up to `LIMIT_F32` and `LIMIT_F64`; beyond, the C library reduces.
 sin and cos of r are polynomials through the Chebyshev nodes of [0, (pi/4)**2] in ``z = r**2``:
-``r + r z S(z)`` and ``1 - z/2 + z**2 C(z)``, with errors of 1e-20 and 1e-17 (float64), and 1.3e-8
-and 1.9e-8 / 12 (float32).
+``r + r z S(z)`` and ``1 - z/2 + z**2 C(z)``, with errors below 2e-17 (float64) and 2e-8 (float32).
 """
 
 from __future__ import annotations
