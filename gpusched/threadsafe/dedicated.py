@@ -6,7 +6,6 @@ import contextvars
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterable
 from queue import SimpleQueue
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from gpusched import events
 from gpusched.threadsafe import waits
 from gpusched.threadsafe.counts import Counts
+from gpusched.threadsafe.gone import Gone
 from gpusched.threadsafe.guards import Guard, Made, is_maker
 from gpusched.threadsafe.home import Home
 from gpusched.threadsafe.kinds import Policy
@@ -49,7 +49,7 @@ class _Call:
 class _Line:
     """The calls for one thread. Knows nothing of the guard, whose end is the thread's."""
 
-    def __init__(self, counts: Counts, gone: deque[Any]) -> None:
+    def __init__(self, counts: Counts, gone: Gone) -> None:
         self.gone = gone
         self.calls: SimpleQueue[_Call | None] = SimpleQueue()
         self.counts = counts
@@ -63,7 +63,7 @@ class _Line:
         while (call := self.calls.get()) is not None:
             self.busy = True
             self.carry_out(call)
-            self.gone.clear()
+            self.gone.delete()
             self.busy = False
             # Held here, the last result would stay in memory until the next call.
             del call
@@ -146,7 +146,7 @@ class OneThreadGuard(Guard):
             # Called while this thread's record is made. The next call deletes them.
             return
         if line is None or line.record is me:
-            self.gone.clear()
+            self.gone.delete()
         elif self.gone:
             # Nobody waits for it; to put something into this queue is safe at any moment.
             line.calls.put(_Call(_nothing, (), 0.0))

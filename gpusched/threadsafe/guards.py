@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import types
 import weakref
-from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gpusched.threadsafe.counts import Counts
+from gpusched.threadsafe.gone import Gone
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation, call
 
@@ -56,8 +56,7 @@ class Guard:
         self.policy = policy
         each = getattr(policy, "each", False)
         self.counts = of_each.setdefault(policy, Counts()) if each else Counts()
-        self.gone: deque[Any] = deque()
-        """Handles that nobody refers to any more, to be deleted under the policy: see `delete`."""
+        self.gone = Gone()
 
     def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
         """Return ``operation(object, *args)`` for the object of a cell."""
@@ -82,7 +81,7 @@ class Guard:
 
         Called while objects are deleted, at any moment and in any thread, so it never waits.
         """
-        self.gone.clear()
+        self.gone.forget()
 
     def holders(self) -> Iterable[Thread]:
         """Return the threads that are inside."""

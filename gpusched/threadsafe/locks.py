@@ -73,7 +73,7 @@ class LockGuard(Guard):
         # Called while this thread's record is made, it leaves them to the next call.
         while self.gone and me is not None:
             if self._owner is me:
-                self.gone.clear()
+                self.gone.delete()
                 return
             if not self._lock.acquire(False):
                 return
@@ -82,7 +82,7 @@ class LockGuard(Guard):
                 return
             self._owner = me
             try:
-                self.gone.clear()
+                self.gone.delete()
             finally:
                 self._owner = None
                 if self.joined is not None:
@@ -139,7 +139,7 @@ class LockGuard(Guard):
                     self._depth -= 1
                 else:
                     if self.gone:
-                        self.gone.clear()
+                        self.gone.delete()
                     self._owner = None
                     self._lock.release()
                     if self.gone:

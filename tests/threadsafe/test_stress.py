@@ -3,6 +3,7 @@ twice."""
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import threading
@@ -101,6 +102,30 @@ def test_handles_are_deleted_under_the_policy(policy: str, together: Any) -> Non
     together(*[leave_open] * 8)
     assert library.add(1, 1) == 2
     assert state.deleted == 2400
+    assert (state.overlaps, state.inside) == (0, 0)
+    assert (len(state.threads) == 1) == policy.startswith("one_thread")
+
+
+@pytest.mark.parametrize("policy", ["lock(cycles)", "one_thread(cycles)"])
+def test_handles_in_cycles_are_collected_under_the_policy(policy: str, together: Any) -> None:
+    """By nobody else, though every thread's allocations begin collections."""
+    state = fragile.reset()
+    library = threadsafe.wrap(fragile, policy)
+
+    def leave_open() -> None:
+        for _ in range(100):
+            leaky = library.Leaky(2)
+            leaky.itself = leaky
+            del leaky
+            assert [[] for _ in range(100)]
+
+    before = gc.get_threshold()
+    gc.set_threshold(10)
+    try:
+        together(*[leave_open] * 8)
+    finally:
+        gc.set_threshold(*before)
+    assert 512 <= state.deleted <= 800
     assert (state.overlaps, state.inside) == (0, 0)
     assert (len(state.threads) == 1) == policy.startswith("one_thread")
 
