@@ -3,40 +3,64 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from distributed.comm.addressing import get_address_host
 from distributed.comm.core import Comm
 
 from gpusched.serialization.codec.link import KEY, Link, Transfer, usual
 
+Span = tuple[float, float]
+_REMEMBERED = 8
+"""Messages of a link that have arrived while others may still be on their way."""
 
-class Traffic:
-    """How many messages are on one link, and the sum over time of how many there were.
+
+def beside(own: Span, others: Iterable[Span]) -> float:
+    """Return how many messages were on a link, on average, during one of them.
+
+    Parameters
+    ----------
+    own, others
+        When each was sent: from, until.
 
     Examples
     --------
-    >>> from gpusched.workers.outgoing import Traffic
-    >>> traffic = Traffic()
-    >>> traffic.change(+1, now=0.0)
-    0.0
-    >>> traffic.change(+1, now=3.0), traffic.change(-1, now=5.0)
-    (3.0, 7.0)
+    >>> from gpusched.workers.outgoing import beside
+    >>> beside((0.0, 4.0), [(1.0, 3.0), (2.0, 9.0), (5.0, 6.0)])
+    2.0
     """
+    begun, ended = own
+    if ended <= begun:
+        return 1.0
+    shared = (min(ended, until) - max(begun, since) for since, until in others)
+    return 1 + sum(max(0.0, seconds) for seconds in shared) / (ended - begun)
 
-    def __init__(self) -> None:
-        self._messages = 0
-        self._total = 0.0
-        self._since = 0.0
 
-    def change(self, messages: int, now: float) -> float:
-        """Count messages that begin, or end if negative; return message-seconds until now."""
-        self._total += self._messages * (now - self._since)
-        self._messages += messages
-        self._since = now
-        return self._total
+class Traffic:
+    """The messages of one link: those on their way, and the last that have arrived."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self._going: dict[Transfer, float] = {}
+        self._arrived: deque[Span] = deque(maxlen=_REMEMBERED)
+
+    def begin(self, now: float) -> Transfer:
+        """Return a new message."""
+        transfer = Transfer(self.link)
+        self._going[transfer] = now
+        return transfer
+
+    def end(self, transfer: Transfer, now: float, nbytes: int) -> None:
+        """Note that a message has arrived, or that it will not, with 0 bytes."""
+        begun = self._going.pop(transfer)
+        # What waits to be compressed, or is being compressed, is not on the link.
+        going = [(other.ready, now) for other in self._going if other.ready is not None]
+        own = begun if transfer.ready is None else transfer.ready, now
+        transfer.done(nbytes, begun, now, beside(own, [*self._arrived, *going]))
+        self._arrived.append(own)
 
 
 class Outgoing:
@@ -48,24 +72,32 @@ class Outgoing:
     """
 
     def __init__(self) -> None:
-        self.links: dict[str, Link] = {}
-        self._traffic: defaultdict[str, Traffic] = defaultdict(Traffic)
+        self._traffic: dict[str, Traffic] = {}
+
+    @property
+    def links(self) -> dict[str, Link]:
+        """Links by host."""
+        return {host: traffic.link for host, traffic in self._traffic.items()}
 
     @contextmanager
-    def transfer(self, comm: Comm) -> Iterator[Transfer]:
+    def transfer(self, comm: Comm) -> Iterator[Sent]:
         """Give serializers what is known of a connection while a message is written to it."""
         host = get_address_host(comm.peer_address)
-        link = self.links.get(host)
-        if link is None:
-            link = self.links[host] = usual(comm.local_address, comm.peer_address)
+        if host not in self._traffic:
+            self._traffic[host] = Traffic(usual(comm.local_address, comm.peer_address))
+        traffic, sent = self._traffic[host], Sent()
         # Serializers get this very dictionary, and no other message takes the connection meanwhile.
-        transfer = comm.remote_info[KEY] = Transfer(link)
-        traffic, begun = self._traffic[host], time.monotonic()
-        before = traffic.change(+1, begun)
+        transfer = comm.remote_info[KEY] = traffic.begin(time.monotonic())
         try:
-            yield transfer
+            yield sent
         finally:
-            ended = time.monotonic()
-            taken = traffic.change(-1, ended) - before
-            transfer.beside = max(1.0, taken / (ended - begun)) if ended > begun else 1.0
             comm.remote_info.pop(KEY, None)
+            traffic.end(transfer, time.monotonic(), sent.nbytes)
+
+
+@dataclass
+class Sent:
+    """What became of a message."""
+
+    nbytes: int = 0
+    """How many of its bytes have arrived."""

@@ -135,15 +135,14 @@ class DeviceWorker(Worker):
     async def get_data(self, comm: Any, keys: Collection[Key], *args: Any, **kwargs: Any) -> Any:
         """Send results to another worker or a client; spilled ones are read off the event loop."""
         await self._bring_up(keys)
-        with self.outgoing.transfer(comm) as transfer:
+        with self.outgoing.transfer(comm) as sent:
             try:
                 answer = await super().get_data(comm, keys, *args, **kwargs)
             except LostValueError:
                 # Spilled again and damaged since. It is not here any more, which the receiver sees.
                 answer = await super().get_data(comm, keys, *args, **kwargs)
-        if answer is Status.dont_reply:
-            sent = self.transfer_outgoing_log[-1]
-            transfer.done(sent["compressed"] or 0, sent["duration"])
+            if answer is Status.dont_reply:
+                sent.nbytes = self.transfer_outgoing_log[-1]["compressed"] or 0
         return answer
 
     async def execute(self, key: Key, *, stimulus_id: str) -> StateMachineEvent:

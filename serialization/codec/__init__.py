@@ -65,20 +65,22 @@ def encode(data: Any, itemsize: int, context: Context | None) -> tuple[list[Any]
     if on_device and (found is None or is_file(context)):
         data, on_device = device.download(data), False
     if found is None:
+        _note(way)
         return None, [data]
     if is_file(context):
         return [_NAME, blocks.BLOCK], blocks.pending(data, itemsize, found.shuffle)
-    started = time.perf_counter()
+    started = time.monotonic()
     frames = (device if on_device else blocks).encode(data, itemsize, found.shuffle)
-    if events.active:
-        events.record_since("compression", "compress", started, data.nbytes)
-    if isinstance(way, Transfer):
-        seconds = time.perf_counter() - started
-        # On a machine as busy as the sample found it, and as this was. Where everything is
-        # compressed, nobody asks what the link could do, and estimates need not blur it.
-        expected = seconds * (1 + found.decoding / found.encoding)
-        way.coding += math.inf if wanted is True else expected
+    # On a machine as busy as the sample found it, and as this was. Where everything is compressed,
+    # nobody asks what the link could do, and estimates need not blur it.
+    expected = (time.monotonic() - started) * found.decoding / found.encoding
+    _note(way, math.inf if wanted is True else expected)
     return [_NAME, blocks.BLOCK], frames
+
+
+def _note(way: Link | Transfer | None, decoding: float = 0.0) -> None:
+    if isinstance(way, Transfer):
+        way.prepared(time.monotonic(), decoding)
 
 
 def decode(how: Any, frames: Sequence[Any], nbytes: int) -> Any:

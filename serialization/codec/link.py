@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from dask.utils import parse_bytes
@@ -16,8 +18,8 @@ KEY = "gpusched-link"
 
 _LEAST = 1 << 20
 """Bytes: shorter messages tell more of the delay than of the bandwidth."""
-_MEMORY = 4
-"""Observations after which an older one weighs a third."""
+_MEMORY = 5
+"""Observations that count."""
 
 
 class Link:
@@ -53,29 +55,31 @@ class Link:
         self.most = most
         self.shares_cores = shares_cores
         self.observations = 0
+        self._costs: deque[float] = deque(maxlen=_MEMORY)
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<Link {self.bandwidth / 1e6:.0f} MB/s, {self.observations} observations>"
 
-    def observe(self, nbytes: int, seconds: float, certainty: float = 1.0) -> None:
-        """Take into account how long so many bytes were on their way, without coding them.
-
-        Parameters
-        ----------
-        nbytes, seconds
-            What was observed.
-        certainty
-            Up to 1, lower the more of it rests on an estimate; how much it counts.
-        """
+    def observe(self, nbytes: int, seconds: float) -> None:
+        """Take into account how long so many bytes took that were not compressed."""
         if nbytes < _LEAST or seconds <= 0:
             return
         with self._lock:
-            # The mean is over seconds a byte, so that a slow message counts for what it cost.
-            weight = certainty / min(self.observations + 1, _MEMORY)
-            cost = (1 - weight) / self.bandwidth + weight * seconds / nbytes
-            self.bandwidth = min(1 / cost, self.most)
             self.observations += 1
+            self._costs.append(seconds / nbytes)
+            # In seconds a byte, so that a slow message counts for what it cost. One that had to
+            # wait for something else is an exception, and compressing must not hang on it.
+            self.bandwidth = min(1 / median(self._costs), self.most)
+
+    def observe_least(self, nbytes: int, seconds: float) -> None:
+        """Take into account so many bytes of which some of the time was not the link's.
+
+        What was compressed is decompressed in a time that is only estimated, and is short beside
+        all that is done for a message. So it shows what the link can do at least.
+        """
+        if seconds > 0 and nbytes / seconds > self.bandwidth:
+            self.observe(nbytes, seconds)
 
 
 class Transfer:
@@ -93,20 +97,20 @@ class Transfer:
     Examples
     --------
     >>> from gpusched.serialization.codec.link import Link, Transfer
-    >>> link = Link(1e8)
+    >>> link = Link(5e7)
     >>> transfer = Transfer(link)
-    >>> transfer.coding += 0.5
-    >>> transfer.done(nbytes=100_000_000, seconds=1.5)
+    >>> transfer.prepared(now=20.0, decoding=0.5)
+    >>> transfer.done(nbytes=100_000_000, begun=10.0, ended=21.5)
     >>> link
     <Link 100 MB/s, 1 observations>
     """
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.beside = 1.0
-        """How many messages were on the link, on average, while this one was; it included."""
-        self.coding = 0.0
-        """Seconds that compressing it took, and that decompressing it is expected to take."""
+        self.ready: float | None = None
+        """When the last of its buffers was ready to be sent, by `time.monotonic`."""
+        self.decoding = 0.0
+        """Seconds that decompressing it is expected to take."""
 
     @property
     def bandwidth(self) -> float:
@@ -118,13 +122,28 @@ class Transfer:
         """Whether both ends work on the same processor cores."""
         return self.link.shares_cores
 
-    def done(self, nbytes: int, seconds: float) -> None:
-        """Note how many bytes it took, and how long from the first step to the last."""
-        rest = seconds - self.coding
-        if rest > 0:
-            # Of a message that was mostly coded, it is mostly the error of that estimate.
-            # The others took their share of the link.
-            self.link.observe(nbytes, rest / self.beside, certainty=rest / seconds)
+    def prepared(self, now: float, decoding: float = 0.0) -> None:
+        """Note that a buffer is ready to be sent, and how long decompressing it will take."""
+        self.ready = now
+        self.decoding += decoding
+
+    def done(self, nbytes: int, begun: float, ended: float, beside: float = 1.0) -> None:
+        """Note that it has arrived.
+
+        Parameters
+        ----------
+        nbytes
+            Sent.
+        begun, ended
+            When the first buffer was asked for, and when all were known to have arrived.
+        beside
+            How many messages were sent over the link, on average, while this one was; it included.
+        """
+        sending = ended - (begun if self.ready is None else self.ready)
+        rest = sending - self.decoding
+        # The others took their share of the link.
+        observe = self.link.observe_least if self.decoding else self.link.observe
+        observe(nbytes, rest / beside)
 
 
 _SAME_HOST = 1.2e9

@@ -65,9 +65,10 @@ def test_transfer_is_told_the_time_that_coding_takes() -> None:
     transfer = Transfer(SLOW)
     context = {"recipient": {KEY: transfer}}
     codec.encode(COUNT, 8, context)
-    before = transfer.coding
+    before, ready = transfer.decoding, transfer.ready
     codec.encode(NOISE, 1, context)
-    assert 0 < before == transfer.coding < 10
+    assert 0 < before == transfer.decoding < 10
+    assert ready is not None and transfer.ready is not None and ready < transfer.ready
 
 
 def test_transfer_that_must_compress_says_nothing_of_its_link() -> None:
@@ -75,7 +76,7 @@ def test_transfer_that_must_compress_says_nothing_of_its_link() -> None:
     transfer = Transfer(link)
     with dask.config.set({"gpusched.serialization.compression": True}):
         codec.encode(COUNT, 8, {"recipient": {KEY: transfer}})
-    transfer.done(1 << 30, 1e-3)
+    transfer.done(1 << 30, begun=0.0, ended=1e9)
     assert link.observations == 0
 
 

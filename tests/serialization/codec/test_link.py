@@ -45,21 +45,34 @@ def test_bandwidth_has_a_most() -> None:
     assert link.bandwidth == 7.0
 
 
-def test_time_for_coding_is_not_the_links() -> None:
-    link = Link(SECOND / 10)
-    for _ in range(200):
-        transfer = Transfer(link)
-        transfer.coding = 3.0
-        transfer.done(SECOND, 4.0)
-    assert transfer.bandwidth == pytest.approx(SECOND, rel=0.1)
-
-
-def test_message_that_was_mostly_coded_says_little_of_its_link() -> None:
+def test_message_that_had_to_wait_is_an_exception() -> None:
     link = Link(SECOND)
-    transfer = Transfer(link)
-    transfer.coding = 0.999
-    transfer.done(SECOND, 1.0)
-    assert link.bandwidth == pytest.approx(SECOND, rel=0.01)
+    for seconds in (1.0, 1.0, 20.0, 1.0):
+        link.observe(SECOND, seconds)
+    assert link.bandwidth == pytest.approx(SECOND)
+
+
+def test_time_for_coding_is_not_the_links() -> None:
+    transfer = Transfer(Link(SECOND / 10))
+    transfer.prepared(now=10.0, decoding=1.0)
+    transfer.prepared(now=12.0, decoding=2.0)
+    transfer.done(SECOND, begun=0.0, ended=16.0)
+    assert transfer.bandwidth == pytest.approx(SECOND)
+
+
+def test_message_without_buffers_was_sent_from_its_beginning_on() -> None:
+    link = Link(1.0)
+    Transfer(link).done(SECOND, begun=3.0, ended=4.0)
+    assert link.bandwidth == pytest.approx(SECOND)
+
+
+def test_compressed_message_shows_what_the_link_can_do_at_least() -> None:
+    link = Link(SECOND)
+    for ended, bandwidth in ((9.0, SECOND), (1.5, 2 * SECOND), (1.0, 2 * SECOND)):
+        transfer = Transfer(link)
+        transfer.prepared(now=0.0, decoding=1.0)
+        transfer.done(SECOND, begun=0.0, ended=ended)
+        assert link.bandwidth == pytest.approx(bandwidth)
 
 
 def test_context_names_the_link() -> None:
@@ -82,7 +95,5 @@ def test_link_between_hosts_is_a_setting() -> None:
 
 def test_messages_on_the_same_link_took_their_share() -> None:
     link = Link(1.0)
-    transfer = Transfer(link)
-    transfer.beside = 3.0
-    transfer.done(SECOND, 3.0)
+    Transfer(link).done(SECOND, begun=0.0, ended=3.0, beside=3.0)
     assert link.bandwidth == pytest.approx(SECOND)
