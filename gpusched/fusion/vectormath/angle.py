@@ -15,23 +15,22 @@ from numba import float32, float64, int32
 from gpusched.fusion.vectormath.bits import (
     device,
     fma,
-    from_bits_f32,
-    from_bits_f64,
     polynomial,
     to_bits_f32,
     to_bits_f64,
 )
+from gpusched.fusion.vectormath.signs import (
+    HALF_PI,
+    HALF_PI_LOW,
+    HALF_PI_LOW_F32,
+    PI,
+    PI_LOW,
+    PI_LOW_F32,
+    with_sign_of,
+    with_sign_of_f32,
+)
 
-_HALF_PI, _HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
-_PI, _PI_LOW = 3.141592653589793, 1.2246467991473532e-16
-_HALF_PI_LOW_F32, _PI_LOW_F32 = -4.371138828673793e-08, -8.742277657347586e-08
-_SIGN = -9223372036854775808
 _INF = float("inf")
-
-
-@device
-def _with_sign_of(size: Any, x: Any) -> Any:
-    return from_bits_f64((to_bits_f64(size) & ~_SIGN) | (to_bits_f64(x) & _SIGN))
 
 
 @device
@@ -91,8 +90,8 @@ def arctan_f64(x: Any) -> Any:
     large = size > 1.0
     a = 1.0 / size if large else size
     tail = _polynomial_f64(a)
-    angle = _HALF_PI - (a + (tail - _HALF_PI_LOW)) if large else a + tail
-    return _with_sign_of(angle, x) if x == x else x
+    angle = HALF_PI - (a + (tail - HALF_PI_LOW)) if large else a + tail
+    return with_sign_of(angle, x) if x == x else x
 
 
 @device
@@ -104,23 +103,17 @@ def arctan2_f64(y: Any, x: Any) -> Any:
     a = top / bottom
     a = 0.0 if bottom == 0.0 else (1.0 if top == _INF else a)
     tail = _polynomial_f64(a)
-    angle = _HALF_PI - (a + (tail - _HALF_PI_LOW)) if steep else a + tail
+    angle = HALF_PI - (a + (tail - HALF_PI_LOW)) if steep else a + tail
     behind = to_bits_f64(x) < 0
-    angle = (_PI - (angle - _PI_LOW)) if behind else angle
-    angle = _with_sign_of(angle, y)
+    angle = (PI - (angle - PI_LOW)) if behind else angle
+    angle = with_sign_of(angle, y)
     return angle if x == x and y == y else x + y
-
-
-@device
-def _with_sign_of_f32(size: Any, x: Any) -> Any:
-    bits = int32(to_bits_f32(size) & int32(2147483647))
-    return from_bits_f32(int32(bits | int32(to_bits_f32(x) & int32(-2147483648))))
 
 
 @device
 def _behind_f32(angle: Any, tail: Any) -> Any:
     """Return pi/2 - (angle + tail)."""
-    return float32(_HALF_PI) - (angle + (tail - float32(_HALF_PI_LOW_F32)))
+    return float32(HALF_PI) - (angle + (tail - float32(HALF_PI_LOW_F32)))
 
 
 @device
@@ -130,7 +123,7 @@ def arctan_f32(x: Any) -> Any:
     a = float32(1.0) / size if large else size
     tail = _polynomial_f32(a)
     angle = _behind_f32(a, tail) if large else a + tail
-    return _with_sign_of_f32(angle, x) if x == x else x
+    return with_sign_of_f32(angle, x) if x == x else x
 
 
 @device
@@ -145,8 +138,8 @@ def arctan2_f32(y: Any, x: Any) -> Any:
     tail = _polynomial_f32(a)
     angle = _behind_f32(a, tail) if steep else a + tail
     behind = to_bits_f32(x) < int32(0)
-    angle = float32(_PI) - (angle - float32(_PI_LOW_F32)) if behind else angle
-    return _with_sign_of_f32(angle, y) if x == x and y == y else x + y
+    angle = float32(PI) - (angle - float32(PI_LOW_F32)) if behind else angle
+    return with_sign_of_f32(angle, y) if x == x and y == y else x + y
 
 
 @device

@@ -32,9 +32,9 @@ from gpusched.fusion.vectormath.exponential import (
     _reduced_f64,
 )
 from gpusched.fusion.vectormath.logarithm import log_for_f32, log_of_sum
+from gpusched.fusion.vectormath.signs import with_sign_of
 
 _INF, _NAN = float("inf"), float("nan")
-_SIGN = -9223372036854775808
 
 _small_f64 = polynomial(
     7.746178593018827e-13,
@@ -59,17 +59,12 @@ def _quarter_exp_f64(a: Any) -> Any:
 
 
 @device
-def _with_sign_of(size: Any, x: Any) -> Any:
-    return from_bits_f64((to_bits_f64(size) & ~_SIGN) | (to_bits_f64(x) & _SIGN))
-
-
-@device
 def sinh_f64(x: Any) -> Any:
     a = abs(x)
     quarter = _quarter_exp_f64(a)
     z = a * a
     size = fma(a * z, _small_f64(z), a) if a < 1.0 else 2.0 * quarter - 0.125 / quarter
-    return _with_sign_of(size, x) if x == x else x
+    return with_sign_of(size, x) if x == x else x
 
 
 @device
@@ -112,7 +107,7 @@ def arcsinh_f64(x: Any) -> Any:
     huge = a > 1e9
     size = log_of_sum(a if huge else w, (a - w) + rest, huge)
     size = size if a < _INF else a
-    return _with_sign_of(size, x) if x == x else x
+    return with_sign_of(size, x) if x == x else x
 
 
 @device
@@ -139,7 +134,7 @@ def arctanh_f64(x: Any) -> Any:
     low = (fma(-w, d, 2.0 * a) - w * ((1.0 - d) - a)) * inverse
     size = 0.5 * log_of_sum(w, low, False)
     size = size if a < 1.0 else (_INF if a == 1.0 else _NAN)
-    return _with_sign_of(size, x)
+    return with_sign_of(size, x)
 
 
 @device
@@ -147,7 +142,7 @@ def arcsinh_f32(x: Any) -> Any:
     a = abs(float64(x))
     size = log_for_f32(a + sqrt(fma(a, a, 1.0)))
     size = size if 1e-4 < a < _INF else a
-    return float32(_with_sign_of(size, float64(x))) if x == x else x
+    return float32(with_sign_of(size, float64(x))) if x == x else x
 
 
 @device
@@ -165,4 +160,4 @@ def arctanh_f32(x: Any) -> Any:
     size = 0.5 * log_for_f32((1.0 + a) / (1.0 - a))
     size = size if a > 1e-4 else a
     size = size if a < 1.0 else (_INF if a == 1.0 else _NAN)
-    return float32(_with_sign_of(size, float64(x)))
+    return float32(with_sign_of(size, float64(x)))

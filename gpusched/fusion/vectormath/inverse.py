@@ -26,11 +26,15 @@ from gpusched.fusion.vectormath.bits import (
     to_bits_f64,
 )
 from gpusched.fusion.vectormath.exponential import _ROUND_BITS_F64, _ROUND_F64
-
-_HALF_PI, _HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
-_PI, _PI_LOW = 3.141592653589793, 1.2246467991473532e-16
-_HALF_PI_LOW_F32, _PI_LOW_F32 = -4.371138828673793e-08, -8.742277657347586e-08
-_SIGN = -9223372036854775808
+from gpusched.fusion.vectormath.signs import (
+    HALF_PI,
+    HALF_PI_LOW,
+    HALF_PI_LOW_F32,
+    PI,
+    PI_LOW,
+    PI_LOW_F32,
+    with_sign_of,
+)
 
 _arcsine_f64 = polynomial(
     0.029612011264955142,
@@ -67,11 +71,6 @@ _inverse_root = polynomial(
 
 
 @device
-def _with_sign_of(size: Any, x: Any) -> Any:
-    return from_bits_f64((to_bits_f64(size) & ~_SIGN) | (to_bits_f64(x) & _SIGN))
-
-
-@device
 def _halved(a: Any) -> Any:
     """Return whether the angle is halved, and the sine of what is left, squared and as it is."""
     large = a > 0.5
@@ -90,10 +89,10 @@ def _half_angle_f64(s: Any, z: Any) -> Any:
 def arcsin_f64(x: Any) -> Any:
     large, z, s = _halved(abs(x))
     twice = s + s
-    most = _HALF_PI - twice
-    rest = _HALF_PI_LOW - 2.0 * _half_angle_f64(s, z)
-    angle = most + (((_HALF_PI - most) - twice) + rest)
-    return _with_sign_of(angle if large else fma(s * z, _arcsine_f64(z), s), x)
+    most = HALF_PI - twice
+    rest = HALF_PI_LOW - 2.0 * _half_angle_f64(s, z)
+    angle = most + (((HALF_PI - most) - twice) + rest)
+    return with_sign_of(angle if large else fma(s * z, _arcsine_f64(z), s), x)
 
 
 @device
@@ -103,8 +102,8 @@ def arccos_f64(x: Any) -> Any:
     negative = x < 0.0
     rest = -rest if negative else rest
     s = -s if negative else s
-    start = (_PI if negative else 0.0) if large else _HALF_PI
-    start_low = (_PI_LOW if negative else 0.0) if large else _HALF_PI_LOW
+    start = (PI if negative else 0.0) if large else HALF_PI
+    start_low = (PI_LOW if negative else 0.0) if large else HALF_PI_LOW
     taken = -(s + s) if large else s
     change = -2.0 * rest if large else rest
     most = start - taken
@@ -129,10 +128,10 @@ def _half_angle_f32(s: Any, z: Any) -> Any:
 def arcsin_f32(x: Any) -> Any:
     large, z, s = _halved_f32(abs(x))
     twice = s + s
-    most = float32(_HALF_PI) - twice
+    most = float32(HALF_PI) - twice
     rest = _half_angle_f32(s, z)
-    rest = float32(_HALF_PI_LOW_F32) - (rest + rest)
-    angle = most + (((float32(_HALF_PI) - most) - twice) + rest)
+    rest = float32(HALF_PI_LOW_F32) - (rest + rest)
+    angle = most + (((float32(HALF_PI) - most) - twice) + rest)
     angle = angle if large else fma(s * z, _arcsine_f32(z), s)
     bits = int32(to_bits_f32(angle) & int32(2147483647))
     return from_bits_f32(int32(bits | int32(to_bits_f32(x) & int32(-2147483648))))
@@ -146,8 +145,8 @@ def arccos_f32(x: Any) -> Any:
     rest = _half_angle_f32(s, z) if large else s * z * _arcsine_f32(z)
     rest = -rest if negative else rest
     s = -s if negative else s
-    start = (float32(_PI) if negative else zero) if large else float32(_HALF_PI)
-    start_low = (float32(_PI_LOW_F32) if negative else zero) if large else float32(_HALF_PI_LOW_F32)
+    start = (float32(PI) if negative else zero) if large else float32(HALF_PI)
+    start_low = (float32(PI_LOW_F32) if negative else zero) if large else float32(HALF_PI_LOW_F32)
     taken = -(s + s) if large else s
     change = -(rest + rest) if large else rest
     most = start - taken
@@ -188,7 +187,7 @@ def cbrt_f64(x: Any) -> Any:
     j = to_bits_f64(t) - _ROUND_BITS_F64
     scale = from_bits_f64(((j - 18 if tiny else j) + 1023) << 52)
     root = root * scale
-    return _with_sign_of(root, x) if a != 0.0 and a - a == 0.0 else x + x
+    return with_sign_of(root, x) if a != 0.0 and a - a == 0.0 else x + x
 
 
 @device
@@ -198,5 +197,5 @@ def cbrt_f32(x: Any) -> Any:
     t, v, y = _root_parts(a)
     y = _inverse_root_of(v, y)
     scale = from_bits_f64((to_bits_f64(t) - _ROUND_BITS_F64 + 1023) << 52)
-    root = _with_sign_of(v * y * y * scale, wide)
+    root = with_sign_of(v * y * y * scale, wide)
     return float32(root) if a != 0.0 and a - a == 0.0 else x + x

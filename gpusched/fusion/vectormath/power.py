@@ -28,9 +28,9 @@ from gpusched.fusion.vectormath.exponential import (
     exp_for_f32,
 )
 from gpusched.fusion.vectormath.logarithm import _parts_f64, log_for_f32
+from gpusched.fusion.vectormath.signs import SIGN
 
 _INF, _NAN = float("inf"), float("nan")
-_SIGN = -9223372036854775808
 _LOG2_HIGH, _LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _THIRDS, _THIRDS_LOW = 0.6666666666666666, 3.700743415417188e-17
 
@@ -75,7 +75,7 @@ def _edges(x: Any, y: Any, size: Any) -> Any:
     a = abs(x)
     whole = floor(y) == y
     odd = whole and 2.0 * floor(0.5 * y) != y
-    result = from_bits_f64(to_bits_f64(size) | (to_bits_f64(x) & _SIGN)) if odd else size
+    result = from_bits_f64(to_bits_f64(size) | (to_bits_f64(x) & SIGN)) if odd else size
     result = _NAN if x < 0.0 and a < _INF and not whole else result
     result = x + y if x != x or y != y else result
     return 1.0 if y == 0.0 or x == 1.0 or (a == 1.0 and abs(y) == _INF) else result
