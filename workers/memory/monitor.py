@@ -38,6 +38,7 @@ class MemoryMonitor:
         self._worker = worker
         self._manager = worker.memory_manager
         self._stopped = False
+        self._told_full = False
 
     def install(self) -> None:
         """Take the place of distributed's monitor among the worker's periodic callbacks."""
@@ -54,7 +55,9 @@ class MemoryMonitor:
         memory = self._worker.monitor.get_process_memory()
         if self._worker.data.disk_error is not None:
             await self._wait_for_disk()
-        elif self._manager.memory_limit:
+            return
+        self._told_full = False
+        if self._manager.memory_limit:
             self._manager._maybe_pause_or_unpause(self._worker, memory)
             await self._spill(memory)
 
@@ -78,8 +81,11 @@ class MemoryMonitor:
         """Pause until files can be written again, or need not be."""
         data, worker = self._worker.data, self._worker
         if worker.status == Status.running:
-            self._say_paused()
             worker.status = Status.paused
+        # Also where its memory has paused it before: until the disk is free it stays so.
+        if not self._told_full and worker.status == Status.paused:
+            self._told_full = True
+            self._say_paused()
         await asyncio.wrap_future(data.make_room())
         if data.disk_error is not None and data.held_on_host() <= data.host_limit:
             data.disk_error = None
