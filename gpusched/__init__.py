@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpusched import config as _config
 
 if TYPE_CHECKING:
+    from gpusched import models, threadsafe
     from gpusched.cluster import Cluster, local
     from gpusched.debugging import debug, find_nonfinite, trace_element
     from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
@@ -73,14 +74,16 @@ _PACKAGES = frozenset({"models", "threadsafe"})
 _config.register()
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f"gpusched.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # A type checker shall know the names above, and only these.
+
+    def __getattr__(name: str) -> Any:
+        if name in _PACKAGES:
+            return importlib.import_module(f"gpusched.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

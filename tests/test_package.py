@@ -109,9 +109,11 @@ def test_root_folder_is_importable_only_inside_the_package(name: str) -> None:
 
 
 def test_version_is_the_same_everywhere() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert gpusched.__version__ == project["version"]
     assert gpusched.__version__ == importlib.metadata.version("gpusched")
+    changes = (ROOT / "docs" / "reference" / "changes.md").read_text()
+    citation = (ROOT / "docs" / "CITATION.cff").read_text()
+    assert f"## {gpusched.__version__}" in changes
+    assert f"version: {gpusched.__version__}\n" in citation
 
 
 def test_no_gpu_package_is_needed() -> None:

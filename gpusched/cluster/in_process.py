@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from distributed import Client
 
@@ -11,13 +11,12 @@ from gpusched.cluster.cluster import Cluster
 from gpusched.cluster.plan import MemoryLimit
 
 
-@contextmanager
 def local(
     threads: int | None = None,
     *,
     memory_limit: MemoryLimit | None = None,
     fuse: bool | None = None,
-) -> Iterator[Client]:
+) -> AbstractContextManager[Client]:
     """Run a scheduler and one worker in this process, without sockets, as the default client.
 
     Parameters
@@ -37,6 +36,13 @@ def local(
     ...     int(da.arange(10, chunks=5).sum().compute())
     45
     """
+    return _running(threads, memory_limit, fuse)
+
+
+@contextmanager
+def _running(
+    threads: int | None, memory_limit: MemoryLimit | None, fuse: bool | None
+) -> Iterator[Client]:
     with (
         Cluster(1, threads, processes=False, memory_limit=memory_limit, fuse=fuse) as cluster,
         Client(cluster) as client,

@@ -242,6 +242,6 @@ class _Decorator:
         return decorate
 
 
-kernel = _Decorator()
+kernel: _Decorator = _Decorator()
 """What users decorate their functions with."""
 kernel.__doc__ = _Decorator.__doc__
