@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gpusched import config as _config
 
 if TYPE_CHECKING:
-    from gpusched import models, threadsafe
+    from gpusched import models as models
+    from gpusched import threadsafe as threadsafe
     from gpusched.cluster import Cluster, local
     from gpusched.debugging import debug, find_nonfinite, trace_element
     from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
