@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -260,12 +260,26 @@ def reads(step: Step) -> set[int]:
     return set()
 
 
-def last_uses(steps: list[Step], kept: set[int]) -> tuple[tuple[int, ...], ...]:
-    """Return, per step, the registers whose last reader it is."""
+def last_uses(read: Iterable[set[int]], kept: set[int]) -> tuple[tuple[int, ...], ...]:
+    """Return, per step, the registers whose last reader it is.
+
+    Parameters
+    ----------
+    read
+        The registers that each step reads, in the order of the steps.
+    kept
+        Those that are needed after the last one.
+
+    Examples
+    --------
+    >>> from gpusched.fusion.plan import last_uses
+    >>> last_uses([{0, 1}, {1, 2}, {3}], kept={3})
+    ((0,), (1, 2), ())
+    """
     dying: list[tuple[int, ...]] = []
     later = set(kept)
-    for step in reversed(steps):
-        now = reads(step) - later
+    for registers in reversed(list(read)):
+        now = registers - later
         dying.append(tuple(sorted(now)))
         later |= now
     return tuple(reversed(dying))

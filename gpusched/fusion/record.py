@@ -32,6 +32,7 @@ from gpusched.fusion.plan import (
     Step,
     kind,
     last_uses,
+    reads,
     substitute,
     used_registers,
 )
@@ -287,7 +288,7 @@ class Recorder:
         """Return the plan that repeats what was recorded."""
         kept = used_registers(result)
         constants = tuple(self._constants)
-        dying = last_uses(self.steps, kept)
+        dying = last_uses(map(reads, self.steps), kept)
         return Plan(list(self.steps), len(self._registers), arrays, result, constants, dying)
 
     def check_thread(self) -> None:

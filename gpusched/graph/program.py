@@ -143,7 +143,8 @@ def _segment(steps: tuple[ProgramStep, ...], inputs: int, parts: list[tuple[bool
     later = {r for _, other in parts[number + 1 :] for k in other for r in steps[k].registers}
     outputs = tuple(sorted(written & (later | {inputs + len(steps) - 1})))
     needed = set().union(*(steps[k].registers for k in part)) - written if part else set()
-    return Segment([(inputs + k, steps[k]) for k in part], tuple(sorted(needed)), outputs, recorded)
+    calls = [(inputs + k, steps[k]) for k in part]
+    return Segment(calls, tuple(sorted(needed)), outputs, recorded, tuple(sorted(needed - later)))
 
 
 def name_of(function: Any) -> str:

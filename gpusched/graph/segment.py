@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from gpusched.fusion.plan import (
     Plan,
     Registers,
     ReplayError,
+    last_uses,
     substitute,
     used_registers,
 )
@@ -70,6 +71,8 @@ class Segment:
         Registers it reads and those it leaves for others.
     recorded
         Whether the functions take lazy chunks; if not, they are just called.
+    dying
+        Registers among the inputs that nobody reads later: what they hold is let go of.
 
     Notes
     -----
@@ -77,11 +80,16 @@ class Segment:
     """
 
     def __init__(self, steps: list[tuple[int, ProgramStep]], inputs: tuple[int, ...],
-                 outputs: tuple[int, ...], recorded: bool) -> None:  # fmt: skip
+                 outputs: tuple[int, ...], recorded: bool,
+                 dying: tuple[int, ...] = ()) -> None:  # fmt: skip
         self.steps = steps
         self.inputs = inputs
         self.outputs = outputs
         self.recorded = recorded
+        self.dying = dying
+        kept = set(inputs).difference(dying) | set(outputs)
+        self.last_uses = last_uses([step.registers for _, step in steps], kept)
+        """By call, the registers that nobody reads after it."""
         self.overrides = NONE
         """Users' versions of kernels, before the first run."""
         self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
@@ -95,6 +103,8 @@ class Segment:
         count = shortage.wanted()
         if count == 1 or not self.recorded or not pieces.run(self, registers, count):
             self.run_whole(registers)
+        for register in self.dying:
+            registers[register] = None
 
     def run_whole(self, registers: Registers) -> None:
         """Do what `run` does, on the whole chunks."""
@@ -123,10 +133,12 @@ class Segment:
 
     def call(self, registers: Registers) -> None:
         """Call the functions as they are."""
-        for register, step in self.steps:
+        for (register, step), dying in zip(self.steps, self.last_uses, strict=True):
             registers[register] = step.function(
                 *substitute(step.args, registers), **substitute(step.kwargs, registers)
             )
+            for each in dying:
+                registers[each] = None
 
     def key(self, inputs: tuple[Any, ...]) -> Any:
         """Return what a plan depends on, or None if that cannot be told."""
@@ -207,21 +219,10 @@ class Segment:
         Nothing is left in `registers`: `finish` does that, and `run_whole` is both.
         """
         local: Registers = list(registers)
-        arrays = []
+        arrays: list[tuple[int, int]] = []
         numbers = itertools.count()
-
-        def lazy(value: Any) -> Any:
-            if type(value) in (tuple, list):
-                return type(value)(map(lazy, value))
-            number = next(numbers)
-            if device_of(value) is None:
-                return value
-            leaf = recorder.leaf(value)
-            arrays.append((number, leaf.register))
-            return LazyChunk(recorder, leaf)
-
         for register, value in zip(self.inputs, inputs, strict=True):
-            local[register] = lazy(value)
+            local[register] = _lazy(value, recorder, numbers, arrays)
         for register, function, step in self.calls:
             recorder.step = register
             local[register] = function(*substitute(step.args, local),
@@ -251,6 +252,21 @@ class Segment:
     def _copies(self, register: int) -> bool:
         """Return whether the function that wrote a register copies small views of large arrays."""
         return any(r == register and bare(s.function) is getitem for r, s in self.steps)
+
+
+def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
+          arrays: list[tuple[int, int]]) -> Any:  # fmt: skip
+    """Return an input with lazy chunks in the place of arrays, whose places are noted."""
+    # A closure that called itself would keep the recorder, and with it every array of the
+    # recording, until the garbage collector came by.
+    if type(value) in (tuple, list):
+        return type(value)(_lazy(item, recorder, numbers, arrays) for item in value)
+    number = next(numbers)
+    if device_of(value) is None:
+        return value
+    leaf = recorder.leaf(value)
+    arrays.append((number, leaf.register))
+    return LazyChunk(recorder, leaf)
 
 
 def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
