@@ -39,7 +39,7 @@ def _nothing() -> None:
     """Wait for nothing: calls on the host are done when they return."""
 
 
-HOST = Device("cpu", cache.kernels.get, pool.empty, np.full, np.array, _nothing)
+HOST = Device("cpu", cache.kernels.get, pool.empty, pool.full, np.array, _nothing)
 """NumPy arrays."""
 
 

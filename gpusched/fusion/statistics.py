@@ -50,6 +50,10 @@ class Statistics:
     """Bytes of chunk data that kernels read."""
     bytes_written: int = 0
     """Bytes of chunk data that kernels wrote."""
+    buffers_made: int = 0
+    """Buffers for results of chunk kernels that were taken from the system."""
+    buffers_reused: int = 0
+    """Results of chunk kernels that were written to a buffer that an earlier one had."""
     programs_received: int = 0
     """Programs that this process's workers asked the scheduler for."""
     programs_missing: int = 0

@@ -67,6 +67,8 @@ def test_each_metric_of_a_scheduler_is_shown(exported: set[str]) -> None:
     } | {name for rule in RULES for name in _NAME.findall(rule["expr"])}
     ours = {name for name in exported if name.startswith("gpusched_scheduler_")}
     assert {name.removeprefix("gpusched_scheduler_") for name in ours - asked} == {
+        "chunk_buffers_made_total",
+        "chunk_buffers_reused_total",
         "kernels_unshared_total",
         "policy_waits_total",
         "policy_abandoned_total",

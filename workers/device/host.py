@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from gpusched.workers.device.base import Frozen, PoisonedContextError
+from gpusched.workers.pool.host import HostPool
 
 
 class HostDevice:
@@ -32,6 +32,7 @@ class HostDevice:
     def __init__(self, memory_limit: int = 0) -> None:
         self.memory_limit = memory_limit
         self.name = "host"
+        self._pool = HostPool()
 
     def nbytes(self, value: Any) -> int:
         """Return 0: nothing lies anywhere but on the host."""
@@ -43,17 +44,11 @@ class HostDevice:
 
     def held(self) -> int:
         """Return the bytes of free chunk buffers that are kept for the next chunks."""
-        memory = sys.modules.get("gpusched.fusion.memory")
-        return 0 if memory is None else memory.pool.held()
+        return self._pool.held()
 
     def free_unused(self) -> int:
         """Give the free chunk buffers back; return their bytes."""
-        memory = sys.modules.get("gpusched.fusion.memory")
-        if memory is None:
-            return 0
-        freed: int = memory.pool.held()
-        memory.pool.clear()
-        return freed
+        return self._pool.free_unused()
 
     def freeze(self, value: Any) -> Frozen:
         """Refuse: no value lies on this device."""

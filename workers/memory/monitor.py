@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import shutil
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from dask.utils import format_bytes
 from distributed.core import Status
 from distributed.protocol import pickle
 from tornado.ioloop import PeriodicCallback
+
+from gpusched.workers.pool.host import HostPool
 
 if TYPE_CHECKING:
     from gpusched.workers.worker import DeviceWorker
@@ -58,8 +61,18 @@ class MemoryMonitor:
             return
         self._told_full = False
         if self._manager.memory_limit:
+            memory = self._without_free_buffers(memory, self._manager.memory_limit)
             self._manager._maybe_pause_or_unpause(self._worker, memory)
             await self._spill(memory)
+
+    def _without_free_buffers(self, memory: int, limit: int) -> int:
+        """Give free chunk buffers back before anything waits or is spilled on their account."""
+        manager = self._manager
+        fractions = [manager.memory_spill_fraction, manager.memory_pause_fraction]
+        threshold = min((f for f in fractions if f is not False), default=math.inf)
+        if memory <= threshold * limit or not HostPool().free_unused():
+            return memory
+        return self._worker.monitor.get_process_memory()
 
     async def _spill(self, memory: int) -> None:
         """Spill from the threshold down to the target, and go on meanwhile as soon as one can."""

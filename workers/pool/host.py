@@ -29,9 +29,11 @@ class HostPool:
 
     def free_unused(self) -> int:
         """Give free buffers back to the system; return their bytes."""
-        freed = self.held()
-        if freed:
-            sys.modules["gpusched.fusion.memory"].pool.clear()
+        memory = sys.modules.get("gpusched.fusion.memory")
+        if memory is None:
+            return 0
+        freed = int(memory.pool.held())
+        memory.pool.clear()
         return freed
 
     def limit(self, nbytes: int) -> bool:

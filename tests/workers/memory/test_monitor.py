@@ -1,4 +1,4 @@
-"""What the memory monitor does where a disk is full."""
+"""What the memory monitor does where memory is short, and where a disk is full."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from distributed.core import Status
 
 from gpusched.workers.memory.monitor import MemoryMonitor
+from gpusched.workers.pool import HostPool
 
 
 class Data:
@@ -67,3 +68,47 @@ def test_full_disk_is_told_once_also_by_a_worker_that_memory_has_paused(
     look(2)
     assert worker.status is Status.paused
     assert len(told) == 2
+
+
+class Manager:
+    """distributed's thresholds, and what was done because of them, in order."""
+
+    memory_limit = 1000
+    memory_target_fraction = 0.6
+
+    def __init__(self, spill: float | bool, pause: float | bool) -> None:
+        self.memory_spill_fraction, self.memory_pause_fraction = spill, pause
+        self.done: list[tuple[str, int]] = []
+
+    def _maybe_pause_or_unpause(self, worker: Any, memory: int) -> None:
+        self.done.append(("look", memory))
+
+
+@pytest.mark.parametrize(
+    ("spill", "pause", "process", "kept"),
+    [
+        (0.7, 0.8, 600, True),
+        (0.7, 0.8, 750, False),
+        (False, 0.8, 750, True),
+        (False, 0.8, 850, False),
+        (0.7, False, 750, False),
+        (False, False, 950, True),
+    ],
+)
+def test_free_buffers_go_before_anything_is_paused_or_spilled(
+    monkeypatch: pytest.MonkeyPatch, spill: float | bool, pause: float | bool, process: int,
+    kept: bool,
+) -> None:  # fmt: skip
+    """What the pool keeps is part of what the process takes, and the first that it can spare."""
+    buffers = [400]
+    manager = Manager(spill, pause)
+    monkeypatch.setattr(HostPool, "free_unused", lambda self: buffers.pop() if buffers else 0)
+    worker = SimpleNamespace(
+        data=SimpleNamespace(closed=False, disk_error=None, make_room=lambda **_: pytest.fail()),
+        memory_manager=manager,
+        device=SimpleNamespace(free_unused=lambda: 0),
+        monitor=SimpleNamespace(get_process_memory=lambda: process - 400 + sum(buffers)),
+    )
+    asyncio.run(MemoryMonitor(worker).check())  # type: ignore[arg-type]
+    assert bool(buffers) == kept
+    assert manager.done == [("look", process if kept else process - 400)]
