@@ -10,6 +10,7 @@ from gpusched import config as _config
 if TYPE_CHECKING:
     from gpusched import models as models
     from gpusched import threadsafe as threadsafe
+    from gpusched.batch import checkpoint
     from gpusched.cluster import Cluster, local
     from gpusched.debugging import debug, find_nonfinite, trace_element
     from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
@@ -27,6 +28,7 @@ __all__ = [
     "Cluster",
     "Statistics",
     "apply",
+    "checkpoint",
     "debug",
     "disable",
     "enable",
@@ -49,6 +51,7 @@ _HOMES = {
     "Cluster": "gpusched.cluster",
     "Statistics": "gpusched.fusion.statistics",
     "apply": "gpusched.models",
+    "checkpoint": "gpusched.batch",
     "debug": "gpusched.debugging",
     "disable": "gpusched.graph",
     "enable": "gpusched.graph",

@@ -25,8 +25,9 @@ MAY_USE = {
     "threadsafe": {"config", "events"},
     "models": {"config", "fusion", "graph", "serialization", "threadsafe"},
     "workers": {"config", "events", "fusion", "graph", "serialization", "threadsafe"},
-    "cluster": {"config", "fusion", "graph", "serialization", "workers"},
-    "dashboard": {"config", "fusion", "graph", "serialization", "workers"},
+    "batch": {"cluster", "config", "saving", "serialization", "workers"},
+    "cluster": {"config", "dashboard", "fusion", "graph", "serialization", "workers"},
+    "dashboard": {"config", "fusion", "graph", "inspection", "profiling", "workers"},
     "profiling": {
         "config",
         "events",
@@ -41,6 +42,7 @@ MAY_USE = {
     },
     "jupyter": {"config", "inspection", "profiling"},
     "cli": {
+        "batch",
         "config",
         "origins",
         "fusion",

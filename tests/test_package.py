@@ -20,6 +20,7 @@ PUBLIC = {
     "Cluster",
     "Statistics",
     "apply",
+    "checkpoint",
     "debug",
     "disable",
     "enable",

@@ -10,6 +10,9 @@ from gpusched import __version__
 
 COMMANDS = {
     "run": "gpusched.cli.run:run",
+    "submit": "gpusched.cli.submit:submit",
+    "jobs": "gpusched.cli.jobs:jobs",
+    "launch": "gpusched.cli.node:launch",
     "explain": "gpusched.cli.explain:explain",
     "cluster": "gpusched.cli.cluster:cluster",
     "info": "gpusched.cli.info:info",

@@ -12,6 +12,7 @@ import click
 from dask.utils import format_bytes, format_time
 
 from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.tables import table
 
 NOT_RUNNING = 3
 """Exit code of ``status`` for a cluster that does not run, as systemctl's."""
@@ -189,11 +190,7 @@ def _table(found: list[Any]) -> str:
     if not found:
         return "no clusters; start one with: gpusched cluster start"
     rows = [_HEADINGS, *(_row(each) for each in found)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    return table(rows)
 
 
 def _row(status: Any) -> tuple[str, ...]:

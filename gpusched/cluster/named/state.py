@@ -52,14 +52,32 @@ def root() -> Path:
     base = Path(runtime) if runtime else Path(tempfile.gettempdir()) / f"gpusched-{os.getuid()}"
     folder = (base / "gpusched" if runtime else base) / "clusters"
     for path in (folder.parent, folder):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.stat()
-        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise UnsafeFolderError(
-                f"{path} is not {getpass.getuser()}'s alone, so what lies there cannot be trusted: "
-                f"remove it, or set XDG_RUNTIME_DIR to a folder of your own"
-            )
+        own_folder(path, "set XDG_RUNTIME_DIR to a folder of your own")
     return folder
+
+
+def own_folder(path: Path, remedy: str) -> None:
+    """Make a folder if need be that nobody else may write to.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    remedy
+        What to do, besides removing it, where it is not this user's alone.
+
+    Raises
+    ------
+    UnsafeFolderError
+        If it belongs to somebody else, or others may write to it.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.stat()
+    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnsafeFolderError(
+            f"{path} is not {getpass.getuser()}'s alone, so what lies there cannot be trusted: "
+            f"remove it, or {remedy}"
+        )
 
 
 def folder_of(name: str) -> Path:

@@ -1,0 +1,245 @@
+"""The jobs of this user: a folder and a log each, in one folder that the nodes see too."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from gpusched import config
+from gpusched.batch import systems
+from gpusched.batch.children import TERMINATED
+from gpusched.batch.node import write_whole
+from gpusched.batch.request import Request
+
+_JOB = re.compile(r"([a-z0-9]+)-([\w.\[\]-]+)")
+_RECORD = "job.json"
+_LOOK = 0.5
+"""Seconds between two looks at a job's files."""
+_ASK = 10.0
+"""Seconds between two questions to a batch system."""
+
+
+class UnknownJobError(LookupError):
+    """There is no trace of such a job."""
+
+
+class JobError(RuntimeError):
+    """What was asked cannot be done with this job."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that was submitted."""
+
+    backend: str
+    """The batch system."""
+    number: str
+    """As the batch system calls it."""
+    name: str
+    """As the user calls it."""
+    command: tuple[str, ...]
+    """What it runs."""
+    nodes: int
+    """Number of nodes."""
+    requeues: int
+    """How often it is started again."""
+    submitted: float
+    """Seconds since 1970."""
+
+    @property
+    def identity(self) -> str:
+        """Its name in commands."""
+        return f"{self.backend}-{self.number}"
+
+    @property
+    def folder(self) -> Path:
+        """The job's own."""
+        return root() / self.identity
+
+    @property
+    def log(self) -> Path:
+        """What it has printed."""
+        return root() / f"{self.identity}.log"
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a job is."""
+
+    state: str
+    """``queued``, ``running``, ``ended``, or ``lost`` for one that ended without an exit code."""
+    code: int | None = None
+    """The exit code of one that has ended."""
+
+
+def root() -> Path:
+    """Return the folder of this user's jobs, whether or not it exists.
+
+    Examples
+    --------
+    >>> import dask.config
+    >>> from gpusched.batch.jobs import root
+    >>> with dask.config.set({"gpusched.batch.folder": "/shared/jobs"}):
+    ...     str(root())
+    '/shared/jobs'
+    """
+    chosen = config.get("batch.folder")
+    if chosen != "default":
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(base) / "gpusched/jobs"
+
+
+def submit(request: Request) -> Job:
+    """Submit a job, and note it.
+
+    Raises
+    ------
+    gpusched.batch.systems.system.SystemFailure
+        If the batch system is not there, or refuses the job.
+    gpusched.cluster.named.state.UnsafeFolderError
+        If the folder of jobs is not this user's alone.
+    """
+    from gpusched.cluster.named.state import own_folder
+
+    own_folder(request.root, "set gpusched.batch.folder to a folder of your own")
+    number = systems.find(request.backend).submit(request)
+    job = Job(
+        backend=request.backend,
+        number=number,
+        name=request.name,
+        command=request.command,
+        nodes=request.nodes,
+        requeues=request.requeues,
+        submitted=time.time(),
+    )
+    folder = request.root / job.identity
+    folder.mkdir(mode=0o700, exist_ok=True)
+    write_whole(folder / _RECORD, json.dumps(asdict(job)))
+    return job
+
+
+def find(identity: str) -> Job:
+    """Return a job by its identity, such as "slurm-1234".
+
+    Raises
+    ------
+    UnknownJobError
+        If there is no record of one.
+    """
+    file = root() / identity / _RECORD
+    if _JOB.fullmatch(identity) is None or not file.exists():
+        known = ", ".join(job.identity for job in everything()) or "none"
+        raise UnknownJobError(f"there is no job {identity!r}; there are: {known}")
+    return _read(file)
+
+
+def everything() -> list[Job]:
+    """Return all jobs, the newest last."""
+    found = [_read(file) for file in root().glob(f"*/{_RECORD}")]
+    return sorted(found, key=lambda job: job.submitted)
+
+
+def status(job: Job) -> Status:
+    """Return how a job is.
+
+    Raises
+    ------
+    gpusched.batch.systems.system.SystemFailure
+        If the batch system does not say.
+    """
+    system = systems.find(job.backend)
+    code = system.code(job.number, job.folder)
+    # One that its batch system told to stop may be queued again.
+    if code is not None and (code != TERMINATED or not job.requeues):
+        return Status("ended", code)
+    state = system.state(job.number)
+    if state is not None:
+        return Status(state)
+    # It may have ended since the first look.
+    code = system.code(job.number, job.folder)
+    return Status("lost") if code is None else Status("ended", code)
+
+
+def show(job: Job, write: Callable[[str], object]) -> None:
+    """Give what a job has printed so far to ``write``."""
+    command = systems.find(job.backend).log_command(job.number)
+    if command:
+        subprocess.run(command, check=False)
+    elif job.log.exists():
+        _copy(job.log, 0, write)
+
+
+def follow(job: Job, write: Callable[[str], object]) -> Status:
+    """Give what a job prints to ``write`` until it is over; return how it is then.
+
+    Raises
+    ------
+    gpusched.batch.systems.system.SystemFailure
+        If the batch system does not say how it is.
+    """
+    command = systems.find(job.backend).log_command(job.number)
+    if command:
+        subprocess.run([*command, "--follow"], check=False)
+    read, asked, missing = 0, float("-inf"), 0
+    while True:
+        now = Status("running")
+        if (job.folder / "code").exists() or time.monotonic() - asked > _ASK:
+            now, asked = status(job), time.monotonic()
+        if job.log.exists():
+            read += _copy(job.log, read, write)
+        missing += now.state == "lost"
+        # The exit code may take a while to be seen through a network's file system.
+        if now.state == "ended" or missing > 1:
+            return now
+        time.sleep(_LOOK)
+
+
+def cancel(job: Job) -> bool:
+    """End a job; return whether there was something to end.
+
+    Raises
+    ------
+    gpusched.batch.systems.system.SystemFailure
+        If the batch system refuses.
+    """
+    if status(job).state in ("ended", "lost"):
+        return False
+    systems.find(job.backend).cancel(job.number)
+    return True
+
+
+def remove(job: Job) -> None:
+    """Remove what is kept of a job that is over.
+
+    Raises
+    ------
+    JobError
+        If it is not over.
+    """
+    state = status(job).state
+    if state not in ("ended", "lost"):
+        raise JobError(f"job {job.identity} is {state}: cancel it first")
+    shutil.rmtree(job.folder)
+    job.log.unlink(missing_ok=True)
+
+
+def _read(file: Path) -> Job:
+    told = json.loads(file.read_text())
+    return Job(**{**told, "command": tuple(told["command"])})
+
+
+def _copy(log: Path, start: int, write: Callable[[str], object]) -> int:
+    """Give the whole lines after so many bytes of a log to ``write``; return their bytes."""
+    with log.open("rb") as file:
+        file.seek(start)
+        data = file.read()
+    write(data.decode(errors="replace"))
+    return len(data)

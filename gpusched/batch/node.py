@@ -1,0 +1,285 @@
+"""One node's part of a job: its workers, and on the first also the scheduler and the script.
+
+The first node leaves the scheduler's address in the folder ``run`` (``scheduler.json``), which all
+nodes see, and at the end the script's exit code (``code``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from gpusched.batch.children import TERMINATED, Children, Stopped
+from gpusched.batch.plan import Plan
+
+RANKS = (
+    "SLURM_PROCID",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "JOB_COMPLETION_INDEX",
+)
+"""Variables by which launchers number what they start: Slurm's, MPI's, Kubernetes'."""
+
+CLOSING = 15.0
+"""Seconds that scheduler and workers have to end; workers take 10 at most."""
+_LOOK = 0.2
+"""Seconds between two looks at the shared folder."""
+_KILLED = 137
+"""Exit code of what SIGKILL ended."""
+_REJOIN = 2.0
+"""Seconds between two attempts to join the scheduler that comes after the one that has ended."""
+
+
+class NodeError(RuntimeError):
+    """A node could not do its part."""
+
+
+def rank_here() -> int:
+    """Return this node's number, as its launcher says.
+
+    Raises
+    ------
+    ValueError
+        If no variable says it.
+
+    Examples
+    --------
+    >>> import os
+    >>> from gpusched.batch.node import rank_here
+    >>> os.environ["SLURM_PROCID"] = "3"
+    >>> rank_here()
+    3
+    >>> del os.environ["SLURM_PROCID"]
+    """
+    for name in RANKS:
+        text = os.environ.get(name)
+        if text is not None:
+            if not text.isdecimal():
+                raise ValueError(f"{name} is {text!r}, and should be this node's number")
+            return int(text)
+    raise ValueError(f"which node is this? Give --rank, or set one of {', '.join(RANKS)}")
+
+
+def serve(plan: Plan, folder: str) -> int:
+    """Do this node's part, and return its exit code.
+
+    Parameters
+    ----------
+    plan
+        With a ``run`` or an ``address``, and a ``rank``.
+    folder
+        Where the script's modules are, for the workers too.
+    """
+    environment = _environment(plan, folder)
+    if plan.rank == 0:
+        return _First(plan, environment).serve()
+    return _follow(plan, environment)
+
+
+class _First:
+    """The node that has the scheduler and the script."""
+
+    def __init__(self, plan: Plan, environment: dict[str, str]) -> None:
+        self._plan = plan
+        self._environment = environment
+        self._children = Children(plan.limit)
+        self._script: subprocess.Popen[bytes] | None = None
+        self._scheduler: subprocess.Popen[bytes] | None = None
+        self._workers: subprocess.Popen[bytes] | None = None
+
+    def serve(self) -> int:
+        """Run the script; end what was started for it; return this process's exit code."""
+        plan, ended = self._plan, True
+        with self._children:
+            try:
+                _prepare(plan.run)
+                code = self._run()
+            except Stopped as told:
+                code = self._stop(told.code)
+            except NodeError as error:
+                print(f"gpusched launch: {error}", file=sys.stderr, flush=True)
+                code, ended = 1, False
+            if plan.run is not None and ended:
+                # Before the scheduler ends, since the other nodes end with it.
+                write_whole(plan.run / "code", str(code))
+            self._close()
+        return code if not (plan.code_to_file and ended) else 0
+
+    def _run(self) -> int:
+        plan, start = self._plan, self._children.start
+        self._scheduler = start(_gpusched("scheduler", *self._scheduler_words()), self._environment)
+        self._environment["DASK_SCHEDULER_ADDRESS"] = address = self._address()
+        self._workers = start(_worker(plan, address), self._environment)
+        words = ["--scheduler", address, *plan.command]
+        self._script = start(_gpusched("run", *words), self._environment)
+        while self._script.poll() is None:
+            for name, child in (("scheduler", self._scheduler), ("workers", self._workers)):
+                # What ends well was ended by the script (client.shutdown()), which may go on.
+                if child.poll():
+                    raise NodeError(f"the first node's {name} failed before the script ended")
+            self._children.wait()
+        return _code(self._script)
+
+    def _scheduler_words(self) -> list[str]:
+        # What is given comes later, and so wins. Whoever reaches a dashboard sees what runs.
+        given = ["--dashboard-address=:0", "--no-dashboard"]
+        given += shlex.split(self._plan.scheduler_options)
+        if self._plan.address is not None:
+            return [f"--port={self._plan.address.rpartition(':')[2]}", *given]
+        assert self._plan.run is not None
+        return ["--port=0", f"--scheduler-file={self._plan.run / 'scheduler.json'}", *given]
+
+    def _address(self) -> str:
+        assert self._scheduler is not None
+        while (address := _told(self._plan)) is None:
+            if self._scheduler.poll() is not None:
+                raise NodeError("the scheduler did not start; what it said is above")
+            self._children.wait(_LOOK)
+        return address
+
+    def _stop(self, code: int) -> int:
+        """End the script while its cluster still runs; return its exit code, or ``code``."""
+        if self._script is None:
+            return code
+        self._children.end(self._script, _share_of_script(self._plan.grace))
+        ended = _code(self._script)
+        return code if ended in (TERMINATED, _KILLED) else ended
+
+    def _close(self) -> None:
+        if self._script is not None:
+            self._children.end(self._script, 0)
+        if self._scheduler is not None:
+            self._children.end(self._scheduler, CLOSING)
+        # Workers end with the scheduler; to be told as well would make it a hurried end.
+        if self._workers is not None and not self._children.ended(self._workers, CLOSING):
+            self._children.end(self._workers, CLOSING)
+
+
+def _follow(plan: Plan, environment: dict[str, str]) -> int:
+    with Children() as children:
+        workers: list[subprocess.Popen[bytes]] = []
+        try:
+            if plan.run is not None:
+                return _join_once(plan, environment, children, workers)
+            while True:
+                _join(plan.address or "", plan, environment, children, workers)
+                children.wait(_REJOIN)
+        except Stopped as told:
+            # So is the first node, whose script is to have its workers until it has ended.
+            if workers and not children.ended(workers[-1], plan.grace):
+                children.end(workers[-1], CLOSING)
+            return told.code
+
+
+def _join_once(
+    plan: Plan,
+    environment: dict[str, str],
+    children: Children,
+    workers: list[subprocess.Popen[bytes]],
+) -> int:
+    assert plan.run is not None
+    while (address := _told(plan)) is None:
+        # The scheduler removes its file when it ends, so a late node may find none, and the code.
+        if _is_over(plan.run):
+            return 0
+        children.wait(_LOOK)
+    code = _join(address, plan, environment, children, workers)
+    return 0 if _is_over(plan.run) else code
+
+
+def _join(
+    address: str,
+    plan: Plan,
+    environment: dict[str, str],
+    children: Children,
+    workers: list[subprocess.Popen[bytes]],
+) -> int:
+    workers.append(children.start(_worker(plan, address), environment))
+    while workers[-1].poll() is None:
+        children.wait()
+    return _code(workers[-1])
+
+
+def _share_of_script(grace: float) -> float:
+    """Return the seconds that a script has, so that its cluster can be closed after it."""
+    return max(grace - 2 * CLOSING, grace / 2)
+
+
+def _prepare(run: Path | None) -> None:
+    if run is None:
+        return
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    used = [name for name in ("scheduler.json", "code") if (run / name).exists()]
+    if used:
+        raise NodeError(f"{run} has been used ({used[0]}): give each start a folder of its own")
+
+
+def _is_over(run: Path) -> bool:
+    return (run / "code").exists() or not run.exists()
+
+
+def _told(plan: Plan) -> str | None:
+    """Return the scheduler's address, if it is known yet."""
+    if plan.run is None:
+        return plan.address
+    try:
+        told = json.loads((plan.run / "scheduler.json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        # Not there yet, or being written.
+        return None
+    address: str = told["address"]
+    return address
+
+
+def _environment(plan: Plan, folder: str) -> dict[str, str]:
+    paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
+    # Unbuffered, so that the log can be followed.
+    told = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    # The log is the script's; distributed tells of each connection unless told otherwise.
+    told["DASK_LOGGING__DISTRIBUTED"] = os.environ.get("DASK_LOGGING__DISTRIBUTED", "warning")
+    if plan.checkpoints is not None:
+        told["DASK_GPUSCHED__BATCH__CHECKPOINTS"] = str(plan.checkpoints)
+    return told | (_encrypting(plan.tls) if plan.tls is not None else {})
+
+
+def _encrypting(folder: Path) -> dict[str, str]:
+    from gpusched.cluster import certificates
+
+    prefix = "DASK_DISTRIBUTED__COMM__"
+    told = {
+        f"{prefix}REQUIRE_ENCRYPTION": "true",
+        f"{prefix}DEFAULT_SCHEME": "tls",
+        f"{prefix}TLS__CA_FILE": str(folder / certificates.CA),
+    }
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        told[f"{prefix}TLS__{role}__CERT"] = str(folder / certificates.CERTIFICATE)
+        told[f"{prefix}TLS__{role}__KEY"] = str(folder / certificates.KEY)
+    return told
+
+
+def _worker(plan: Plan, address: str) -> list[str]:
+    devices = {None: [], 0: ["--cpu"]}.get(plan.gpus, [f"--gpus={plan.gpus}"])
+    given = ["--preload=gpusched.workers.brief_logs", *shlex.split(plan.worker_options)]
+    return _gpusched("worker", address, *devices, *given)
+
+
+def _gpusched(*words: str) -> list[str]:
+    return [sys.executable, "-m", "gpusched", *words]
+
+
+def _code(child: subprocess.Popen[bytes]) -> int:
+    """Return an exit code as a shell tells it."""
+    code = child.returncode
+    return code if code >= 0 else 128 - code
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader finds the whole of it or none."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text)
+    partial.replace(path)

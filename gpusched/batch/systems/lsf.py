@@ -1,0 +1,86 @@
+"""IBM Spectrum LSF."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from gpusched.batch.plan import Plan
+from gpusched.batch.request import Request
+from gpusched.batch.systems.system import System, SystemFailure, job_script, minutes, on_hosts
+
+REQUEUE = 99
+"""The exit code that asks for the job to be queued again."""
+_STATES = {
+    **dict.fromkeys(("PEND", "PSUSP", "WAIT", "PROV"), "queued"),
+    **dict.fromkeys(("RUN", "USUSP", "SSUSP", "UNKWN"), "running"),
+}
+"""Of jobs that are not over."""
+
+
+class Lsf(System):
+    """By bsub, bjobs, bkill; and by blaunch in the job."""
+
+    name = "lsf"
+    submitter = "bsub"
+    remedy = "submit from a machine of the cluster, or use --backend local"
+
+    def script(self, request: Request) -> str:
+        """Return a script for bsub."""
+        folder = f'"{request.root}/lsf-$LSB_JOBID"'
+        return job_script([f"#BSUB {flag}" for flag in _flags(request)], request, folder)
+
+    def submit(self, request: Request) -> str:
+        """Submit by bsub."""
+        told = self.ask("bsub", text=self.script(request))
+        found = re.search(r"Job <(\d+)>", told)
+        if found is None:
+            raise SystemFailure(f"bsub told no job's number, but: {told}")
+        return found[1]
+
+    def state(self, number: str) -> str | None:
+        """Ask bjobs."""
+        try:
+            told = self.ask("bjobs", "-noheader", "-o", "stat", number)
+        except SystemFailure as failure:
+            if "is not found" in str(failure):
+                return None
+            raise
+        return _STATES.get(told.strip())
+
+    def cancel(self, number: str) -> None:
+        """Cancel by bkill."""
+        self.ask("bkill", number)
+
+    def node_commands(self, part: Plan) -> list[list[str]]:
+        """Return one command for each host of the job."""
+        return on_hosts("blaunch", Path(os.environ["LSB_DJOB_HOSTFILE"]), part)
+
+    def requeue(self) -> int:
+        """Return the exit code for it (``-Q``)."""
+        return REQUEUE
+
+
+def _flags(request: Request) -> list[str]:
+    cores = request.cpus or 1
+    needs = [f"span[ptile={cores}]"]
+    if request.memory is not None:
+        needs.append(f"rusage[mem={-(-request.memory // 2**20)}MB/host]")
+    named = {"-q": request.queue, "-P": request.account}
+    return [
+        f"-J {request.name}",
+        f"-n {cores * request.nodes}",
+        f'-R "{" ".join(needs)}"',
+        *([f'-gpu "num={request.gpus}"'] if request.gpus else []),
+        f"-W {minutes(request.seconds)}",
+        "-wa USR2",
+        f"-wt {minutes(request.grace)}",
+        *(f"{flag} {value}" for flag, value in named.items() if value is not None),
+        *(["-r", f"-Q {REQUEUE}"] if request.requeues else ["-rn"]),
+        f"-o {request.root}/lsf-%J.log",
+        *request.options,
+    ]
+
+
+SYSTEM = Lsf()

@@ -1,0 +1,140 @@
+"""``gpusched jobs``: the jobs of this user."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.tables import table
+
+_HEADINGS = ("JOB", "NAME", "STATE", "CODE", "NODES", "SUBMITTED", "COMMAND")
+
+
+@click.group("jobs")
+def jobs() -> None:
+    """List, look at, cancel and forget the jobs that `gpusched submit` has submitted."""
+
+
+@jobs.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def list_jobs(as_json: bool) -> None:
+    """Show all jobs, the newest last."""
+    from gpusched.batch.jobs import everything
+
+    found = [(job, *_state(job)) for job in everything()]
+    if as_json:
+        told = [
+            {"job": job.identity, "state": state, "code": code} | asdict(job)
+            for job, state, code in found
+        ]
+        click.echo(json.dumps(told, indent=2))
+    elif not found:
+        click.echo("no jobs; submit one with: gpusched submit -- script.py")
+    else:
+        click.echo(table([_HEADINGS, *(_row(*each) for each in found)]))
+
+
+@jobs.command()
+@click.argument("job")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job is over, or Ctrl-C.")
+def logs(job: str, follow: bool) -> None:
+    """Print what JOB has printed."""
+    from gpusched.batch import jobs
+
+    with _told():
+        found = jobs.find(job)
+        (jobs.follow if follow else jobs.show)(found, _write)
+
+
+@jobs.command()
+@click.argument("job")
+def cancel(job: str) -> None:
+    """Cancel JOB: end its script, workers and scheduler."""
+    from gpusched.batch import jobs
+
+    with _told():
+        ended = jobs.cancel(jobs.find(job))
+    click.echo(f"job {job} is told to stop" if ended else f"job {job} was over already")
+
+
+@jobs.command()
+@click.argument("job")
+def remove(job: str) -> None:
+    """Remove the log and the checkpoints of JOB, which must be over."""
+    from gpusched.batch import jobs
+
+    with _told():
+        jobs.remove(jobs.find(job))
+    click.echo(f"job {job} is removed")
+
+
+def wait_for(job: Any) -> int:
+    """Print a job's log until it is over, and return its exit code.
+
+    SIGINT and SIGTERM cancel the job, which is waited for all the same.
+    """
+    from gpusched.batch import jobs
+    from gpusched.cli.signals import stopping_cleanly
+
+    told = None
+    with _told():
+        try:
+            with stopping_cleanly():
+                ended = jobs.follow(job, _write)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            told = stop
+            click.echo(f"cancelling job {job.identity}; once more to leave it to itself", err=True)
+            jobs.cancel(job)
+            ended = jobs.follow(job, lambda text: None)
+    if isinstance(told, SystemExit):
+        return int(str(told.code))
+    if told is not None:
+        return 128 + signal.SIGINT
+    if ended.code is None:
+        raise Failed(f"job {job.identity} ended without an exit code; its log: {job.log}")
+    return ended.code
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn what may go wrong into a message and an exit code."""
+    from gpusched.batch.jobs import JobError, UnknownJobError
+    from gpusched.batch.systems.system import SystemFailure
+
+    try:
+        yield
+    except UnknownJobError as error:
+        raise Unusable(str(error.args[0])) from None
+    except (JobError, SystemFailure) as error:
+        raise Failed(str(error)) from None
+
+
+def _write(text: str) -> None:
+    click.echo(text, nl=False)
+
+
+def _state(job: Any) -> tuple[str, int | None]:
+    from gpusched.batch.jobs import status
+    from gpusched.batch.systems.system import SystemFailure
+
+    try:
+        found = status(job)
+    except SystemFailure as error:
+        click.echo(f"job {job.identity}: {error}", err=True)
+        return "unknown", None
+    return found.state, found.code
+
+
+def _row(job: Any, state: str, code: int | None) -> tuple[str, ...]:
+    submitted = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
+    told = "-" if code is None else str(code)
+    command = " ".join(job.command)
+    return (job.identity, job.name, state, told, str(job.nodes), submitted, command)

@@ -1,0 +1,101 @@
+"""``gpusched launch``: what runs in a job's allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpusched.batch.systems import NAMES
+from gpusched.cli.errors import Failed, Unusable
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(
+    "launch",
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+)
+@click.option("--backend", type=click.Choice(NAMES), help="The batch system whose job this is.")
+@click.option("--folder", type=_PATH, help="The job's folder, which all nodes see.")
+@click.option("--nodes", type=click.IntRange(1), default=1, help="Number of local nodes.")
+@click.option("--gpus", type=click.IntRange(0), help="GPUs of each node; 0 for CPU workers.")
+@click.option("--limit", type=click.FloatRange(0, min_open=True), help="Seconds it may take.")
+@click.option("--grace", type=click.FloatRange(0), default=60.0, help="Seconds to end in.")
+@click.option("--requeues", type=click.IntRange(0), default=0, help="How often it starts again.")
+@click.option("--checkpoints", type=_PATH, help="Where gpusched.checkpoint keeps results.")
+@click.option("--tls", type=_PATH, help="A folder made by gpusched certificates.")
+@click.option("--scheduler-options", default="", help="Flags of gpusched scheduler.")
+@click.option("--worker-options", default="", help="Flags of gpusched worker.")
+@click.option("--run", type=_PATH, help="A new folder that all nodes see, for one node's part.")
+@click.option("--rank", type=click.IntRange(0), help="This node's number, from 0.")
+@click.option("--address", help="Where the first node's scheduler will be.")
+@click.option("--code-to-file", is_flag=True, help="Leave the exit code in RUN/code.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def launch(context: click.Context, /, command: tuple[str, ...], **flags: Any) -> None:
+    """Run a script on the nodes of a job: start a worker a GPU on each, and a scheduler.
+
+    With --backend it starts the part of every node; with --run or --address it is one node's part,
+    whose number is --rank or the variable of srun, MPI or Kubernetes. COMMAND is a script and its
+    arguments, or flags of gpusched run before them. The exit code is the script's; 124 says that
+    the time was over.
+    """
+    from gpusched.batch.plan import Plan
+
+    plan = Plan(command=command, **flags)
+    try:
+        context.exit(_launch(plan))
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+
+
+def _launch(plan: Any) -> int:
+    from gpusched.batch import head, node
+    from gpusched.batch.systems.system import SystemFailure
+
+    script = read_command(plan.command)
+    if plan.backend is not None:
+        if plan.folder is None or plan.run is not None or plan.address is not None:
+            raise ValueError("--backend needs --folder, and excludes --run and --address")
+        try:
+            return head.lead(plan)
+        except (SystemFailure, OSError) as error:
+            raise Failed(str(error)) from None
+    if (plan.run is None) == (plan.address is None):
+        raise ValueError("which job? Give --backend, --run or --address")
+    rank = node.rank_here() if plan.rank is None else plan.rank
+    return node.serve(replace(plan, rank=rank), script)
+
+
+def read_command(command: Sequence[str]) -> str:
+    """Check a script with its arguments and flags of `gpusched run`; return its modules' folder.
+
+    Raises
+    ------
+    click.UsageError
+        If it could not be run.
+
+    Examples
+    --------
+    >>> from gpusched.cli.node import read_command
+    >>> read_command(["--quiet", "/shared/project/script.py", "--n", "3"])
+    '/shared/project'
+    """
+    from gpusched.cli.run import run
+
+    parsed = run.make_context("gpusched run", list(command)).params
+    if parsed["script"] is None:
+        raise click.UsageError("name a script, after '--': gpusched submit -- script.py")
+    for flag in ("gpus", "cpu", "workers", "threads", "memory_limit", "local", "scheduler"):
+        if parsed[flag]:
+            raise click.UsageError(
+                f"--{flag.replace('_', '-')} before the script has no meaning in a job, which "
+                f"starts its workers itself: see --worker-options"
+            )
+    if parsed["module"]:
+        return str(Path.cwd())
+    return str(Path(parsed["script"]).absolute().parent)

@@ -1,0 +1,198 @@
+"""``gpusched submit``: a script and its cluster as a job of a batch system."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpusched.batch.systems import NAMES
+from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.node import read_command
+
+_PATH = click.Path(path_type=Path)
+_PASSED_ON = (
+    "nodes",
+    "gpus",
+    "cpus",
+    "queue",
+    "account",
+    "options",
+    "scheduler_options",
+    "worker_options",
+    "image",
+    "claim",
+)
+"""Flags that stand in the request as they were given."""
+
+
+@click.command(
+    "submit",
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--backend",
+    type=click.Choice(NAMES),
+    help="The batch system, or this machine.  [default: the one whose command is here, else local]",
+)
+@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--gpus-per-node", "gpus", type=click.IntRange(0), help="0 for CPU workers.")
+@click.option("--cpus-per-node", "cpus", type=click.IntRange(1), help="Cores of each node.")
+@click.option("--memory-per-node", "memory", metavar="SIZE", help="As in '200 GiB'.")
+@click.option("--time", default="1h", show_default=True, help="As in 90m, 2h or 01:30:00.")
+@click.option(
+    "--grace",
+    default="2m",
+    show_default=True,
+    help="How long before its end the job is told to stop: the script first, then its cluster.",
+)
+@click.option("--requeue", is_flag=True, help="Start again if out of time, or if a node fails.")
+@click.option("--checkpoints", type=_PATH, help="Where gpusched.checkpoint keeps results.")
+@click.option("--name", help="The job's name.  [default: the script's]")
+@click.option("--queue", help="The queue, which Slurm calls partition.")
+@click.option("--account", help="Who is charged.")
+@click.option("--option", "options", multiple=True, metavar="FLAG", help="One of the system's own.")
+@click.option("--tls", type=_PATH, help="Encrypt: a folder made by gpusched certificates.")
+@click.option("--worker-options", default="", metavar="FLAGS", help="Of gpusched worker.")
+@click.option("--scheduler-options", default="", metavar="FLAGS", help="Of gpusched scheduler.")
+@click.option("--directory", type=_PATH, help="Where the script runs.  [default: here]")
+@click.option("--python", help="The nodes' interpreter.  [default: this one]")
+@click.option("--image", help="On Kubernetes, a container image with gpusched.")
+@click.option("--claim", metavar="NAME:PATH", help="On Kubernetes, a volume that all pods see.")
+@click.option("--dry-run", is_flag=True, help="Print what would be submitted.")
+@click.option("--wait", is_flag=True, help="Print the log, and end with the script's exit code.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def submit(
+    context: click.Context, /, command: tuple[str, ...], dry_run: bool, wait: bool, **flags: Any
+) -> None:
+    """Run a script with workers on the nodes of a batch system.
+
+    COMMAND is the script and its arguments, or flags of gpusched run before them. On each node a
+    worker a GPU is started, on the first also the scheduler and the script, whose Client() finds
+    the scheduler. The job ends with the script, and with its exit code.
+
+    Ctrl-C while --wait waits cancels the job.
+    """
+    from gpusched.batch import systems
+
+    try:
+        request = _request(command, flags)
+        if dry_run:
+            click.echo(systems.find(request.backend).script(request), nl=False)
+            return
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    context.exit(_submit(request, wait))
+
+
+def _submit(request: Any, wait: bool) -> int:
+    from gpusched.batch import jobs
+    from gpusched.batch.systems.system import SystemFailure
+    from gpusched.cli.jobs import wait_for
+    from gpusched.cluster.named.state import UnsafeFolderError
+
+    try:
+        job = jobs.submit(request)
+    except (SystemFailure, UnsafeFolderError, OSError) as error:
+        raise Failed(str(error)) from None
+    click.echo(f"job {job.identity} is submitted", err=wait)
+    if wait:
+        return wait_for(job)
+    click.echo(f"  its log    gpusched jobs logs --follow {job.identity}")
+    click.echo(f"  end it     gpusched jobs cancel {job.identity}")
+    return 0
+
+
+def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
+    from gpusched import config
+    from gpusched.batch import jobs, systems
+    from gpusched.batch.request import Request, read_time
+
+    _check_command(command, flags["directory"])
+    for name in ("scheduler", "worker"):
+        check_options(name, flags[f"{name}_options"])
+    backend = flags["backend"] or systems.installed()
+    request = Request(
+        command=command,
+        backend=backend,
+        name=flags["name"] or _name(command),
+        seconds=read_time("--time", flags["time"]),
+        grace=read_time("--grace", flags["grace"]),
+        root=jobs.root(),
+        directory=(flags["directory"] or Path.cwd()).absolute(),
+        python=flags["python"] or sys.executable,
+        memory=_bytes(flags["memory"]),
+        requeues=config.get("batch.requeues") if flags["requeue"] else 0,
+        checkpoints=None if flags["checkpoints"] is None else flags["checkpoints"].absolute(),
+        # On Kubernetes it is no folder, but the name of a Secret.
+        tls=flags["tls"] if backend == "k8s" or not flags["tls"] else flags["tls"].absolute(),
+        **{name: flags[name] for name in _PASSED_ON},
+    )
+    return systems.find(backend).settled(request)
+
+
+def check_options(name: str, options: str) -> None:
+    """Check flags that the scheduler or the workers of a job are to get.
+
+    Raises
+    ------
+    click.UsageError
+        If the command has no such flags.
+
+    Examples
+    --------
+    >>> from gpusched.cli.submit import check_options
+    >>> check_options("worker", "--nthreads 4 --memory-limit '60 GiB'")
+    """
+    from gpusched.cli import main
+
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise click.UsageError(f"cannot read --{name}-options {options!r}: {error}") from None
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    try:
+        command.make_context(name, words)
+    except click.exceptions.Exit:
+        raise click.UsageError(f"--{name}-options {options!r} starts nothing") from None
+    except click.UsageError as error:
+        raise click.UsageError(f"--{name}-options {options!r}: {error.message}") from None
+
+
+def _check_command(command: tuple[str, ...], directory: Path | None) -> None:
+    from gpusched.cli.run import run
+
+    read_command(command)
+    parsed = run.make_context("gpusched run", list(command)).params
+    # A folder that was named may be one that only the nodes see.
+    if directory is None and not parsed["module"]:
+        script = Path(parsed["script"])
+        if not script.is_file():
+            raise Unusable(f"there is no script {script}")
+
+
+def _name(command: tuple[str, ...]) -> str:
+    from gpusched.cli.run import run
+
+    script = run.make_context("gpusched run", list(command)).params["script"]
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", Path(script).stem).strip("-")
+    return plain[:63].lower() or "gpusched"
+
+
+def _bytes(text: str | None) -> int | None:
+    from dask.utils import parse_bytes
+
+    if text is None:
+        return None
+    try:
+        return int(parse_bytes(text))
+    except ValueError:
+        raise ValueError(
+            f"cannot read --memory-per-node {text!r}: write bytes, as in '200 GiB'"
+        ) from None
