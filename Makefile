@@ -38,8 +38,9 @@ test-models: $(VENV)/.models-test
 test-peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)
 
-bench: $(VENV)/.test
-	$(BIN)/python -m tests.benchmarks $(ARGS)
+# About 12 minutes on two quiet cores. ARGS="--only clip heat" measures some works alone.
+bench: $(VENV)/.bench
+	$(BIN)/python -m tests.benchmarks --write docs/explanation/performance.md $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -54,12 +55,12 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.models-test: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.models-test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@
 
 # Installed first, with its own index, since PyPI's torch brings CUDA's libraries: gigabytes.
-$(VENV)/.models-test: $(VENV)/.torch
+$(VENV)/.models-test $(VENV)/.bench: $(VENV)/.torch
 $(VENV)/.torch: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-deps --retries 0 \
 	    --index-url https://download.pytorch.org/whl/cpu \

@@ -5,48 +5,89 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 
 # Idle OpenMP threads of one contender must not spin while the next one is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from tests.benchmarks import report
+from tests.benchmarks import page, report, results
 from tests.benchmarks.contenders import CONTENDERS
+from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.measure import measure
 from tests.benchmarks.works import WORKS
 
-ELEMENTS = {"float32": 32 << 20, "float64": 16 << 20}
+DTYPES = "float32", "float64"
+JSON = Path(tempfile.gettempdir()) / "gpusched-benchmarks.json"
 
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="1/8 of the elements")
-    parser.add_argument("--only", nargs="+", choices=WORKS, default=list(WORKS))
+    parser.add_argument("--quick", action="store_true", help="1/16 of the elements")
+    parser.add_argument(
+        "--only", nargs="*", choices=WORKS, default=list(WORKS), help="works; none measures nothing"
+    )
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--dtype", nargs="+", choices=ELEMENTS, default=list(ELEMENTS))
-    parser.add_argument("--repeat", type=int, default=5, help="timings of each (default 5)")
-    parser.add_argument("--elements", type=int, help="instead of 32M float32 and 16M float64")
-    parser.add_argument("--write", type=Path, metavar="PATH", help="also write it as Markdown")
+    parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
+    parser.add_argument("--repeat", type=int, default=7, help="timings of each (default 7)")
+    parser.add_argument(
+        "--budget", type=float, default=1.0, metavar="SECONDS",
+        help="of timings of each contender, work and dtype: slow ones are timed less often",
+    )  # fmt: skip
+    parser.add_argument("--elements", type=int, help="of every work, instead of its own number")
+    parser.add_argument(
+        "--json", type=Path, default=JSON, help=f"where results are kept as they come ({JSON})"
+    )
+    parser.add_argument(
+        "--merge", nargs="+", type=Path, default=[], metavar="PATH",
+        help="results of earlier runs, beside which these are put",
+    )  # fmt: skip
+    parser.add_argument("--write", type=Path, metavar="PATH", help="page to write them to")
     return parser
 
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
-    head = report.header("tests.benchmarks", arguments)
-    print(head, flush=True)
-    results: report.Results = {}
-    for name in options.only:
-        for dtype in options.dtype:
-            count = options.elements or ELEMENTS[dtype] // (8 if options.quick else 1)
-            print(f"- {name} {dtype}: {count:,} elements", file=sys.stderr, flush=True)
-            results[name, dtype] = measure(
-                WORKS[name], dtype, count, options.contenders, options.repeat
-            )
-    body = report.tables(results)
-    print(f"\n{body}")
+    found: results.Results = {}
+    for path in options.merge:
+        found |= results.load(path)
+    with tempfile.TemporaryDirectory(prefix="gpusched-benchmarks-") as folder:
+        _compile_anew(Path(folder))
+        _measure(options, report.header("tests.benchmarks", arguments), found)
+    ordered = {key: found[key] for work in WORKS for key in found if key[0] == work}
+    print(f"\n{page.runs(ordered)}\n\n{report.tables(ordered)}")
     if options.write:
-        options.write.write_text(f"# Benchmarks\n\n{head}\n\n{body}\n")
+        page.write(options.write, ordered)
     return 0
+
+
+def _compile_anew(folder: Path) -> None:
+    """Keep what is compiled in a folder of this run, so that first calls are first calls."""
+    os.environ["DASK_GPUSCHED__FUSION__CACHE_DIRECTORY"] = str(folder / "gpusched")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "torch")
+    import dask
+
+    dask.config.refresh()
+
+
+def _measure(options: argparse.Namespace, run: str, found: results.Results) -> None:
+    """Measure what the options name, and keep it after each work."""
+    from tests.benchmarks.contenders import clusters
+
+    warnings.filterwarnings("ignore", "Sending large graph")
+    try:
+        for name in options.only:
+            for dtype in (x for x in options.dtype if x in WORKS[name].elements):
+                count = options.elements or WORKS[name].elements[dtype] // (16**options.quick)
+                print(f"- {name} {dtype}: {count:,} elements", file=sys.stderr, flush=True)
+                case = Case.of(WORKS[name], dtype, count)
+                timings = measure(case, options.contenders, options.repeat, options.budget)
+                found[name, dtype] = results.Measured(name, dtype, count, run, timings)
+                results.save(options.json, found)
+                print(file=sys.stderr)
+    finally:
+        clusters.close()
 
 
 if __name__ == "__main__":

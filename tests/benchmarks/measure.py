@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter, sleep
-
-import numpy as np
+from typing import Any
 
 from tests.benchmarks.contenders import load
-from tests.benchmarks.contenders.base import Prepared, Unavailable
-from tests.benchmarks.works import Work
+from tests.benchmarks.contenders.base import Case, Prepared, Unavailable
 
 SETTLE = 0.05
 """Seconds before each timing, for the threads of the library before it to stop spinning."""
@@ -23,9 +23,11 @@ class Timing:
     """What one contender did on one work and dtype."""
 
     seconds: list[float] = field(default_factory=list)
-    """One wall time a round."""
+    """Wall times, a round each; a slow contender takes part in fewer rounds."""
+    first: float | None = None
+    """Wall time of the first call, with what it compiled; None where there was none."""
     error: float | None = None
-    """Largest error, in units of epsilon times the largest result; None where not checked."""
+    """Largest error, as the work measures it; None where there is no result."""
     absent: str = ""
     """Why it was not timed; empty when it was."""
 
@@ -34,51 +36,80 @@ class Timing:
         return median(self.seconds)
 
 
-def measure(work: Work, dtype: str, count: int, names: list[str], rounds: int) -> dict[str, Timing]:
+@dataclass
+class _Entrant:
+    """A contender that takes part."""
+
+    prepared: Prepared
+    rounds: int
+    """Timings still wanted."""
+
+
+def measure(case: Case, names: list[str], rounds: int, budget: float) -> dict[str, Timing]:
     """Return the timings by contender; those that cannot take part say why.
 
     The contenders take turns, in another order each round, so that a slow moment of the machine
-    and what one leaves to the next (caches, threads that still spin) fall on all of them.
+    and what one leaves to the next (caches, threads that still spin) fall on all of them. Each is
+    timed `rounds` times, or as often as `budget` seconds allow.
     """
-    inputs = work.inputs(count, dtype)
-    reference = work.reference(inputs)
     timings = {name: Timing() for name in names}
-    ready: dict[str, Prepared] = {}
+    ready: dict[str, _Entrant] = {}
     for name, timing in timings.items():
-        try:
-            prepared = load(name)(work, inputs)
-        except (ImportError, Unavailable) as reason:
-            timing.absent = str(reason)
-            continue
-        check(work, prepared, reference, timing)
-        if not timing.absent:
-            ready[name] = prepared
-    del reference
-    order, shuffler = list(ready), random.Random(0)
-    for _ in range(rounds):
-        shuffler.shuffle(order)
-        for name in order:
-            timings[name].seconds.append(_seconds(ready[name]))
+        prepared = _prepare(case, name, timing)
+        if prepared is not None:
+            ready[name] = _Entrant(prepared, _warm_up(prepared, timing, rounds, budget))
+    shuffler = random.Random(0)
+    for left in range(rounds, 0, -1):
+        order = [name for name, entrant in ready.items() if entrant.rounds >= left]
+        for name in shuffler.sample(order, len(order)):
+            timings[name].seconds.append(_seconds(ready[name].prepared.run))
     return timings
 
 
-def check(work: Work, prepared: Prepared, reference: np.ndarray, timing: Timing) -> None:
-    """Warm the contender up and compare its result with the reference."""
+def _prepare(case: Case, name: str, timing: Timing) -> Prepared | None:
+    """Return the contender with its first call made and checked; None if it is absent."""
+    timing.absent = case.work.absent.get(name, "")
+    if timing.absent:
+        return None
+    print(f"  {name}", file=sys.stderr, end="", flush=True)
+    try:
+        prepared = load(name)(case)
+        check(case, prepared, timing)
+    except (ImportError, Unavailable) as reason:
+        timing.absent = str(reason)
+    return None if timing.absent else prepared
+
+
+def check(case: Case, prepared: Prepared, timing: Timing) -> None:
+    """Make the first call and compare its result with NumPy's."""
+    start = perf_counter()
     result = prepared.run()
-    if prepared.to_numpy is not None:
-        timing.error = work.error(prepared.to_numpy(result), reference)
-        if not timing.error <= work.tolerance:
-            timing.absent = f"wrong result: {timing.error:.0f} eps, allowed {work.tolerance:.0f}"
-    del result
-    prepared.run()
+    timing.first = perf_counter() - start
+    if prepared.to_numpy is None:
+        return
+    timing.error = case.work.worst(prepared.to_numpy(result), case.reference)
+    if not timing.error <= case.work.tolerance:
+        timing.absent = f"wrong result: error {timing.error:.3g}, allowed {case.work.tolerance:.3g}"
 
 
-def _seconds(prepared: Prepared) -> float:
+def _warm_up(prepared: Prepared, timing: Timing, rounds: int, budget: float) -> int:
+    """Make the second call, and return how many are to be timed.
+
+    A call that takes the whole budget is the timing: what is cold then does not count beside it.
+    """
+    seconds = _seconds(prepared.run)
+    if seconds < budget:
+        return min(rounds, max(2, int(budget / seconds)))
+    timing.seconds.append(seconds)
+    return 0
+
+
+def _seconds(run: Callable[[], Any]) -> float:
     """Time one run; its result is released after the clock has stopped."""
     gc.collect()
     sleep(SETTLE)
     start = perf_counter()
-    result = prepared.run()
+    result = run()
     elapsed = perf_counter() - start
     del result
     return elapsed

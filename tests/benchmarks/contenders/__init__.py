@@ -9,15 +9,28 @@ from tests.benchmarks.contenders.base import Prepare
 CONTENDERS = {
     "gpusched": "gpusched_threads",
     "dask": "dask_threads",
+    "gpusched-cluster": "gpusched_distributed",
+    "dask-cluster": "dask_distributed",
+    "dask-numexpr": "dask_numexpr",
+    "cubed": "cubed_threads",
+    "numexpr": "numexpr_strings",
     "jax": "jax_jit",
     "torch": "torch_compile",
-    "numexpr": "numexpr_string",
-    "numpy": "numpy_plain",
     "numba": "numba_by_hand",
-    "numba-warm": "numba_warm",
+    "numpy": "numpy_plain",
     "triad": "triad",
+    "copy": "copy",
+    "cupy": "cupy_plain",
+    "cupy-fuse": "cupy_fuse",
+    "dask-cupy": "dask_cupy",
 }
 """Name on the command line and in the table, and the file in this folder."""
+
+CHUNKED = "gpusched", "dask", "gpusched-cluster", "dask-cluster", "dask-numexpr", "cubed"
+"""Those that work chunk by chunk, so that inputs may be larger than memory."""
+
+LIMITS = "triad", "copy"
+"""Those that compute nothing: what memory allows."""
 
 
 def load(name: str) -> Prepare:

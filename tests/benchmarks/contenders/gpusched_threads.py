@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tests.benchmarks.contenders import dask_threads
-from tests.benchmarks.contenders.base import Prepared, Unavailable
-from tests.benchmarks.works import Work
+from tests.benchmarks.contenders.base import Case, Prepared, Unavailable
 
 try:
     from gpusched import enable, statistics
@@ -16,15 +13,17 @@ except ImportError as error:
     raise ImportError(f"gpusched cannot be switched on: {error}") from error
 
 
-def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
-    plain = dask_threads.prepare(work, inputs)
+def prepare(case: Case) -> Prepared:
+    plain = dask_threads.prepare(case, case.work.programs.get("gpusched"))
+    before = statistics().launches
 
     def run() -> Any:
         with enable():
             return plain.run()
 
-    before = statistics().launches
-    run()
-    if statistics().launches == before:
-        raise Unavailable("no kernel was launched, so this would time plain dask")
-    return Prepared(run, plain.to_numpy)
+    def to_numpy(results: Any) -> Any:
+        if case.work.fused and statistics().launches == before:
+            raise Unavailable("no kernel was launched, so this would time plain dask")
+        return dask_threads.to_numpy(results)
+
+    return Prepared(run, to_numpy)

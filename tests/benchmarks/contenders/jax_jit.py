@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import jax
-import numpy as np
 from jax import numpy as jnp
 
-from tests.benchmarks.contenders.base import Prepared
-from tests.benchmarks.works import Work
+from tests.benchmarks import names
+from tests.benchmarks.contenders.base import Case, Prepared
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_platforms", "cpu")
 
 
-def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
-    arrays = [jax.block_until_ready(jnp.asarray(x)) for x in inputs]
-    compiled = jax.jit(lambda *values: work.function(jnp, *values))
-    return Prepared(lambda: compiled(*arrays).block_until_ready())
+def prepare(case: Case) -> Prepared:
+    program, xp = case.work.program_of("jax"), names.jax()
+    arrays = [jax.block_until_ready(jnp.asarray(x)) for x in case.inputs]
+    compiled = jax.jit(lambda *values: program(xp, *values))
+    return Prepared(lambda: jax.block_until_ready(compiled(*arrays)))

@@ -1,12 +1,11 @@
-"""NumPy on whole arrays, in one thread."""
+"""NumPy on whole arrays, in one thread (its matrix products take as many as they may)."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from tests.benchmarks.contenders.base import Prepared
-from tests.benchmarks.works import Work
+from tests.benchmarks import names
+from tests.benchmarks.contenders.base import Case, Prepared
 
 
-def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
-    return Prepared(lambda: work.function(np, *inputs))
+def prepare(case: Case) -> Prepared:
+    program, xp = case.work.program_of("numpy"), names.numpy()
+    return Prepared(lambda: program(xp, *case.inputs))

@@ -5,23 +5,33 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import cache
+from typing import Any
 
-import numpy as np
 import torch
 
-from tests.benchmarks.contenders.base import THREADS, Prepared, Unavailable
-from tests.benchmarks.works import Work
+from tests.benchmarks import names
+from tests.benchmarks.contenders.base import THREADS, Case, Prepared, Unavailable
 
 
-def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
+def prepare(case: Case) -> Prepared:
     if not _compiler_works():
         raise Unavailable("torch.compile needs a C++ compiler, and none works here")
     torch.set_num_threads(THREADS)
-    tensors = [torch.from_numpy(x) for x in inputs]
-    compiled = torch.compile(lambda *values: work.function(torch, *values), dynamic=False)
-    return Prepared(lambda: compiled(*tensors), lambda result: result.numpy())
+    # Programs compiled before count as versions of this one, of which only some are allowed.
+    torch._dynamo.reset()
+    program, xp = case.work.program_of("torch"), names.torch()
+    tensors = [torch.from_numpy(x) for x in case.inputs]
+    compiled = torch.compile(lambda *values: program(xp, *values), dynamic=False)
+
+    def run() -> Any:
+        with torch.inference_mode():
+            return compiled(*tensors)
+
+    return Prepared(run)
 
 
+@cache
 def _compiler_works() -> bool:
     """Return whether the compiler that torch would call turns a program with OpenMP into code."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")

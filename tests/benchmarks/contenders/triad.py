@@ -1,21 +1,17 @@
-"""The memory limit: read three arrays, write one warm buffer, and compute next to nothing."""
+"""The memory limit of three inputs: read them, write one warm buffer."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
-from tests.benchmarks.contenders.base import THREADS, Prepared
-from tests.benchmarks.works import Work
+from tests.benchmarks.contenders import streams
+from tests.benchmarks.contenders.base import THREADS, Case, Prepared, Unavailable
 
 
-@numba.njit(parallel=True)
-def _triad(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
-    for i in numba.prange(out.size):
-        out[i] = a[i] + b[i] * c[i]
-
-
-def prepare(work: Work, inputs: list[np.ndarray]) -> Prepared:
+def prepare(case: Case) -> Prepared:
+    if len({x.shape for x in case.inputs}) != 1 or len(case.inputs) != 3:
+        raise Unavailable("it takes three inputs of one shape")
     numba.set_num_threads(THREADS)
-    out = np.zeros_like(inputs[0])
-    return Prepared(lambda: _triad(*inputs, out), to_numpy=None)
+    out = np.zeros_like(case.inputs[0])
+    return Prepared(lambda: streams.triad(*case.inputs, out), to_numpy=None)

@@ -1,0 +1,111 @@
+"""That the benchmarks run, on inputs too small to measure anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.benchmarks import page, report, results
+from tests.benchmarks.contenders import CONTENDERS, LIMITS, load, loops
+from tests.benchmarks.contenders.base import Case
+from tests.benchmarks.measure import Timing, check, measure
+from tests.benchmarks.works import WORKS
+from tests.benchmarks.works.base import Work, largest_error
+
+
+def small(work: Work) -> Case:
+    return Case.of(work, "float64", 20_000)
+
+
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+def test_dask_agrees_with_numpy(work: Work) -> None:
+    if work.name == "inference":
+        pytest.importorskip("torch")
+    case, timing = small(work), Timing()
+    check(case, load("dask")(case), timing)
+    assert timing.error is not None and not timing.absent
+
+
+@pytest.mark.parametrize("name", ["clip", "square-sum"])
+def test_gpusched_launches_kernels_and_agrees_with_numpy(name: str) -> None:
+    case, timing = Case.of(WORKS[name], "float32", 60_000), Timing()
+    check(case, load("gpusched")(case), timing)
+    assert timing.error is not None and not timing.absent
+
+
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+def test_whoever_has_no_program_of_a_work_has_a_reason(work: Work) -> None:
+    assert set(work.absent) <= set(CONTENDERS)
+    assert work.name in loops.LOOPS or "numba" in work.absent
+    for library in ("numexpr", "dask-numexpr"):
+        assert library in work.programs or "numexpr" in work.programs or library in work.absent
+
+
+def test_a_wrong_result_is_not_timed() -> None:
+    wrong = replace(WORKS["clip"], programs={"dask": lambda xp, a, b, c: xp.clip(a, 0, 1)})
+    timings = measure(small(wrong), ["dask", "numpy"], rounds=2, budget=60)
+    assert timings["dask"].absent.startswith("wrong result")
+    assert not timings["dask"].seconds
+    assert len(timings["numpy"].seconds) == 2
+
+
+def test_a_slow_contender_is_timed_once() -> None:
+    timings = measure(small(WORKS["clip"]), ["numpy"], rounds=5, budget=0)
+    assert len(timings["numpy"].seconds) == 1
+
+
+def test_errors_are_of_the_largest_value_and_see_every_nan() -> None:
+    true = np.array([1.0, -8.0, np.nan])
+    assert largest_error(true, true) == 0
+    assert largest_error(np.array([1 + 2**-49, -8.0, np.nan]), true) == 1
+    assert largest_error(np.array([1.0, -8.0, 0.0]), true) == np.inf
+    assert largest_error(np.array([np.nan, -8.0, np.nan]), true) == np.inf
+
+
+def test_parts_measured_at_different_times_come_together_on_the_page(tmp_path: Path) -> None:
+    parts = []
+    for name, seconds in (("clip", 2.0), ("heat", 0.5)):
+        timings = {
+            "gpusched": Timing([seconds], first=3.0, error=1.0),
+            "dask": Timing([1.0, 1.0, 4.0], first=1.0, error=0.5),
+            "cupy": Timing(absent="no GPU here"),
+        }
+        part = results.Measured(name, "float32", 25_000_000, f"- run of {name}", timings)
+        parts.append(tmp_path / f"{name}.json")
+        results.save(parts[-1], {(name, "float32"): part})
+    found = results.load(parts[0]) | results.load(parts[1])
+    written = tmp_path / "figures.md"
+    written.write_text(f"# Figures\n\n{page.BEGIN}\nold\n{page.END}\n\n## What they mean\n")
+    page.write(written, found)
+    text = written.read_text()
+    assert "old" not in text
+    assert text.endswith("## What they mean\n")
+    assert "- run of clip\n\n- run of heat" in text
+    assert "gpusched takes 2.00 times dask's time" in text
+    assert "- cupy: no GPU here" in text
+    assert "| clip float32 | 0.50     | 1.00 |" in text
+    assert "</svg>" in (tmp_path / "figures.svg").read_text()
+
+
+def test_a_page_without_its_marks_is_left_alone(tmp_path: Path) -> None:
+    written = tmp_path / "figures.md"
+    written.write_text("# Mine\n")
+    with pytest.raises(ValueError, match="lacks '<!-- measured"):
+        page.write(written, {})
+    assert written.read_text() == "# Mine\n"
+
+
+def test_limits_compute_nothing_but_touch_what_the_work_does() -> None:
+    case = small(WORKS["clip"])
+    for name in LIMITS:
+        prepared = load(name)(case)
+        prepared.run()
+        assert prepared.to_numpy is None
+
+
+def test_the_base_of_all_ratios_takes_part() -> None:
+    assert report.BASE in CONTENDERS
+    assert not any(report.BASE in work.absent for work in WORKS.values())
