@@ -23,6 +23,7 @@ MAY_USE = {
     "debugging": {"config", "fusion", "graph", "inspection"},
     "tuning": {"config", "fusion", "graph", "inspection", "kernels"},
     "threadsafe": {"config", "events"},
+    "ops": {"config", "fusion", "kernels"},
     "models": {"config", "fusion", "graph", "serialization", "threadsafe"},
     "workers": {"config", "events", "fusion", "graph", "serialization", "threadsafe"},
     "batch": {"cluster", "config", "saving", "serialization", "workers"},
@@ -38,7 +39,6 @@ MAY_USE = {
         "serialization",
         "threadsafe",
         "workers",
-        "cluster",
     },
     "jupyter": {"config", "inspection", "profiling"},
     "cli": {

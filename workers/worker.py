@@ -36,6 +36,7 @@ from gpusched.workers.onstream import OnStream
 from gpusched.workers.orphans import end_with_parent
 from gpusched.workers.outgoing import Outgoing
 from gpusched.workers.unreadable import Unreadable, fetch_each
+from gpusched.workers.watched import Watched
 
 logger = logging.getLogger("distributed.worker")
 
@@ -104,6 +105,7 @@ class DeviceWorker(Worker):
         metrics.register(self)
         protection.start(self)
         self.kernels = WorkerKernels(self)
+        self.watched = Watched(self)
 
     @property
     def recoveries(self) -> Any:
@@ -125,6 +127,7 @@ class DeviceWorker(Worker):
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """Close as distributed does, then remove what was spilled."""
         self.kernels.leave()
+        self.watched.stop()
         protection.stop(self)
         self.data.stop_spilling()
         closed = await super().close(*args, **kwargs)

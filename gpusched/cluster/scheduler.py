@@ -18,9 +18,14 @@ from gpusched.cluster.kernels import Kernels
 from gpusched.cluster.obituaries import Obituaries
 from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
+from gpusched.dashboard import registration
 from gpusched.workers import versions
 
 logger = logging.getLogger("distributed.scheduler")
+
+
+# Preloads are imported before the dashboard is, and set up when it has started.
+registration.offer()
 
 
 def dask_setup(scheduler: Scheduler) -> None:
@@ -31,6 +36,7 @@ def dask_setup(scheduler: Scheduler) -> None:
         plugin.install(scheduler)
         scheduler.add_plugin(plugin)
     _refuse_other_versions(scheduler)
+    registration.show(scheduler)
 
 
 def _refuse_other_versions(scheduler: Scheduler) -> None:

@@ -76,6 +76,20 @@ def machine(again: bool = False) -> Machine:
         return found
 
 
+def measured() -> Machine | None:
+    """Return the figures of this machine if they were measured before, and None otherwise.
+
+    Examples
+    --------
+    >>> from gpusched.inspection.machine import machine, measured
+    >>> machine() == measured()
+    True
+    """
+    with _lock:
+        name = _identity()
+        return _measured.get(name) or _read(name)
+
+
 def measure() -> Machine:
     """Return figures measured now: takes about half a second.
 

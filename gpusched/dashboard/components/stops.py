@@ -1,0 +1,72 @@
+"""Where fusion stopped, why, and what to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bokeh.core.properties import without_property_validation
+from bokeh.layouts import column
+from bokeh.models import ColumnDataSource
+from bokeh.models.widgets import DataTable, Div, NumberFormatter, TableColumn
+from distributed.utils import log_errors
+
+from gpusched.dashboard.components.base import Component
+from gpusched.dashboard.components.figures import INK, replace
+from gpusched.dashboard.observer import observer_of
+from gpusched.inspection.remedies import remedy_for
+from gpusched.inspection.units import count
+
+
+class Stops(Component):
+    """A row for each operation that was not fused, and each reason.
+
+    Parameters
+    ----------
+    scheduler
+        Whose workers are shown.
+    **kwargs
+        Those of a `bokeh` layout.
+    """
+
+    @log_errors
+    def __init__(self, scheduler: Any, **kwargs: Any) -> None:
+        self.observer = observer_of(scheduler)
+        self.source = ColumnDataSource({"operation": [], "reason": [], "times": [], "remedy": []})
+        sizing = kwargs.pop("sizing_mode", "stretch_both")
+        self.title = Div(styles={"color": INK, "font-weight": "bold", "font-size": "13px"})
+        table = DataTable(
+            source=self.source, index_position=None, reorderable=False,
+            sizing_mode=sizing, name="gpusched_stops",
+            columns=[
+                TableColumn(field="operation", title="fusion stops at", width=140),
+                TableColumn(field="times", title="times", width=50,
+                            formatter=NumberFormatter(format="0,0", text_align="right")),
+                TableColumn(field="reason", title="why", width=250),
+                TableColumn(field="remedy", title="what to change", width=400),
+            ],
+        )  # fmt: skip
+        self.root = column(self.title, table, sizing_mode=sizing)
+
+    @without_property_validation
+    @log_errors
+    def update(self) -> None:
+        """Show what is known now."""
+        self.observer.look()
+        stops = self.observer.fusion.stops()
+        times = sum(stop[2] for stop in stops)
+        self.title.text = (
+            f"Fusion stopped {count(times, 'time')}, for these reasons"
+            if stops
+            else "Fusion has not stopped anywhere"
+            if self.observer.fusion.counted().tasks
+            else "Fusion stops: nothing has run yet"
+        )
+        replace(
+            self.source,
+            {
+                "operation": [operation for operation, _, _ in stops],
+                "reason": [reason for _, reason, _ in stops],
+                "times": [times for _, _, times in stops],
+                "remedy": [remedy_for(reason) for _, reason, _ in stops],
+            },
+        )

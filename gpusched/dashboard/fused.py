@@ -1,0 +1,104 @@
+"""What fusion has made of a cluster's tasks: counted on the scheduler, and told by workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dask.utils import key_split
+
+KEPT = 1000
+"""Names of tasks, and processes, that are remembered."""
+
+Process = tuple[str, int]
+"""A host, and a process on it."""
+
+
+@dataclass
+class Fused:
+    """Tasks of one name."""
+
+    calls: int = 0
+    """Calls of array functions that they make, each a task where nothing is fused."""
+    tasks: int = 0
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What processes have counted since they began."""
+
+    tasks: int = 0
+    """Chunk tasks that held at least one function gpusched knows."""
+    fused_tasks: int = 0
+    """Of them, those that launched at least one kernel."""
+    launches: int = 0
+
+
+class Fusion:
+    """The tasks that a scheduler was sent, and what its workers' processes count.
+
+    Notes
+    -----
+    Used on the scheduler's event loop only.
+
+    Examples
+    --------
+    >>> from gpusched.dashboard.fused import Fusion
+    >>> fusion = Fusion()
+    >>> fusion.tell(("host", 1), {"tasks": 3, "fused_tasks": 2, "launches": 2,
+    ...                           "kernels": [["add", 2]],
+    ...                           "breaks": [["sort", "no kernel for this function", 1]]})
+    >>> fusion.counted(), fusion.stops()
+    (Counted(tasks=3, fused_tasks=2, launches=2), [('sort', 'no kernel for this function', 1)])
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Fused] = {}
+        self.others = 0
+        """Tasks without array functions."""
+        self.launches: dict[Process, dict[str, int]] = {}
+        """By process, and by the kernel's name."""
+        self._told: dict[Process, dict[str, Any]] = {}
+
+    def add(self, specs: Iterable[tuple[Any, Any]]) -> None:
+        """Count the tasks of a graph.
+
+        Parameters
+        ----------
+        specs
+            The key of each, and what is to be run for it.
+        """
+        for key, spec in specs:
+            function = getattr(spec, "func", None)
+            steps = getattr(getattr(function, "program", function), "steps", None)
+            if steps is None:
+                self.others += 1
+                continue
+            found = self.by_name.setdefault(key_split(key), Fused())
+            found.calls += len(steps)
+            found.tasks += 1
+        while len(self.by_name) > KEPT:
+            self.by_name.pop(next(iter(self.by_name)))
+
+    def tell(self, process: Process, counters: Mapping[str, Any]) -> None:
+        """Note what a process has counted since it began."""
+        self._told[process] = dict(counters)
+        self.launches[process] = dict(counters["kernels"])
+        while len(self._told) > KEPT:
+            self.launches.pop(next(iter(self._told)))
+            self._told.pop(next(iter(self._told)))
+
+    def counted(self) -> Counted:
+        """Return the sums over all processes, those that have ended too."""
+        names = ("tasks", "fused_tasks", "launches")
+        return Counted(*(sum(told[name] for told in self._told.values()) for name in names))
+
+    def stops(self) -> list[tuple[str, str, int]]:
+        """Return (operation, reason, times) of where fusion stopped, the most frequent first."""
+        found: Counter[tuple[str, str]] = Counter()
+        for told in self._told.values():
+            for operation, reason, times in told["breaks"]:
+                found[operation, reason] += times
+        return [(*names, times) for names, times in found.most_common()]
