@@ -30,7 +30,8 @@ test-cuda: $(VENV)/.cuda-test
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test
-	$(BIN)/python -m pytest $(PARALLEL) tests/models tests/serialization/arrays \
+	$(BIN)/python -m pytest $(PARALLEL) tests/models tests/ops/test_torch.py \
+	    tests/serialization/arrays \
 	    tests/threadsafe/test_real.py tests/workers/memory/test_sizes.py $(ARGS)
 	$(BIN)/python -m pytest $(PARALLEL) tests/test_examples.py tests/test_documentation.py \
 	    -k "arrays or models or saved" $(ARGS)

@@ -9,6 +9,7 @@ from gpusched import config as _config
 
 if TYPE_CHECKING:
     from gpusched import models as models
+    from gpusched import ops as ops
     from gpusched import threadsafe as threadsafe
     from gpusched.batch import checkpoint
     from gpusched.cluster import Cluster, local
@@ -72,7 +73,7 @@ _HOMES = {
 }
 """Where each public name is defined; it is imported on first use, so that importing is cheap."""
 
-_PACKAGES = frozenset({"models", "threadsafe"})
+_PACKAGES = frozenset({"models", "ops", "threadsafe"})
 """Parts with public names of their own, imported on first use, too."""
 
 _config.register()
