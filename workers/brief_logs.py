@@ -2,7 +2,8 @@
 
 distributed logs each failure with its traceback on the worker, and raises it again where the
 result is asked for. The line stays, for results that nobody asks for. That a task was cancelled
-is no news to whoever cancelled it by closing the cluster.
+is no news to whoever cancelled it by closing the cluster; nor is it that workers which are closing
+no longer reach the scheduler, which closes at the same time.
 """
 
 from __future__ import annotations
@@ -24,12 +25,31 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not record.getMessage().endswith("ended with CancelledError")
 
 
-_FILTERS = {"distributed.worker": _shorten, "distributed.worker.state_machine": _is_news}
+def _is_no_farewell(record: logging.LogRecord) -> bool:
+    heartbeat = record.getMessage().startswith("Failed to communicate with scheduler")
+    # The thread in a worker's process that listens to its nanny, when Python takes it down.
+    listening = record.funcName == "watch_stop_q"
+    return not (heartbeat or listening) or _is_any_running()
+
+
+def _is_any_running() -> bool:
+    from distributed import Worker
+    from distributed.core import Status
+
+    return any(worker.status is Status.running for worker in list(Worker._instances))
+
+
+_FILTERS = [
+    ("distributed.worker", _shorten),
+    ("distributed.worker", _is_no_farewell),
+    ("distributed.nanny", _is_no_farewell),
+    ("distributed.worker.state_machine", _is_news),
+]
 
 
 def dask_setup(worker: Any) -> None:
     """Filter this process's log; called by distributed as a worker starts."""
-    for name, log_filter in _FILTERS.items():
+    for name, log_filter in _FILTERS:
         logging.getLogger(name).addFilter(log_filter)
 
 

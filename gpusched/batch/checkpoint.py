@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
     Parameters
     ----------
     key
-        A name, of letters, digits, ``-``, ``_`` and ``.``; one for each place in the program.
+        A folder's name, of letters, digits, ``-``, ``_`` and ``.``.
     x
         A dask array, or another dask collection: an xarray object, a bag, `dask.delayed`.
     directory
@@ -49,9 +48,10 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
     Notes
     -----
     What is kept counts for the same computation only, which dask tells by its token: the same
-    functions on the same arguments, and arrays of random numbers only with a seed. Under the same
-    key, the results of another computation take the place of those before. The files are pickles
-    in part: whoever can write to the folder can run code in the program that reads it.
+    functions on the same arguments, and arrays of random numbers only with a seed. Nothing is ever
+    removed: what other computations have left under the same key stays, since arrays may read it
+    still. The files are pickles in part: whoever can write to the folder can run code in the
+    program that reads it.
 
     Examples
     --------
@@ -84,9 +84,6 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
         (folder / token).mkdir(mode=0o700, parents=True, exist_ok=True)
         _compute(x, f"checkpoint-{token}", missing)
         _check(folder / token, paths)
-    for other in folder.iterdir():
-        if other.name != token:
-            shutil.rmtree(other)
     return _rebuilt(x, token, paths)
 
 
@@ -116,7 +113,7 @@ def _present(folder: Path) -> set[str]:
 def _compute(x: Any, name: str, missing: dict[Any, Path]) -> None:
     """Write what is missing, by the scheduler and the optimisation of the collection."""
     from dask._task_spec import Task, TaskRef
-    from dask.base import compute_as_if_collection
+    from dask.base import get_scheduler
     from dask.highlevelgraph import HighLevelGraph
 
     layer: dict[Any, Task] = {
@@ -124,13 +121,8 @@ def _compute(x: Any, name: str, missing: dict[Any, Path]) -> None:
         for number, (key, path) in enumerate(missing.items())
     }
     graph = HighLevelGraph.from_collections(name, layer, dependencies=[x])
-    compute_as_if_collection(type(x), graph, list(layer), scheduler=_scheduler(x))
-
-
-def _scheduler(x: Any) -> Any:
-    from dask.base import get_scheduler
-
-    return get_scheduler(collections=[x]) or x.__dask_scheduler__
+    keys = list(layer)
+    get_scheduler(collections=[x])(x.__dask_optimize__(graph, keys), keys)
 
 
 def _check(folder: Path, paths: dict[Any, Path]) -> None:
@@ -179,6 +171,11 @@ def read(path: str) -> Any:
     from gpusched.serialization import frames
     from gpusched.workers.memory import packing
 
-    with open(path, "rb", buffering=0) as file:
-        header, parts = frames.read(file, os.fstat(file.fileno()).st_size)
+    try:
+        with open(path, "rb", buffering=0) as file:
+            header, parts = frames.read(file, os.fstat(file.fileno()).st_size)
+    except frames.CorruptFrameError as error:
+        raise frames.CorruptFrameError(
+            f"{path}: {error}: remove the file, and the checkpoint computes it again"
+        ) from None
     return packing.unpack(header, parts)

@@ -191,8 +191,9 @@ def _bytes(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return int(parse_bytes(text))
+        number = int(parse_bytes(text))
     except ValueError:
-        raise ValueError(
-            f"cannot read --memory-per-node {text!r}: write bytes, as in '200 GiB'"
-        ) from None
+        number = 0
+    if number < 1:
+        raise ValueError(f"cannot read --memory-per-node {text!r}: write bytes, as in '200 GiB'")
+    return number

@@ -103,9 +103,7 @@ class Kubernetes(System):
         for name in ("directory", "checkpoints"):
             folder = getattr(request, name)
             if folder is not None and not folder.is_relative_to(seen):
-                raise ValueError(
-                    f"--{name} {folder} is not in {seen}, where the pods see the claim"
-                )
+                raise ValueError(f"--{name} {folder} is not in {seen}, where pods see the claim")
         for name in ("queue", "account", "options"):
             if getattr(request, name):
                 raise ValueError(

@@ -1,0 +1,41 @@
+"""Submitting in this process, as far as that prints what would be submitted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dask.config
+from click.testing import CliRunner, Result
+
+from gpusched.cli import main
+
+SYSTEMS = ("slurm", "pbs", "lsf", "k8s", "local")
+KUBERNETES = ("--image=gpusched:cuda13", "--claim=project:/shared")
+
+
+def submit(*flags: str) -> Result:
+    """Return what `gpusched submit` prints and its exit code."""
+    return CliRunner().invoke(main, ["submit", *flags])
+
+
+def script(backend: str, *flags: str, command: str = "script.py --n 3") -> str:
+    """Return the job script of a request that every batch system takes."""
+    every = ["--dry-run", "--directory=/shared/project", "--python=/shared/venv/bin/python"]
+    own = KUBERNETES if backend == "k8s" else ()
+    with dask.config.set({"gpusched.batch.folder": "/shared/jobs"}):
+        done = submit(f"--backend={backend}", *every, *own, *flags, "--", *command.split())
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """Write a program that stands in for one of a batch system's."""
+    path = folder / name
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+
+
+def first_on_path(folder: Path) -> str:
+    """Return a PATH on which a folder comes first."""
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"

@@ -1,0 +1,80 @@
+"""Jobs on this machine, by real processes: two nodes are two groups of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+
+from tests.batch.scripts import COUNTS, RUNS, STAYS, calls
+from tests.cli.conftest import Runner
+from tests.waiting import wait_for
+
+LOCAL = ("submit", "--backend=local", "--gpus-per-node=0")
+TWO = (*LOCAL, "--nodes=2", "--worker-options=--nthreads=1")
+
+
+def test_script_runs_on_two_nodes_and_its_code_is_the_commands(gpusched: Runner) -> None:
+    gpusched.script(RUNS)
+    done = gpusched(*TWO, "--wait", "--", "--quiet", "script.py", "a")
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert "scheme tcp\nsum 2400000.0\n" in done.stdout
+    assert done.stderr == "job local-1 is submitted\n"
+    [told] = json.loads(gpusched("jobs", "list", "--json").stdout)
+    assert (told["job"], told["state"], told["code"], told["nodes"]) == ("local-1", "ended", 7, 2)
+    assert gpusched("jobs", "logs", "local-1").stdout == done.stdout
+    assert "was over already" in gpusched("jobs", "cancel", "local-1").stdout
+
+
+def test_job_whose_node_dies_goes_on_from_what_was_kept(gpusched: Runner, jobs: Path) -> None:
+    gpusched.script(COUNTS)
+    waiting = gpusched.start(*TWO, "--requeue", "--wait", "--", "script.py")
+    wait_for((gpusched.folder / "up").exists)
+    [first] = [each for each in gpusched.processes() if "--rank=0" in each.cmdline()]
+    # Before the second start may look for it.
+    (gpusched.folder / "go").touch()
+    first.kill()
+    told, errors = waiting.communicate()
+    assert waiting.returncode == 0, told + errors
+    assert "for start 2 of at most 11" in told
+    assert "whole 21.0" in told
+    assert calls(gpusched.folder) == [1] * 6
+    assert not (jobs / "local-1/checkpoints").exists()
+    # The killed node's workers had no chance to remove theirs.
+    gpusched.may_leave_files = True
+
+
+def test_ctrl_c_while_waiting_cancels_the_job(gpusched: Runner, jobs: Path) -> None:
+    gpusched.script(STAYS)
+    waiting = gpusched.start(*TWO, "--wait", "--", "script.py")
+    wait_for((gpusched.folder / "up").exists)
+    os.killpg(waiting.pid, signal.SIGINT)
+    _, errors = waiting.communicate()
+    assert waiting.returncode == 130
+    assert "cancelling job local-1" in errors
+    assert (jobs / "local-1/code").read_text() == "143"
+
+
+def test_job_is_ended_when_its_time_is_over(gpusched: Runner) -> None:
+    """However far it has come by then."""
+    gpusched.script("import time\ntime.sleep(600)\n")
+    done = gpusched(*LOCAL, "--time=4s", "--grace=2s", "--wait", "--", "script.py")
+    assert done.returncode == 124, done.stdout + done.stderr
+    assert "out of time" in done.stdout
+
+
+def test_killed_job_is_lost(gpusched: Runner, jobs: Path) -> None:
+    gpusched.script("import time\ntime.sleep(600)\n")
+    assert gpusched(*LOCAL, "--", "script.py").returncode == 0
+    assert gpusched("jobs", "remove", "local-1").returncode == 1
+    head = psutil.Process(int((jobs / "local-1/pid").read_text()))
+    started = jobs / "local-1/start-0"
+    wait_for(started.exists)
+    head.kill()
+    told = gpusched("jobs", "list", "--json").stdout
+    assert [each["state"] for each in json.loads(told)] == ["lost"]
+    assert gpusched("jobs", "remove", "local-1").returncode == 0
+    assert list(jobs.iterdir()) == []

@@ -1,0 +1,121 @@
+"""What cannot be submitted: one message with the value, the place and the remedy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dask.config
+import pytest
+
+from tests.batch.dry import KUBERNETES, first_on_path, program, submit
+
+SLURM = "--backend=slurm"
+LOCAL = "--backend=local"
+K8S = ["--backend=k8s", *KUBERNETES]
+BAD = [
+    ([SLURM], "name a script, after '--'"),
+    ([SLURM, "missing.py"], "there is no script missing.py"),
+    ([SLURM, "--", "--cpu", "script.py"], "--cpu before the script has no meaning in a job"),
+    ([SLURM, "--", "--bad", "script.py"], "No such option"),
+    ([SLURM, "--time=8:00", "script.py"], "cannot read --time '8:00': write hours:minutes:seconds"),
+    ([SLURM, "--time=90", "script.py"], "cannot read --time '90'"),
+    ([SLURM, "--time=0m", "script.py"], "cannot read --time '0m'"),
+    ([SLURM, "--time=", "script.py"], "cannot read --time ''"),
+    ([SLURM, "--time=inf h", "script.py"], "cannot read --time 'inf h'"),
+    ([SLURM, "--grace=soon", "script.py"], "cannot read --grace 'soon'"),
+    ([SLURM, "--time=2m", "script.py"], "--grace 120 s leaves nothing of --time 120 s"),
+    ([SLURM, "--nodes=0", "script.py"], "0 is not in the range x>=1"),
+    ([SLURM, "--gpus-per-node=-1", "script.py"], "-1 is not in the range x>=0"),
+    ([SLURM, "--memory-per-node=much", "script.py"], "cannot read --memory-per-node 'much'"),
+    ([SLURM, "--memory-per-node=-1", "script.py"], "cannot read --memory-per-node '-1'"),
+    ([SLURM, "--name=my job", "script.py"], "'my job' cannot be a job's name"),
+    ([SLURM, "--option=exclusive", "script.py"], "should be one flag of the batch system"),
+    (
+        [SLURM, "--worker-options=--nthreads=x", "script.py"],
+        "--worker-options '--nthreads=x': 'x' is",
+    ),
+    ([SLURM, "--worker-options='", "script.py"], "cannot read --worker-options"),
+    ([SLURM, "--worker-options=--help", "script.py"], "starts nothing"),
+    ([SLURM, "--scheduler-options=--cpu", "script.py"], "--scheduler-options '--cpu': No such"),
+    ([SLURM, "--image=x", "script.py"], "--image and --claim are for Kubernetes"),
+    (["--backend=cray", "script.py"], "'cray' is not one of"),
+    (["--backend=pbs", "--requeue", "script.py"], "a job of PBS cannot queue itself again"),
+    ([LOCAL, "--nodes=2", "--gpus-per-node=999", "script.py"], "takes 1998 GPUs, and this machine"),
+    ([LOCAL, "--queue=short", "script.py"], "--queue has no meaning with --backend local"),
+    (["--backend=k8s", "script.py"], "--backend k8s needs --image"),
+    (["--backend=k8s", "--image=x", "script.py"], "--backend k8s needs --claim NAME:PATH"),
+    (["--backend=k8s", "--image=x", "--claim=name", "script.py"], "needs --claim NAME:PATH"),
+    ([*K8S, "script.py"], "is not in /shared, where pods see the claim"),
+    ([*K8S, "--directory=/shared", "--queue=x", "script.py"], "--queue has no meaning on Kube"),
+    ([*K8S, "--directory=/shared", "--name=A", "script.py"], "Kubernetes takes small letters"),
+]
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change to a folder with a script."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD, ids=[" ".join(flags) for flags, _ in BAD])
+def test_bad_input_is_named_and_nothing_is_made(
+    flags: list[str], message: str, tmp_path: Path
+) -> None:
+    done = submit(*flags)
+    assert message in " ".join(done.output.split()), done.output
+    assert done.output.count("Error: ") == 1
+    assert done.exit_code == 2
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("backend", "command"),
+    [("slurm", "sbatch"), ("pbs", "qsub"), ("lsf", "bsub"), ("k8s", "kubectl")],
+)
+def test_batch_system_that_is_not_here_is_named(
+    backend: str, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    flags = [*KUBERNETES, "--directory=/shared"] if backend == "k8s" else []
+    done = submit(f"--backend={backend}", *flags, "script.py")
+    assert done.exit_code == 1
+    assert f"there is no {command} on PATH: " in done.output
+
+
+def test_what_the_batch_system_refuses_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program(tmp_path, "sbatch", 'echo "sbatch: error: invalid partition: x" >&2; exit 1')
+    monkeypatch.setenv("PATH", first_on_path(tmp_path))
+    done = submit(SLURM, "--queue=x", "script.py")
+    assert done.exit_code == 1
+    assert "sbatch: sbatch: error: invalid partition: x" in done.output
+
+
+def test_system_is_chosen_by_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("bsub", "qsub"):
+        program(tmp_path, name, "exit 1")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        told = submit("--dry-run", "script.py").output
+        assert f"--backend={ {'bsub': 'lsf', 'qsub': 'pbs'}[name] }" in told
+
+
+def test_folder_of_others_is_not_used(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with dask.config.set({"gpusched.batch.folder": str(shared)}):
+        done = submit(LOCAL, "--gpus-per-node=0", "script.py")
+    assert done.exit_code == 1
+    assert "set gpusched.batch.folder to a folder of your own" in done.output
+    assert os.listdir(shared) == []
+
+
+def test_folder_that_batch_systems_cannot_read_is_refused() -> None:
+    with dask.config.set({"gpusched.batch.folder": "/my jobs"}):
+        done = submit(SLURM, "--dry-run", "script.py")
+    assert done.exit_code == 2
+    assert "the folder of jobs cannot be '/my jobs': set gpusched.batch.folder" in done.output
