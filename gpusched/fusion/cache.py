@@ -61,8 +61,7 @@ def toolchain() -> str:
     parts = [gpusched.__version__, numba.__version__, llvmlite.__version__, sys.version, _libc()]
     parts.append(str(generate.VERSION))
     root = Path(backends.__file__).parents[1]
-    names = ("cpu.py", "objectcode.py", "primitives.py", "names.py")
-    for path in [*(root / "backends" / n for n in names), *sorted(root.glob("vectormath/*.py"))]:
+    for path in sorted([*root.glob("backends/*.py"), *root.glob("vectormath/*.py")]):
         parts.append(hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest())
     return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
 

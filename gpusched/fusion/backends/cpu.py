@@ -13,10 +13,11 @@ from numba import types
 from numba.core.compiler import Compiler
 
 from gpusched.fusion import generate
-from gpusched.fusion.backends import names, objectcode, primitives
+from gpusched.fusion.backends import interleaving, names, objectcode, primitives
 from gpusched.fusion.choices import WIDEST
 from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.vectormath import FUNCTIONS, rarely
+from gpusched.fusion.operations import named
+from gpusched.fusion.vectormath import FUNCTIONS, variants
 from gpusched.fusion.vectormath.bits import device
 from gpusched.fusion.vectormath.by_dtype import by_dtype
 
@@ -29,6 +30,8 @@ class Tuned(Compiler):
 
     vector = WIDEST
     """Bits of the vectors."""
+    interleave = 0
+    """Vectors that loops compute at once; 0 leaves it to LLVM."""
 
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
                  flags: Any, locals: Any) -> None:  # fmt: skip
@@ -43,17 +46,27 @@ class Tuned(Compiler):
                 if not function.is_declaration:
                     # llvmlite's own `add` admits only attributes without a value.
                     set.add(function.attributes, preferred)
+            interleaving.ask_for(module, self.interleave)
             add_module(module)
 
         library.add_ir_module = add_wide
-        rarely.inline_variants(library)
+        variants.inline(library)
         super().__init__(typing, target, library, args, result, flags, locals)
 
 
-@lru_cache(maxsize=8)
-def pipeline(vector: int | None) -> type[Tuned]:
-    """Return the pipeline for vectors of so many bits; as wide as they get if None."""
-    return type("Tuned", (Tuned,), {"vector": vector}) if vector else Tuned
+@lru_cache(maxsize=16)
+def pipeline(vector: int | None, interleave: int = 0) -> type[Tuned]:
+    """Return the pipeline for vectors of so many bits, as wide as they get if None."""
+    return type("Tuned", (Tuned,), {"vector": vector or WIDEST, "interleave": interleave})
+
+
+def interleave(kernel: Kernel) -> int:
+    """Return how many vectors a kernel's loop computes at once.
+
+    Where one takes hundreds of instructions that wait for each other, as those of `exp` do, the
+    processor does not look far enough ahead to begin the next one by itself.
+    """
+    return 4 if any(named(s.operation).heavy for s in kernel.statements) else 0
 
 
 @lru_cache(maxsize=256)
@@ -128,6 +141,7 @@ def compile_kernel(
                 found[name] = device(value)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
-    dispatcher = numba.njit(no_cfunc_wrapper=True, pipeline_class=pipeline(kernel.options.vector),
-                            **options)(found["kernel"])  # fmt: skip
+    dispatcher = numba.njit(no_cfunc_wrapper=True, **options,
+                            pipeline_class=pipeline(kernel.options.vector, interleave(kernel)),
+                            )(found["kernel"])  # fmt: skip
     return objectcode.specialise(dispatcher, signature(kernel), code)

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import float32, int32
 
+from gpusched.fusion.vectormath.avx512 import HAS_AVX512, scale
 from gpusched.fusion.vectormath.bits import (
     device,
     fma,
@@ -21,6 +22,7 @@ from gpusched.fusion.vectormath.bits import (
     to_bits_f32,
     to_bits_f64,
 )
+from gpusched.fusion.vectormath.reciprocal import reciprocal_f32, reciprocal_f64
 
 # Adding 1.5 * 2**52 (2**23) rounds to an integer, which is then in the lowest bits.
 _ROUND_F64, _ROUND_BITS_F64 = 6755399441055744.0, 4843621399236968448
@@ -52,12 +54,35 @@ def _polynomial_f64(r: Any) -> Any:
 
 
 @device
-def _scaled_f64(t: Any, q: Any) -> Any:
-    """Return 2**n * (1 + q); in two factors, so that subnormal results are reached."""
+def _in_two_factors_f64(t: Any, q: Any) -> Any:
     n = to_bits_f64(t) - _ROUND_BITS_F64
     half = n >> 1
     first = from_bits_f64((half + 1023) << 52)
     return fma(q, first, first) * from_bits_f64((n - half + 1023) << 52)
+
+
+@device
+def _in_two_factors_f32(t: Any, q: Any) -> Any:
+    n = int32(to_bits_f32(t) - int32(_ROUND_BITS_F32))
+    half = int32(n >> int32(1))
+    first = from_bits_f32(int32(int32(half + int32(127)) << int32(23)))
+    second = from_bits_f32(int32(int32(n - half + int32(127)) << int32(23)))
+    return fma(q, first, first) * second
+
+
+@device
+def _at_once_f64(t: Any, q: Any) -> Any:
+    return scale(1.0 + q, t - _ROUND_F64)
+
+
+@device
+def _at_once_f32(t: Any, q: Any) -> Any:
+    return scale(float32(1.0) + q, t - float32(_ROUND_F32))
+
+
+# Return 2**n * (1 + q), subnormal results too.
+_scaled_f64 = _at_once_f64 if HAS_AVX512 else _in_two_factors_f64
+_scaled_f32 = _at_once_f32 if HAS_AVX512 else _in_two_factors_f32
 
 
 _short = polynomial(
@@ -81,22 +106,23 @@ def exp_for_f32(x: Any) -> Any:
 
 @device
 def exp_f64(x: Any) -> Any:
-    y = x if x < 720.0 else 720.0
-    y = y if y > -760.0 else -760.0
+    # NaN is neither above nor below.
+    y = 720.0 if x > 720.0 else x
+    y = -760.0 if y < -760.0 else y
     t, q = _reduced_f64(y)
-    return _scaled_f64(t, q) if x == x else x
+    return _scaled_f64(t, q)
 
 
 @device
 def exp2_f64(x: Any) -> Any:
-    y = x if x < 1030.0 else 1030.0
-    y = y if y > -1090.0 else -1090.0
+    y = 1030.0 if x > 1030.0 else x
+    y = -1090.0 if y < -1090.0 else y
     t = y + _ROUND_F64
     f = y - (t - _ROUND_F64)
     r = f * 0.6931471805599453
     low = fma(f, 0.6931471805599453, -r) + f * 2.3190468138462996e-17
     q = _polynomial_f64(r)
-    return _scaled_f64(t, q + fma(low, q, low)) if x == x else x
+    return _scaled_f64(t, q + fma(low, q, low))
 
 
 @device
@@ -119,7 +145,7 @@ def tanh_f64(x: Any) -> Any:
     scale = from_bits_f64((to_bits_f64(t) - _ROUND_BITS_F64 + 1023) << 52)
     e = fma(q, scale, scale - 1.0)
     bottom = e + 2.0
-    inverse = 1.0 / bottom
+    inverse = reciprocal_f64(bottom)
     r = e * inverse
     # The remainder of the division by the sum, rounding left out.
     r = fma(fma(-r, bottom, e) - r * (e - (bottom - 2.0)), inverse, r)
@@ -132,7 +158,7 @@ def expit_f64(x: Any) -> Any:
     small = exp_f64(-abs(x))
     top = 1.0 if x >= 0.0 else small
     bottom = 1.0 + small
-    inverse = 1.0 / bottom
+    inverse = reciprocal_f64(bottom)
     r = top * inverse
     # The remainder of the division, and what the sum lacks.
     rest = fma(-r, bottom, top) - r * ((1.0 - bottom) + small)
@@ -155,15 +181,10 @@ def _reduced_f32(x: Any) -> Any:
 
 @device
 def exp_f32(x: Any) -> Any:
-    y = x if x < float32(90.0) else float32(90.0)
-    y = y if y > float32(-105.0) else float32(-105.0)
+    y = float32(90.0) if x > float32(90.0) else x
+    y = float32(-105.0) if y < float32(-105.0) else y
     t, q = _reduced_f32(y)
-    n = int32(to_bits_f32(t) - int32(_ROUND_BITS_F32))
-    half = int32(n >> int32(1))
-    first = from_bits_f32(int32(int32(half + int32(127)) << int32(23)))
-    second = from_bits_f32(int32(int32(n - half + int32(127)) << int32(23)))
-    result = fma(q, first, first) * second
-    return result if x == x else x
+    return _scaled_f32(t, q)
 
 
 @device
@@ -175,7 +196,7 @@ def tanh_f32(x: Any) -> Any:
     scale = from_bits_f32(int32(int32(n + int32(127)) << int32(23)))
     e = fma(q, scale, scale - float32(1.0))
     bottom = e + float32(2.0)
-    inverse = float32(1.0) / bottom
+    inverse = reciprocal_f32(bottom)
     r = e * inverse
     # The remainder of the division by the sum, rounding left out.
     r = fma(fma(-r, bottom, e) - r * (e - (bottom - float32(2.0))), inverse, r)
@@ -189,7 +210,7 @@ def expit_f32(x: Any) -> Any:
     one = float32(1.0)
     top = one if x >= float32(0.0) else small
     bottom = one + small
-    inverse = one / bottom
+    inverse = reciprocal_f32(bottom)
     r = top * inverse
     rest = fma(-r, bottom, top) - r * ((one - bottom) + small)
     return fma(rest, inverse, r) if x == x else x
@@ -220,13 +241,8 @@ _power_of_two = polynomial(
 
 @device
 def exp2_f32(x: Any) -> Any:
-    y = x if x < float32(130.0) else float32(130.0)
-    y = y if y > float32(-155.0) else float32(-155.0)
+    y = float32(130.0) if x > float32(130.0) else x
+    y = float32(-155.0) if y < float32(-155.0) else y
     t = y + float32(_ROUND_F32)
     f = y - (t - float32(_ROUND_F32))
-    n = int32(to_bits_f32(t) - int32(_ROUND_BITS_F32))
-    half = int32(n >> int32(1))
-    first = from_bits_f32(int32(int32(half + int32(127)) << int32(23)))
-    second = from_bits_f32(int32(int32(n - half + int32(127)) << int32(23)))
-    result = fma(_power_of_two(f) * f, first, first) * second
-    return result if x == x else x
+    return _scaled_f32(t, _power_of_two(f) * f)
