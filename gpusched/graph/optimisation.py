@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
 from dask._task_spec import convert_legacy_graph
 from dask.array.optimization import optimize as dask_optimize
+from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import ensure_dict
 
 from gpusched import events
 from gpusched.fusion.overrides import Overrides
-from gpusched.graph.rewrite import rewrite
+from gpusched.graph.batching import batched
+from gpusched.graph.limits import limits
+from gpusched.graph.rewrite import Functions, rewrite
+from gpusched.graph.sizes import Sizes
 
 
 def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
@@ -26,17 +31,32 @@ def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     if isinstance(optimised, HighLevelGraph):
         found = _rewrite_layers(optimised, overrides)
     else:
-        found = rewrite(convert_legacy_graph(ensure_dict(optimised)), overrides)
+        layers = dsk.layers if isinstance(dsk, HighLevelGraph) else {}
+        found = _rewrite_tasks(
+            convert_legacy_graph(ensure_dict(optimised)), keys, layers, overrides
+        )
     if events.active:
         events.record_since("graph", "rewrite", started)
     return found
 
 
+def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
+                   overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
+    functions = Functions(overrides)
+    rewritten = rewrite(tasks, functions)
+    most = limits()
+    if most.tasks < 2 or len(tasks) <= most.least:
+        return rewritten
+    wanted = flatten([keys])
+    return batched(rewritten, tasks, wanted, Sizes(layers), functions, most).tasks
+
+
 def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:
+    functions = Functions(overrides)
     layers = {}
     for name, layer in graph.layers.items():
         tasks = dict(layer)
-        rewritten = rewrite(tasks, overrides)
+        rewritten = rewrite(tasks, functions)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
     return HighLevelGraph(layers, graph.dependencies)

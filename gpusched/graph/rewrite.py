@@ -87,9 +87,8 @@ def _examine(function: Any) -> Traits:
     return Traits(safe or asked, safe, _identity(function))
 
 
-def rewrite(graph: dict[Any, Any], overrides: Overrides | None = None) -> dict[Any, Any]:
+def rewrite(graph: dict[Any, Any], functions: Functions) -> dict[Any, Any]:
     """Return `graph` with a program in every task that computes with known functions."""
-    functions = Functions(overrides)
     if events.active:
         return {key: _noted(node, functions) for key, node in graph.items()}
     return {key: rewrite_task(node, functions) for key, node in graph.items()}
@@ -112,6 +111,11 @@ def rewrite_labelled(node: Any, functions: Functions) -> tuple[Any, list[Any]]:
     """Return what `rewrite_task` does, and the key of the task that each step was."""
     if type(node) is not Task or not worthwhile(node, functions):
         return node, []
+    return translated(node, functions)
+
+
+def translated(node: Task, functions: Functions) -> tuple[Any, list[Any]]:
+    """Return a task as a program, be it worth it or not; itself if it has no form of one."""
     translation = _Translation(functions)
     try:
         result = translation.task(node, {})

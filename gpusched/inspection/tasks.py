@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from dask._task_spec import Alias, NestedContainer, Task, _execute_subgraph, _identity_cast
 
-_SUFFIX = re.compile(r"(_\.\d+)+$")
-
-
-def layer_of(key: Any) -> str:
-    """Return the name of the layer that a key belongs to, also inside fused tasks.
-
-    Examples
-    --------
-    >>> from gpusched.inspection.tasks import layer_of
-    >>> layer_of(("add-5f0c", 0, 1)), layer_of("add-5f0c_.0_.1")
-    ('add-5f0c', 'add-5f0c')
-    """
-    name = key[0] if isinstance(key, tuple) and key else key
-    return _SUFFIX.sub("", str(name))
-
-
-def result_key(node: Any) -> Any:
-    """Return the key that a task's result belongs to: that of the last task fused into it."""
-    if not isinstance(node, Task) or node.func is not _execute_subgraph:
-        return getattr(node, "key", None)
-    wanted = node.args[1]
-    if not isinstance(wanted, tuple):
-        return node.key  # fused by layers, whose key is the last layer's
-    inner = node.args[0].get(wanted)
-    return result_key(inner) if isinstance(inner, Task) else wanted
+from gpusched.graph.subgraph import layer_of as layer_of
+from gpusched.graph.subgraph import result_key as result_key
 
 
 def calls_of(node: Any) -> list[tuple[str, Any]]:

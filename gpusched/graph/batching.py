@@ -1,0 +1,306 @@
+"""Neighbouring tasks of tiny chunks -> one task."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
+from dask.utils import key_split
+
+from gpusched.fusion.plan import Register
+from gpusched.graph.batch import Batch, Given, Made, Step, part
+from gpusched.graph.cheap import Cheap, moves
+from gpusched.graph.gathering import gathered
+from gpusched.graph.grouping import Group, Grouping
+from gpusched.graph.limits import Limits
+from gpusched.graph.program import Program
+from gpusched.graph.rewrite import Functions, translated
+from gpusched.graph.segment import ProgramStep
+from gpusched.graph.sizes import Sizes
+
+MANY = 32
+"""Results of batches from which on a task takes them by `gathered`."""
+
+
+@dataclass
+class Batched:
+    """A graph, and what came of batching it."""
+
+    tasks: dict[Any, Any]
+    before: int
+    """Tasks, before; data and other names of tasks are none."""
+    after: int
+    batches: int
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why tasks were not batched, and how many of them."""
+
+
+def batched(graph: dict[Any, Any], original: Mapping[Any, Any], wanted: Iterable[Any],
+            sizes: Sizes, functions: Functions, limits: Limits) -> Batched:  # fmt: skip
+    """Return a graph with neighbouring tiny tasks in batches.
+
+    Parameters
+    ----------
+    graph
+        Rewritten.
+    original
+        The same, before it was.
+    wanted
+        Keys of the results: they stay keys.
+    sizes
+        Of the chunks.
+    functions
+        What is known of the functions in the graph.
+    limits
+        What a batch may be.
+    """
+    return _Batching(graph, original, list(wanted), sizes, functions, limits).run()
+
+
+class _Batching:
+    def __init__(self, graph: dict[Any, Any], original: Mapping[Any, Any], wanted: list[Any],
+                 sizes: Sizes, functions: Functions, limits: Limits) -> None:  # fmt: skip
+        self._graph = graph
+        self._original = original
+        self._declared = sizes
+        self._functions = functions
+        self._cheap = Cheap(functions)
+        self._limits = limits
+        self._reasons: Counter[str] = Counter()
+        self._operands: dict[Any, list[Any]] = {}
+        self._data: set[Any] = set()
+        self._sizes: dict[Any, float] = {}
+        self._tiny: set[Any] = set()
+        self._programs: dict[Any, Program] = {}
+        self._result: dict[Any, Any] = {}
+        self._places: dict[Any, tuple[Any, int]] = {}
+        """By a chunk's key, if a batch has several results: the batch's key, and which it is."""
+        self._wanted = wanted
+        self._pinned = set(wanted)
+        for key in wanted:
+            # The task behind another name for it is as much asked for as that.
+            self._pinned.add(self._resolved(key))
+
+    def run(self) -> Batched:
+        self._order(self._wanted)
+        for key in self._operands:
+            self._judge(key)
+        grouping = Grouping(self._operands, self._sizes, self._tiny, self._data, self._limits)
+        groups = grouping.run()
+        outside = {
+            other
+            for group in groups
+            for key in group.members
+            for other in self._operands[key]
+            if grouping.of[other] is not group
+        }
+        batches = 0
+        for group in groups:
+            if len(group.members) > 1:
+                batches += 1
+                self._emit_batch(group, outside)
+            else:
+                self._emit_single(group.members[0])
+        for key in self._wanted:
+            self._keep_alias(key)
+        before, after = _count(self._graph), _count(self._result)
+        return Batched(self._result, before, after, batches, self._reasons)
+
+    # What there is ------------------------------------------------------------------------
+
+    def _resolved(self, key: Any) -> Any:
+        """Return the key of the task behind a key that may be another name for it."""
+        node = self._graph.get(key)
+        while type(node) is Alias and node.target != key:
+            key = node.target
+            node = self._graph.get(key)
+        return key
+
+    def _order(self, wanted: list[Any]) -> None:
+        """Note what each task depends on; depth first, in the order of arguments."""
+        waiting: dict[Any, list[Any]] = {}
+        stack: list[Any] = [self._resolved(key) for key in reversed(wanted)]
+        while stack:
+            key = stack.pop()
+            if key is _DONE:
+                key = stack.pop()
+                self._operands[key] = waiting.pop(key)
+            elif key not in self._operands and key not in waiting:
+                node = self._graph.get(key)
+                if node is None or type(node) is DataNode:
+                    # Without a node it is kept on a cluster.
+                    self._data.add(key)
+                    self._operands[key] = []
+                    continue
+                needed = dict.fromkeys(map(self._resolved, references(node)))
+                waiting[key] = operands = list(needed)
+                stack += (key, _DONE)
+                stack += reversed(operands)
+
+    def _judge(self, key: Any) -> None:
+        """Note a task's size, and whether it is tiny."""
+        node = self._original.get(key)
+        nbytes = self._declared.of_key(key) if node is None else self._declared.of(node)
+        if nbytes is not None:
+            self._sizes[key] = nbytes
+        if key in self._data:
+            return
+        reason = self._reason(key, node, nbytes)
+        if reason:
+            self._reasons[reason] += 1
+        else:
+            self._tiny.add(key)
+
+    def _reason(self, key: Any, node: Any, nbytes: float | None) -> str:
+        if key in self._pinned:
+            return "asked for by its name"
+        if type(node) is not Task:
+            return f"a {type(node).__name__}"
+        task = self._graph[key]
+        called = self._cheap.refusal(task)
+        if called:
+            return f"{called} may take any time"
+        of_operands = [self._sizes.get(other, math.inf) for other in self._operands[key]]
+        if nbytes is None and moves(task):
+            nbytes = sum(of_operands)
+        largest = max(of_operands, default=0)
+        if nbytes is None or largest == math.inf:
+            return "chunks of unknown size"
+        if max(nbytes, largest) > self._limits.chunk:
+            return "chunks that are large enough"
+        self._sizes[key] = nbytes
+        if self._declared.is_annotated(node):
+            return "annotated"
+        if type(task.func) is not Program:
+            task, _ = translated(task, self._functions)
+            if type(task.func) is not Program:
+                return "a task of a form of its own"
+            self._graph[key] = task
+        return ""
+
+    # What becomes of it --------------------------------------------------------------------
+
+    def _emit_batch(self, group: Group, outside: set[Any]) -> None:
+        outputs = [key for key in group.members if key in outside]
+        keys = tuple(group.members)
+        inputs: dict[Any, int] = {}
+        literals: list[Any] = []
+        numbers = {key: number for number, key in enumerate(keys)}
+        steps = tuple([
+            Step(task.func, tuple([self._argument(a, numbers, inputs, literals)
+                                   for a in task.args]))
+            for task in map(self._graph.__getitem__, keys)
+        ])  # fmt: skip
+        form = steps, tuple([numbers[key] for key in outputs])
+        program = self._program(form, len(inputs))
+        name = outputs[0] if len(outputs) == 1 else _name(outputs)
+        if len(outputs) > 1:
+            for index, key in enumerate(outputs):
+                self._places[key] = name, index
+        producer = any(self._graph[key].data_producer for key in keys)
+        self._result[name] = Task(name, program, DataNode(None, keys),
+                                  DataNode(None, tuple(literals)), *map(TaskRef, inputs),
+                                  _data_producer=producer)  # fmt: skip
+
+    def _argument(self, value: Any, numbers: Mapping[Any, int], inputs: dict[Any, int],
+                  literals: list[Any]) -> Any:  # fmt: skip
+        """Return what stands for an argument; input 0 of a batch are the literals."""
+        if type(value) is DataNode:
+            literals.append(value.value)
+            return Given(0, len(literals) - 1)
+        key = self._resolved(value.key)
+        if key in numbers:
+            return Made(numbers[key])
+        place = self._places.get(key)
+        if place is None:
+            return Given(inputs.setdefault(key, len(inputs) + 1))
+        return Given(inputs.setdefault(place[0], len(inputs) + 1), place[1])
+
+    def _program(self, form: tuple[Any, ...], inputs: int) -> Program:
+        """Return the program of batches of one form, which workers are given once."""
+        found = self._programs.get((form, inputs))
+        if found is None:
+            arguments = tuple(Register(k) for k in range(inputs + 2))
+            step = ProgramStep(Batch(*form), arguments)
+            found = Program((step,), inputs + 2, self._functions.overrides)
+            self._programs[form, inputs] = found
+        return found
+
+    def _emit_single(self, key: Any) -> None:
+        node = self._graph.get(key)
+        if node is None:
+            return
+        places = {}
+        for needed in node.dependencies:
+            place = self._places.get(self._resolved(needed))
+            if place is None:
+                self._keep_alias(needed)
+            else:
+                places[needed] = place
+        self._result[key] = _taking(node, places) if places else node
+
+    def _keep_alias(self, key: Any) -> None:
+        """Keep the other names of a task that somebody still uses."""
+        node = self._graph.get(key)
+        while type(node) is Alias and key not in self._result:
+            self._result[key] = node
+            key = node.target
+            node = self._graph.get(key)
+
+
+_DONE = object()
+
+
+def references(node: Any) -> Iterator[Any]:
+    """Yield the keys that a task refers to, in the order of its arguments.
+
+    Examples
+    --------
+    >>> from dask._task_spec import List, Task, TaskRef
+    >>> from gpusched.graph.batching import references
+    >>> list(references(Task("x", max, List(TaskRef("b"), TaskRef("a")), key=TaskRef("c"))))
+    ['b', 'a', 'c']
+    """
+    if isinstance(node, TaskRef):
+        yield node.key
+    elif type(node) is Alias:
+        yield node.target
+    elif isinstance(node, Task):
+        for value in node.args:
+            if type(value) is TaskRef:
+                yield value.key
+            elif isinstance(value, GraphNode) and value.dependencies:
+                yield from references(value)
+        if node.kwargs and not isinstance(node, NestedContainer):
+            for value in node.kwargs.values():
+                if isinstance(value, TaskRef | GraphNode):
+                    yield from references(value)
+    elif isinstance(node, GraphNode):
+        yield from node.dependencies
+
+
+def _name(keys: list[Any]) -> str:
+    """Return a name for the results of several tasks, the same wherever they are the same."""
+    digest = hashlib.blake2b(repr(keys).encode(), digest_size=16).hexdigest()
+    return f"batched-{key_split(keys[0])}-{digest}"
+
+
+def _taking(node: Any, places: Mapping[Any, tuple[Any, int]]) -> Any:
+    """Return a task that takes some of its operands out of batches' results."""
+    if len(places) > MANY and type(node) is Task:
+        found = gathered(node, places)
+        if found is not None:
+            return found
+    taken = {key: Task(key, part, TaskRef(batch), k) for key, (batch, k) in places.items()}
+    if type(node) is Alias:
+        return taken[node.target].substitute({}, key=node.key)
+    return node.substitute(taken)
+
+
+def _count(graph: Mapping[Any, Any]) -> int:
+    return sum(isinstance(node, Task) for node in graph.values())

@@ -1,0 +1,154 @@
+"""Which tasks may share a batch: those whose time depends on the size of their chunks only."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from dask._task_spec import (
+    DataNode,
+    GraphNode,
+    NestedContainer,
+    Task,
+    _execute_subgraph,
+    _identity_cast,
+)
+from dask.array import chunk, core
+from dask.array.core import getter, getter_inline, getter_nofancy
+from dask.utils import methodcaller
+
+from gpusched.graph.known import bare
+from gpusched.graph.program import Program, name_of
+from gpusched.graph.quick import parts
+from gpusched.graph.rewrite import Functions
+
+_READERS = (getter, getter_inline, getter_nofancy)
+"""What they read may be a file."""
+
+_LIBRARIES = (
+    "numpy",
+    "dask.array",
+    "dask.utils",
+    "operator",
+    "_operator",
+    "builtins",
+    "gpusched.fusion",
+)
+
+_MOVES = (
+    operator.getitem, chunk.getitem, np.concatenate, core.concatenate3, core.concatenate_axes,
+    core.concatenate_shaped, core._concatenate2, np.transpose, np.squeeze, np.expand_dims,
+    np.reshape,
+)  # fmt: skip
+
+
+class Cheap:
+    """Tells tasks that call libraries' functions only, or functions made of such, from others.
+
+    A function of the user's own may take any time, and two of them in a batch would take turns: so
+    only those are batched that are shown to call NumPy's functions only. What reads chunks from
+    somewhere is not.
+
+    Notes
+    -----
+    Belongs to one thread, for one graph.
+    """
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+        self._refused: dict[int, str] = {}
+        self._kept: list[Any] = []
+        """What the memo's ids are of."""
+
+    def refusal(self, node: Task) -> str:
+        """Return the name of what a task calls that is not known to be cheap; "" if nothing."""
+        function = node.func
+        if type(function) is Program:
+            found = self._refused.get(id(function))
+            if found is None:
+                found = next(filter(None, map(self._of, _called(function))), "")
+                self._remember(function, found)
+            return found
+        if function is _execute_subgraph:
+            inner = (each for each in node.args[0].values() if isinstance(each, Task))
+            return next(filter(None, map(self.refusal, inner)), "")
+        if function is core.finalize:
+            return name_of(function)
+        called = _callables((node.args, node.kwargs))
+        return next(filter(None, map(self._of, (function, *called))), "")
+
+    def _of(self, function: Any) -> str:
+        found = self._refused.get(id(function))
+        if found is None:
+            found = "" if self._is_cheap(function) else name_of(function)
+            self._remember(function, found)
+        return found
+
+    def _remember(self, function: Any, found: str) -> None:
+        self._refused[id(function)] = found
+        self._kept.append(function)
+
+    def _is_cheap(self, function: Any) -> bool:
+        if bare(function) in _READERS:
+            return False
+        return self._functions.traits(function).replayed or all(map(_of_library, parts(function)))
+
+
+def _called(program: Program) -> Iterator[Any]:
+    for step in program.steps:
+        yield step.function
+        yield from _callables((step.args, step.kwargs))
+
+
+def _callables(structure: Any) -> Iterable[Any]:
+    """Yield the functions among arguments, which what is called may call."""
+    if type(structure) in (tuple, list):
+        for item in structure:
+            yield from _callables(item)
+    elif type(structure) is dict:
+        yield from _callables(tuple(structure.values()))
+    elif isinstance(structure, Task):
+        if not isinstance(structure, NestedContainer):
+            yield structure.func
+        yield from _callables((structure.args, structure.kwargs))
+    elif isinstance(structure, GraphNode):
+        return
+    elif callable(structure) and not isinstance(structure, type):
+        yield structure
+
+
+def _of_library(function: Any) -> bool:
+    """Return whether a function is one of NumPy's, Python's or dask's own of arrays."""
+    if function is _identity_cast or function is _execute_subgraph:
+        return True
+    if isinstance(function, methodcaller):
+        return True  # a method of a chunk
+    if isinstance(function, np.ufunc):
+        # Those that `numpy.frompyfunc` makes are the user's.
+        return getattr(np, function.__name__, None) is function
+    if not hasattr(function, "__name__"):
+        return False  # an object such as `numpy.vectorize` makes
+    module = str(getattr(function, "__module__", ""))
+    return any(module == name or module.startswith(f"{name}.") for name in _LIBRARIES)
+
+
+def moves(task: Task) -> bool:
+    """Return whether a task's result has no more elements than what it takes.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.graph.cheap import moves
+    >>> moves(Task("a", operator.getitem, TaskRef("x"), slice(3)))
+    True
+    """
+    if any(type(a) is DataNode and isinstance(a.value, list | np.ndarray) for a in task.args):
+        return False  # an index that may name an element several times
+    if type(task.func) is Program:
+        return all(bare(step.function) in _MOVES for step in task.func.steps)
+    if task.func is _execute_subgraph:
+        return all(moves(each) for each in task.args[0].values() if isinstance(each, Task))
+    return task.func in _MOVES or task.func is _identity_cast

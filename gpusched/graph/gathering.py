@@ -1,0 +1,86 @@
+"""Tasks that take many chunks out of batches, such as those that join all chunks of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, Tuple
+
+from gpusched.graph.batch import Batch, Given, Run, Step
+
+
+class _UnknownForm(Exception):
+    """An argument that only dask itself knows how to fill."""
+
+
+def gathered(task: Task, places: Mapping[Any, tuple[Any, int]]) -> Task | None:
+    """Return a task that takes chunks out of batches, by a short description of which.
+
+    Parameters
+    ----------
+    task
+        The task as it takes them by their keys.
+    places
+        By a chunk's key: the key of its batch, and its number there.
+
+    Returns
+    -------
+    Task or None
+        None for a task of a form that cannot be described so.
+    """
+    gathering = _Gathering(places)
+    try:
+        args = tuple(gathering.argument(value) for value in task.args)
+        kwargs = tuple((name, gathering.argument(v)) for name, v in task.kwargs.items())
+    except _UnknownForm:
+        return None
+    batch = Batch((Step(task.func, args, kwargs),), (0,))
+    literals = DataNode(None, tuple(gathering.literals))
+    inputs = map(TaskRef, gathering.inputs)
+    return Task(task.key, batch, DataNode(None, (task.key,)), literals, *inputs,
+                _data_producer=task.data_producer)  # fmt: skip
+
+
+class _Gathering:
+    def __init__(self, places: Mapping[Any, tuple[Any, int]]) -> None:
+        self._places = places
+        self.inputs: dict[Any, int] = {}
+        self.literals: list[Any] = []
+
+    def argument(self, value: Any) -> Any:
+        """Return what stands for an argument; input 0 are the literals."""
+        if type(value) is TaskRef:
+            return self._reference(value.key)
+        if type(value) is Alias:
+            return self._reference(value.target)
+        if type(value) is List:
+            return self._items(value.args)
+        if type(value) is Tuple:
+            return tuple(map(self.argument, value.args))
+        if type(value) is Dict and not any(isinstance(k, GraphNode) for k in value.args[::2]):
+            return dict(zip(value.args[::2], map(self.argument, value.args[1::2]), strict=True))
+        if isinstance(value, TaskRef) or (isinstance(value, GraphNode) and value.dependencies):
+            raise _UnknownForm
+        self.literals.append(value({}) if isinstance(value, GraphNode) else value)
+        return Given(0, len(self.literals) - 1)
+
+    def _reference(self, key: Any) -> Given:
+        place = self._places.get(key)
+        if place is None:
+            return Given(self.inputs.setdefault(key, len(self.inputs) + 1))
+        return Given(self.inputs.setdefault(place[0], len(self.inputs) + 1), place[1])
+
+    def _items(self, values: tuple[Any, ...]) -> list[Any]:
+        """Return a list's items, those that follow each other in a batch together."""
+        found: list[Any] = []
+        for value in values:
+            item = self.argument(value)
+            last = found[-1] if found else None
+            if type(item) is not Given or item.item < 0:
+                found.append(item)
+            elif type(last) is Run and (last.number, last.stop) == item:
+                found[-1] = Run(last.number, last.start, last.stop + 1)
+            else:
+                found.append(Run(item.number, item.item, item.item + 1))
+        return found

@@ -1,0 +1,161 @@
+"""Which tasks of a graph run together, so that no batch ever waits for one that waits for it.
+
+Each group has a level, and what comes into a group comes from lower levels: so groups form no
+cycle, whatever the graph. Tasks are gone through depth first, operands before their users: a task
+joins the group of its operands if it has but one at the highest level, and otherwise the group of
+its level that is still open. So neighbours are side by side in one group, and a subtree ends in it.
+Each task and each edge is looked at a constant number of times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from gpusched.graph.limits import Limits
+
+
+class Group:
+    """Tasks that run together, or one that runs alone."""
+
+    __slots__ = ("_first", "height", "level", "members", "nbytes", "open", "room", "width")
+
+    def __init__(self, level: int, room: int) -> None:
+        self.level = level
+        self.members: list[Any] = []
+        """Keys, operands before their users."""
+        self.nbytes = 0.0
+        """Of all chunks that it makes, and of those that it takes."""
+        self.room = room
+        """Tasks side by side that there is room for; 0 if nothing joins it."""
+        self.width = 0
+        """Tasks side by side."""
+        self._first: dict[int, int] = {}
+        """How wide it was as tasks were first that many, one after the other."""
+        self.height: dict[Any, int] = {}
+        """By member, the tasks one after the other that end with it."""
+        self.open = room > 1
+
+    def add(self, key: Any, height: int, nbytes: float) -> None:
+        """Take a task that comes after the `height - 1` tasks of the group below it."""
+        self.members.append(key)
+        self.nbytes += nbytes
+        self.height[key] = height
+        if height == 1:
+            self.width += 1
+            self.open = self.open and self.width < self.room
+        self._close(height)
+
+    def _close(self, height: int) -> None:
+        """Part from the neighbours where a subtree ends, if there is no room for another one."""
+        first = self._first.setdefault(height, self.width)
+        if height == len(self._first) > 1:
+            growth = first / self._first[height - 1]
+            if first * growth > self.room and self.width + first > self.room:
+                self.open = False
+
+
+class Grouping:
+    """Puts the tasks of a graph into groups.
+
+    Parameters
+    ----------
+    operands
+        By key, the keys that a task depends on, in the order of its arguments. All of them are
+        tasks themselves, and come before their users.
+    sizes
+        Bytes of results, by key, as far as they are known.
+    tiny
+        Keys of the tasks that may be batched; all that they depend on has a known size.
+    data
+        Keys of what is no task: it comes before everything.
+    limits
+        What a group may be.
+
+    Examples
+    --------
+    >>> from gpusched.graph.grouping import Grouping
+    >>> from gpusched.graph.limits import Limits
+    >>> operands = {"a": [], "b": [], "ab": ["a", "b"], "c": [], "d": [], "cd": ["c", "d"]}
+    >>> limits = Limits(tasks=2, nbytes=1000, chunk=100, least=1)
+    >>> groups = Grouping(operands, dict.fromkeys(operands, 8), set(operands), set(), limits).run()
+    >>> [group.members for group in groups]
+    [['a', 'b', 'ab'], ['c', 'd', 'cd']]
+    """
+
+    def __init__(self, operands: Mapping[Any, Sequence[Any]], sizes: Mapping[Any, float],
+                 tiny: Set[Any], data: Set[Any], limits: Limits) -> None:  # fmt: skip
+        self._operands = operands
+        self._sizes = sizes
+        self._tiny = tiny
+        self._data = data
+        self._limits = limits
+        self._open: dict[int, Group] = {}
+        self.of: dict[Any, Group] = {}
+        self._groups: list[Group] = []
+        self._depths = self._measured()
+        self._widths = Counter(self._depths[key] for key in tiny)
+
+    def run(self) -> list[Group]:
+        """Return all groups, each after those that it depends on; some are of one task."""
+        for key in self._operands:
+            if key in self._tiny:
+                self._place(key)
+            else:
+                self._alone(key)
+        return sorted(self._groups, key=lambda group: group.level)
+
+    def _measured(self) -> dict[Any, int]:
+        """Return how many tasks come before each, one after the other, at most."""
+        found: dict[Any, int] = {}
+        for key, operands in self._operands.items():
+            found[key] = 1 + max([found[k] for k in operands], default=-1)
+        return found
+
+    def _alone(self, key: Any) -> None:
+        level = -1 if key in self._data else 1 + max(
+            [self.of[k].level for k in self._operands[key]], default=-1
+        )  # fmt: skip
+        group = Group(level, 0)
+        self._groups.append(group)
+        self.of[key] = group
+        group.members.append(key)
+
+    def _place(self, key: Any) -> None:
+        operands = self._operands[key]
+        nbytes = self._sizes[key]
+        level, below = -1, None
+        for other in operands:
+            group = self.of[other]
+            if group.level > level:
+                level, below = group.level, group
+            elif group.level == level and group is not below:
+                below = None
+        if below is not None and below.room and self._fits(below, key, nbytes):
+            heights = below.height
+            height = 1 + max([heights[k] for k in operands if k in heights])
+            return self._join(below, key, height, nbytes)
+        found = self._open.get(level + 1)
+        if found is None or not found.open or not self._fits(found, key, nbytes):
+            room = self._limits.side_by_side(self._widths[self._depths[key]])
+            found = self._open[level + 1] = Group(level + 1, room)
+            self._groups.append(found)
+        self._join(found, key, 1, nbytes)
+
+    def _fits(self, group: Group, key: Any, nbytes: float) -> bool:
+        few = len(group.members) < _TASKS * max(group.room, 1)
+        return few and group.nbytes + self._taken(group, key) + nbytes <= self._limits.nbytes
+
+    def _taken(self, group: Group, key: Any) -> float:
+        """Return the bytes that a task takes from outside the group."""
+        get, of = self._sizes.get, self.of
+        return sum([get(k, 0) for k in self._operands[key] if of[k] is not group])
+
+    def _join(self, group: Group, key: Any, height: int, nbytes: float) -> None:
+        group.add(key, height, nbytes + self._taken(group, key))
+        self.of[key] = group
+
+
+_TASKS = 8
+"""Tasks of a group for each of those side by side, at most."""

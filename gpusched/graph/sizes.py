@@ -1,0 +1,78 @@
+"""How many bytes a task's chunk takes, as far as dask was told when the graph was built."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dask._task_spec import DataNode
+
+from gpusched.graph.subgraph import layer_of, result_key
+
+_PLAIN = ("numpy.ndarray", "cupy.ndarray")
+
+
+class Sizes:
+    """The sizes of a graph's chunks, by layer.
+
+    Parameters
+    ----------
+    layers
+        Of the graph as it was built, by name.
+
+    Notes
+    -----
+    Belongs to one thread.
+    """
+
+    def __init__(self, layers: Mapping[str, Any]) -> None:
+        self._largest = {name: largest(layer) for name, layer in layers.items()}
+        self.annotated = {name for name, layer in layers.items() if _annotations(layer)}
+        """Layers whose tasks are to run in a way of their own, such as on certain workers."""
+
+    def of(self, node: Any) -> int | None:
+        """Return the bytes of a task's result at most; None if that is not known.
+
+        Parameters
+        ----------
+        node
+            The task as dask has it, before it was rewritten.
+        """
+        if isinstance(node, DataNode):
+            nbytes = getattr(node.value, "nbytes", None)
+            return nbytes if isinstance(nbytes, int) else None
+        return self.of_key(result_key(node))
+
+    def of_key(self, key: Any) -> int | None:
+        """Return the bytes of a chunk at most, by its key; None if that is not known."""
+        name = key[0] if type(key) is tuple and key else layer_of(key)
+        return self._largest.get(name)
+
+    def is_annotated(self, node: Any) -> bool:
+        """Return whether a task belongs to an annotated layer."""
+        return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
+
+
+def largest(layer: Any) -> int | None:
+    """Return the bytes of a layer's largest chunk, or None if it is not told.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from gpusched.graph.sizes import largest
+    >>> x = da.ones((10, 10), chunks=(5, 4))
+    >>> largest(x.dask.layers[x.name])
+    160
+    """
+    told = getattr(layer, "collection_annotations", None)
+    if not told or told.get("chunk_type") not in _PLAIN or "chunksize" not in told:
+        return None
+    dtype, shape = told["dtype"], told["chunksize"]
+    if dtype is None or dtype.hasobject or any(n != n for n in shape):
+        return None
+    return int(dtype.itemsize * math.prod(shape))
+
+
+def _annotations(layer: Any) -> Any:
+    return getattr(layer, "annotations", None)

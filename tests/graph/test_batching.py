@@ -1,0 +1,329 @@
+"""Neighbouring tiny tasks become one: tasks are counted, and values and names compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from graphlib import TopologicalSorter
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._expr import FinalizeCompute
+from dask._task_spec import Task
+from dask.base import collections_to_expr
+from dask.core import flatten
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpusched.graph import disable, enable
+from gpusched.graph.batch import Batch, Given, Made, Parts, Run, Step, filled, packed
+from gpusched.graph.grouping import Grouping
+from gpusched.graph.limits import Limits, limits
+
+SETTINGS = {
+    "gpusched.batching.least": 2,
+    "gpusched.batching.tasks": 8,
+    "gpusched.fusion.strict": True,
+}
+
+
+@pytest.fixture(autouse=True)
+def small_batches() -> Iterator[None]:
+    with dask.config.set(SETTINGS):
+        yield
+
+
+def graph_of(array: Any) -> dict[Any, Any]:
+    """Return the graph that `compute` runs."""
+    with enable():
+        return dict(FinalizeCompute(collections_to_expr([array])).optimize().__dask_graph__())
+
+
+def tasks(array: Any) -> int:
+    return sum(isinstance(node, Task) for node in graph_of(array).values())
+
+
+def plain_tasks(array: Any) -> int:
+    with dask.config.set({"gpusched.batching.tasks": 0}):
+        return tasks(array)
+
+
+def check(array: Any) -> None:
+    """Compare values, and the keys of persisted chunks, with those of plain dask."""
+    with disable():
+        expected = array.compute(scheduler="sync")
+    with dask.config.set({"gpusched.batching.tasks": 0}), enable():
+        unbatched = array.compute(scheduler="sync")
+    with enable():
+        found = array.compute(scheduler="sync")
+        kept = array.persist(scheduler="sync")
+    assert type(found) is type(expected)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, unbatched)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert set(kept.dask) == set(flatten(array.__dask_keys__()))
+    with disable():
+        np.testing.assert_array_equal(kept.compute(scheduler="sync"), found)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).random(shape)
+
+
+class TestCounts:
+    def test_chunks_that_are_joined(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        assert plain_tasks(x * 2 + 1) == 65
+        assert tasks(x * 2 + 1) == 64 // 8 + 1
+        check(x * 2 + 1)
+
+    def test_a_tree_of_sums_ends_in_few(self) -> None:
+        x = da.from_array(numbers(2560), chunks=10)
+        with dask.config.set({"gpusched.batching.tasks": 64}):
+            # Each batch makes 64 chunks, and sums them in fours: 64, 16, 4, 1.
+            assert plain_tasks((x * 2).sum()) == 256 + 64 + 16 + 4 + 1
+            assert tasks((x * 2).sum()) == 4 + 1
+            check((x * 2).sum())
+
+    def test_batches_are_left_for_all_threads(self) -> None:
+        x = da.from_array(numbers(320), chunks=10)
+        with dask.config.set({"gpusched.batching.least": 16, "gpusched.batching.tasks": 256}):
+            assert tasks(x + 1) == 16 + 1
+
+    def test_bytes_are_bounded(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        with dask.config.set({"gpusched.batching.bytes": 400}):
+            assert tasks(x + 1) == 64 // 5 + 1 + 1
+
+    def test_large_chunks_are_not_batched(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        with dask.config.set({"gpusched.batching.chunk-bytes": 79}):
+            assert tasks(x + 1) == plain_tasks(x + 1)
+
+    def test_zero_switches_it_off(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        with dask.config.set({"gpusched.batching.tasks": 0}):
+            assert tasks(x + 1) == 65
+
+    def test_a_function_that_may_take_any_time_is_not_batched(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+
+        def slow(chunk: np.ndarray) -> np.ndarray:
+            return np.array([float(str(value)) for value in chunk])
+
+        assert tasks(x.map_blocks(slow, dtype="f8")) == 65
+        assert tasks(x.map_blocks(lambda chunk: np.sqrt(chunk) + 1, dtype="f8")) == 9
+
+    def test_a_file_is_not_read_in_batches(self) -> None:
+        class Source:
+            shape, dtype, ndim = (640,), np.dtype("f8"), 1
+
+            def __getitem__(self, index: Any) -> Any:
+                return np.ones(640)[index]
+
+        x = da.from_array(Source(), chunks=10, asarray=True)
+        assert tasks(x) == plain_tasks(x)
+        check(x + 1)
+
+    def test_chunks_that_are_asked_for_stay(self) -> None:
+        x = da.from_array(numbers(640), chunks=10) + 1
+        with enable():
+            kept = x.persist(scheduler="sync")
+        assert len(kept.dask) == 64
+
+    def test_annotated_tasks_stay_by_themselves(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        with dask.annotate(resources={"GPU": 1}):
+            y = x + 1
+        assert tasks(y) == 65
+
+    def test_layers_that_dask_is_told_not_to_fuse_stay(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        with dask.config.set({"optimization.fuse.active": False}):
+            assert tasks(x + 1) >= 65
+            check(x + 1)
+
+    def test_batches_of_one_form_share_a_program(self) -> None:
+        graph = graph_of(da.ones(640, chunks=10) * 2 + 1)
+        batches = [n for n in graph.values() if isinstance(n, Task) and "batch" in n.func.__name__]
+        assert len({id(node.func) for node in batches if len(node.args) == 2}) == 1
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        "build",
+        [
+            lambda x: x - x.mean(axis=0),
+            lambda x: (x - x.mean(axis=0)) / x.std(axis=0),
+            lambda x: x + x[::-1, ::-1],
+            lambda x: x @ x.T,
+            lambda x: x.rechunk((7, 3)) * 2,
+            lambda x: x.map_overlap(lambda z: z * 2, depth=1, boundary="reflect"),
+            lambda x: x.cumsum(axis=0),
+            lambda x: x.argmax(axis=1),
+            lambda x: da.concatenate([x, x * 2]).max(axis=1),
+            lambda x: da.stack([x, -x]).sum(axis=0),
+            lambda x: x[3:20:2, 5:] + 1,
+            lambda x: x[[1, 5, 2]] + 1,
+            lambda x: x[x > 0.5],
+            lambda x: (x + 1).reshape(-1) * 2,
+            lambda x: da.where(x > 0.5, x, -x),
+            lambda x: x[:0] + 1,
+            lambda x: x.astype("f4").sum(axis=0),
+            lambda x: da.ma.filled(da.ma.masked_greater(x, 0.5), 3),
+            lambda x: da.topk(x, 3, axis=0),
+        ],
+    )
+    def test_same_as_plain(self, build: Callable[[Any], Any]) -> None:
+        check(build(da.from_array(numbers(24, 20), chunks=(4, 4))))
+
+    @pytest.mark.parametrize("dtype", ["M8[s]", "U3", "O", "i4,f8", "?"])
+    def test_other_dtypes(self, dtype: str) -> None:
+        values = np.arange(64).astype(dtype)
+        x = da.from_array(values, chunks=4)
+        with enable():
+            np.testing.assert_array_equal(x[::-1].compute(scheduler="sync"), values[::-1])
+
+    def test_several_arrays_at_once(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        wanted = [x + 1, (x + 1).sum(), x[:100] * 2]
+        with disable():
+            expected = dask.compute(*wanted, scheduler="sync")
+        with enable():
+            found = dask.compute(*wanted, scheduler="sync")
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b)
+
+    def test_chunks_that_were_kept(self) -> None:
+        with enable():
+            x = (da.from_array(numbers(640), chunks=10) + 1).persist(scheduler="sync")
+        assert tasks(x * 2 + 1) < 20
+        check((x * 2 + 1).sum())
+
+    def test_an_error_names_the_chunk(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        y = da.from_array(numbers(640), chunks=10)
+        bad = da.map_blocks(np.reshape, x + y, (3, 3), dtype="f8", chunks=x.chunks)
+        with enable(), pytest.raises(ValueError, match="reshape") as raised:
+            bad.compute(scheduler="sync")
+        notes = "\n".join(raised.value.__notes__)
+        assert re.search(
+            rf"for chunk \('array-{bad.name}', \d+\), one of 8 tasks in a batch", notes
+        )
+
+
+@st.composite
+def arrays(draw: Any) -> Any:
+    """Build a small program of arrays of one shape."""
+    shape = (draw(st.integers(1, 12)), draw(st.integers(1, 12)))
+    chunks = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
+    made = [da.from_array(numbers(*shape), chunks=chunks), da.ones(shape, chunks=chunks)]
+    for _ in range(draw(st.integers(1, 6))):
+        a, b = (draw(st.sampled_from(made)) for _ in range(2))
+        operation = draw(st.integers(0, 7))
+        made.append(
+            [
+                lambda a, b: a + b * 2,
+                lambda a, b: a - b.mean(axis=0),
+                lambda a, b: a * b.sum(axis=1, keepdims=True),
+                lambda a, b: a[::-1] + b,
+                lambda a, b: a.rechunk((chunks[1], chunks[0])).rechunk(chunks) - b,
+                lambda a, b: a.map_overlap(lambda z: z + 1, depth=1, boundary="periodic") + b,
+                lambda a, b: da.concatenate([a, b])[: shape[0]],
+                lambda a, b: da.where(a > b, a, b),
+            ][operation](a, b)
+        )
+    return draw(st.sampled_from([made[-1], made[-1].sum(), made[-1].max(axis=0)]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(arrays(), st.integers(1, 6), st.integers(2, 20), st.sampled_from([100, 1000, 10**6]))
+def test_programs_have_the_same_values_and_keys(array: Any, least: int, most: int, nbytes: int) -> (
+    None
+):  # fmt: skip
+    chosen = {"least": least, "tasks": most, "bytes": nbytes}
+    with dask.config.set({f"gpusched.batching.{k}": v for k, v in chosen.items()}):
+        check(array)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_groups_form_no_cycle(data: Any) -> None:
+    count = data.draw(st.integers(1, 40))
+    operands = {
+        k: data.draw(st.lists(st.integers(0, k - 1), max_size=4, unique=True)) if k else []
+        for k in range(count)
+    }
+    tiny = data.draw(st.sets(st.integers(0, count - 1)))
+    most = data.draw(st.integers(2, 10))
+    grouping = Grouping(operands, dict.fromkeys(operands, 8), tiny, set(), Limits(most, 200, 8, 1))
+    groups = grouping.run()
+    assert sorted(key for group in groups for key in group.members) == list(operands)
+    number = {key: k for k, group in enumerate(groups) for key in group.members}
+    after: dict[int, set[int]] = {k: set() for k in range(len(groups))}
+    for key, needed in operands.items():
+        after[number[key]] |= {number[other] for other in needed} - {number[key]}
+    TopologicalSorter(after).prepare()
+    assert all(other < k for k, others in after.items() for other in others)
+    for group in groups:
+        assert len(group.members) == 1 or (set(group.members) <= tiny and group.nbytes <= 200)
+
+
+class TestParts:
+    @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8))
+    def test_they_are_the_chunks(self, shapes: list[tuple[int, int]]) -> None:
+        chunks = [numbers(*shape) for shape in shapes]
+        found = packed(chunks)
+        assert isinstance(found, Parts)
+        for chunk, each in zip(chunks, (found[k] for k in range(len(found))), strict=True):
+            np.testing.assert_array_equal(each, chunk)
+            assert each.shape == chunk.shape
+
+    @pytest.mark.parametrize(
+        "chunks",
+        [
+            [np.ones(3), np.ones(3, "f4")],
+            [np.ones((3, 3)).T[:, ::2], np.ones(3)],
+            [np.broadcast_to(1.0, 5), np.ones(5)],
+            [np.ma.ones(3), np.ones(3)],
+            [np.array([None]), np.array([None])],
+            [3.0, 4.0],
+            [{"n": 1}, {"n": 2}],
+        ],
+    )
+    def test_others_stay_as_they_are(self, chunks: list[Any]) -> None:
+        found = packed(chunks)
+        assert isinstance(found, tuple)
+        assert all(a is b for a, b in zip(found, chunks, strict=True))
+
+
+def test_runs_are_items_of_lists() -> None:
+    source = np.arange(6)
+    found = filled([[Run(0, 1, 3), Given(0, 5)], (Made(0),)], [source], ["made"])
+    assert found == [[1, 2, 5], ("made",)]
+
+
+def test_a_batch_of_keyword_arguments() -> None:
+    step = Step(np.sum, (Given(0),), (("axis", Given(1)),))
+    assert Batch((step,), (0,))(("a",), np.ones((2, 3)), 0).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("tasks", "many", "gpusched.batching.tasks is 'many'"),
+        ("tasks", -1, "gpusched.batching.tasks is -1"),
+        ("bytes", "4 miles", "gpusched.batching.bytes is '4 miles'"),
+        ("chunk-bytes", None, "gpusched.batching.chunk-bytes is None"),
+        ("least", True, "gpusched.batching.least is True"),
+    ],
+)
+def test_a_setting_that_is_no_number_is_named(key: str, value: Any, message: str) -> None:
+    with (
+        dask.config.set({f"gpusched.batching.{key}": value}),
+        pytest.raises(ValueError, match=message),
+    ):
+        limits()
