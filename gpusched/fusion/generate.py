@@ -21,6 +21,9 @@ from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 BLOCK = 512
 """Elements summed in one go before the partial sum joins a wider, compensated total."""
 
+PART = 512
+"""Elements that a streamed kernel computes in the cache before they go to memory at once."""
+
 VERSION = 1
 """Raise when the same kernel generates other source."""
 
@@ -154,6 +157,9 @@ class _Loops:
         innermost = len(self.kernel.loops) - 1
         if self.kernel.checked:
             self.write("clear_floating_point_errors()")
+        if self.kernel.streamed:
+            for name in self.outputs:
+                self.write(f"{name}_part = scratch({name})")
         for level in range(innermost):
             self.open(f"for i{level} in range(n{level}):")
             for name, operand in zip(self.inputs + self.outputs, self.operands, strict=True):
@@ -161,10 +167,14 @@ class _Loops:
                     self.advance(name, f"i{level} * {name}_s{level}", f"_{level}")
         if self.kernel.reduces_innermost:
             self.reduce(innermost)
+        elif self.kernel.streamed:
+            self.stream(innermost)
         else:
             self.map(innermost)
+        self.depth = 1
+        if self.kernel.streamed:
+            self.write("drain()")
         if self.kernel.checked:
-            self.depth = 1
             self.write("return floating_point_errors()")
         return "\n".join(self.lines)
 
@@ -212,6 +222,30 @@ class _Loops:
         for k, (place, (_, output)) in enumerate(zip(places, outputs, strict=True)):
             self.write(f"{place} = {combine(output, place, f'value{k}')}")
 
+    def stream(self, level: int) -> None:
+        """Compute parts where they stay in the cache, and write each past it to memory.
+
+        A line of memory that is written whole that way is not read first, as it is otherwise.
+        """
+        self.hoist(level)
+        self.open_blocks(level, PART)
+        self.write(f"count = min({PART}, n{level} - start)")
+        self.open("for i in range(count):")
+        places = ", ".join(f"{name}_part[i]" for name in self.outputs)
+        self.write(f"{places} = point({self.values(level, 'i')})")
+        self.depth -= 1
+        for name in self.outputs:
+            self.write(f"stream(shift({self.current[name]}, start), {name}_part, count)")
+
+    def open_blocks(self, level: int, size: int) -> None:
+        """Open a loop over blocks of the innermost loop, each input at its start in them."""
+        self.open(f"for start in range(0, n{level}, {size}):")
+        for name, operand in zip(self.inputs, self.kernel.inputs, strict=True):
+            if operand.access[level] is Access.UNIT:
+                self.advance(name, "start", "_block")
+            elif operand.access[level] is Access.STRIDED:
+                self.advance(name, f"start * {name}_s{level}", "_block")
+
     def reduce(self, level: int) -> None:
         self.hoist(level)
         outputs = list(zip(self.outputs, self.kernel.outputs, strict=True))
@@ -220,12 +254,7 @@ class _Loops:
             if _compensated(output):
                 self.write(f"lost{k} = {identity(output, output.dtype)}")
         size = block(self.kernel)
-        self.open(f"for start in range(0, n{level}, {size}):")
-        for name, operand in zip(self.inputs, self.kernel.inputs, strict=True):
-            if operand.access[level] is Access.UNIT:
-                self.advance(name, "start", "_block")
-            elif operand.access[level] is Access.STRIDED:
-                self.advance(name, f"start * {name}_s{level}", "_block")
+        self.open_blocks(level, size)
         for k, (_, output) in enumerate(outputs):
             self.write(f"part{k} = {identity(output, output.value_dtype)}")
         self.open(f"for i in range(min({size}, n{level} - start)):")

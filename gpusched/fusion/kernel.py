@@ -110,6 +110,8 @@ class Kernel:
     """The user's source, where it is not generated from the statements."""
     options: Options = field(default=Options(), repr=False)
     """How it is compiled, where somebody has chosen."""
+    streamed: bool = field(default=False, repr=False)
+    """Whether results go past the caches to memory, on the CPU, because they are so many."""
 
     @cached_property
     def description(self) -> str:
@@ -119,6 +121,8 @@ class Kernel:
             parts += [self.original.description, repr(self.edition)]
         if self.options != Options():
             parts.append(repr(self.options))
+        if self.streamed:
+            parts.append("streamed")
         return "|".join(parts)
 
     @cached_property

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -51,9 +51,10 @@ class BufferPool:
     ----------
     limit
         Returns the bytes of free buffers kept at most; beyond that, those that have been free for
-        longest are given back to the system.
+        longest are given back to the system. Asked whenever a new buffer is needed.
     keep
         Returns the seconds after which a free buffer is given back in any case; None for never.
+        Asked whenever buffers are lent again after a time without any.
     clock
         Seconds.
 
@@ -86,7 +87,7 @@ class BufferPool:
 
     def _start(self) -> None:
         # By length, when each became free and the buffer; the one that was free last is at the end.
-        self._free: defaultdict[int, deque[tuple[float, np.ndarray]]] = defaultdict(deque)
+        self._free: dict[int, deque[tuple[float, np.ndarray]]] = {}
         self._lent: dict[int, int] = {}
         self._lock = threading.Lock()
         self._keeper: threading.Thread | None = None
@@ -100,19 +101,29 @@ class BufferPool:
             If there is no memory, also after all free buffers have been given back.
         """
         nbytes = math.prod(shape) * dtype.itemsize
-        limit = self._limit = self._read_limit()
-        if nbytes < SMALLEST or nbytes > limit:
+        if nbytes < SMALLEST:
             return np.empty(shape, dtype)
         size = -(-nbytes // GRANULE) * GRANULE
-        try:
-            block = self._free[size].pop()[1]
-            with updating() as counters:
-                counters.buffers_reused += 1
-        except IndexError:
+        block = self._used(size)
+        if block is None:
+            # Settings are read here only: that takes longer than all the rest.
+            self._limit = self._read_limit()
+            if nbytes > self._limit:
+                return np.empty(shape, dtype)
             block = self._new(size)
         self._lent[id(block)] = size
-        self._watch()
+        if self._keeper is None:
+            self._watch()
         return np.asarray(_Lease(self, block, shape, dtype))
+
+    def _used(self, size: int) -> np.ndarray | None:
+        try:
+            block = self._free[size].pop()[1]
+        except (IndexError, KeyError):
+            return None
+        with updating() as counters:
+            counters.buffers_reused += 1
+        return block
 
     def full(self, shape: tuple[int, ...], value: Any, dtype: np.dtype) -> np.ndarray:
         """Return an array of one value, in a used buffer where there is one."""
@@ -139,18 +150,20 @@ class BufferPool:
 
     def clear(self) -> None:
         """Give every free buffer back to the system."""
-        for blocks in list(self._free.values()):
-            blocks.clear()
+        # What comes back meanwhile may be let go of with the rest.
+        self._free = {}
 
     def give_back(self, seconds: float) -> None:
         """Give the buffers back to the system that have been free for so many seconds."""
         until = self._clock() - seconds
         while self._drop_oldest(until):
             pass
+        if not self.held():
+            self.clear()
 
     def _returned(self, block: np.ndarray) -> None:
         self._lent.pop(id(block), None)
-        self._free[block.nbytes].append((self._clock(), block))
+        self._free.setdefault(block.nbytes, deque()).append((self._clock(), block))
         while self.held() > self._limit and self._drop_oldest(math.inf):
             pass
 
@@ -172,7 +185,7 @@ class BufferPool:
     def _watch(self) -> None:
         """See to it that a thread gives back what is free for long, as long as there is any."""
         self._seconds = self._read_keep()
-        if self._keeper is not None or self._seconds is None:
+        if self._seconds is None:
             return
         with self._lock:
             if self._keeper is None:

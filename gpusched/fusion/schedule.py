@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gpusched.fusion import generate
-from gpusched.fusion.devices import Device
+from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import Apply, Leaf, Node, Reduce, Scalar, children, postorder
-from gpusched.fusion.kernel import Input, Kernel, Output, Statement
+from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
 from gpusched.fusion.operations import ARITHMETIC
 from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
@@ -151,7 +152,7 @@ class KernelBuilder:
             return Empty(device, tuple(self.allocations(targets, kept, reduce_inner=False)))
         loops = nest(shape, order, inputs + outputs, axes)
         allocations = self.allocations(targets, kept, loops.reduced[-1])
-        kernel = self.kernel(loops, allocations)
+        kernel = self.kernel(loops, allocations, device)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
         numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
         return Launch(
@@ -195,7 +196,7 @@ class KernelBuilder:
             )
         return found
 
-    def kernel(self, loops: Loops, allocations: list[Allocation]) -> Kernel:
+    def kernel(self, loops: Loops, allocations: list[Allocation], device: Device) -> Kernel:
         count = len(self.registers)
         inputs = tuple(
             Input(self.arrays[register].dtype.name, loops.access(k))
@@ -216,7 +217,8 @@ class KernelBuilder:
         parameters = tuple(p.dtype.name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
         statements, checked = self.statements(), self.checked()
-        return Kernel(inputs, parameters, statements, outputs, kinds, checked)
+        streamed = device.name == HOST.name and _is_streamed(outputs, loops, allocations)
+        return Kernel(inputs, parameters, statements, outputs, kinds, checked, streamed=streamed)
 
     def checked(self) -> bool:
         """Return whether the floating-point errors of the kernel are those NumPy would warn of."""
@@ -237,6 +239,21 @@ def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:
             strides[axis] = step if lengths[axis] > 1 else 0
             step *= lengths[axis]
     return tuple(strides)
+
+
+STREAMED = 4 << 20
+"""Bytes of results from which on they are written past the caches, where none of them would stay
+until it is read."""
+
+
+def _is_streamed(outputs: tuple[Output, ...], loops: Loops, allocations: list[Allocation]) -> bool:
+    """Return whether a kernel on the host writes its results past the caches."""
+    return (
+        platform.machine() in ("x86_64", "AMD64")
+        and loops.sizes[-1] >= generate.PART
+        and all(o.combine is None and o.access[-1] is Access.UNIT for o in outputs)
+        and sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) >= STREAMED
+    )
 
 
 _BAKED = frozenset([-2, -1, 0, 1, 2, 3, 4, 0.5, -0.5, 0.25])

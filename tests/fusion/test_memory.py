@@ -154,7 +154,7 @@ def test_a_lower_limit_holds_for_what_comes_back() -> None:
         own = BufferPool(configured_limit)
         arrays = [own.empty(SHAPE, FLOAT) for _ in range(8)]
         with dask.config.set({"gpusched.memory.pool-limit": 2 * SMALLEST}):
-            own.empty((1,), FLOAT)
+            arrays.append(own.empty(SHAPE, FLOAT))
             del arrays
             gc.collect()
     assert own.held() == 2 * SMALLEST

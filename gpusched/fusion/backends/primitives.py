@@ -12,6 +12,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from gpusched.fusion.backends.streaming import drain, scratch, stream
+
 
 def _same_type(llvm_name: str, arity: int) -> Callable[..., Any]:
     """Return an intrinsic that maps `arity` floats of one type to a float of that type."""
@@ -142,6 +144,7 @@ __all__ = [
     "clear_floating_point_errors",
     "compensated_add",
     "copysign",
+    "drain",
     "element",
     "fabs",
     "floating_point_errors",
@@ -152,7 +155,9 @@ __all__ = [
     "maximum",
     "minimum",
     "rint",
+    "scratch",
     "shift",
     "sqrt",
+    "stream",
     "trunc",
 ]

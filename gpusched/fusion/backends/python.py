@@ -54,6 +54,21 @@ def element(window: Window, index: int) -> Any:
     return window[index]
 
 
+def scratch(window: Window) -> Window:
+    """Return room for one part of what a window shows."""
+    return Window(np.empty(generate.PART, window._array.dtype))
+
+
+def stream(window: Window, part: Window, count: int) -> None:
+    """Write the first elements of a part to a window."""
+    for k in range(count):
+        window[k] = part[k]
+
+
+def drain() -> None:
+    """Do nothing: what has been written is there."""
+
+
 def bits(x: Any) -> int:
     """Return the width of an integer in bits."""
     return 8 * int(x.dtype.itemsize)
@@ -95,7 +110,7 @@ def namespace() -> dict[str, Any]:
     bound = {name: getattr(np, name) for name in [*primitives, *more, *names.DTYPES]}
     bound |= {name: names.numpy_function(name) for name in names.math_names()}
     functions = (shift, element, bits, compensated_add, clear_floating_point_errors,
-                 floating_point_errors)  # fmt: skip
+                 floating_point_errors, scratch, stream, drain)  # fmt: skip
     local = {f.__name__: f for f in functions}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 
