@@ -22,6 +22,7 @@ dask.array.reductions.arg_chunk dask.array.reductions.arg_combine
 dask.array.overlap._trim dask.array.random._apply_random dask.array.random._apply_random_func
 dask.array.reductions.mean_agg dask.array.reductions.mean_combine
 dask.array.reductions.moment_agg dask.array.reductions.moment_combine
+dask.array.routines._chunk_sum
 dask.array.wrap._broadcast_trick_inner numpy.broadcast_to numpy.concatenate numpy.empty
 numpy.empty_like numpy.expand_dims numpy.full numpy.full_like numpy.max numpy.min numpy.ones
 numpy.ones_like numpy.reshape numpy.squeeze numpy.stack numpy.sum numpy.transpose numpy.zeros
@@ -31,9 +32,26 @@ numpy.zeros_like operator.getitem gpusched.fusion.recorded.one_of
 
 @cache
 def _quick() -> dict[int, Any]:
-    # By id, since some of them cannot be hashed; the table keeps them alive.
+    return named(_NAMES)
+
+
+def named(names: str) -> dict[int, Any]:
+    """Return functions by their identity, since some cannot be hashed; the table keeps them alive.
+
+    Parameters
+    ----------
+    names
+        Of modules and functions, between blanks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.quick import named
+    >>> id(np.sum) in named("numpy.sum numpy.max")
+    True
+    """
     found = {}
-    for name in _NAMES.split():
+    for name in names.split():
         module, _, attribute = name.rpartition(".")
         # What a library of another version lacks is left out.
         function = getattr(importlib.import_module(module), attribute, None)

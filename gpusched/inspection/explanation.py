@@ -171,6 +171,9 @@ def _totals(before: int, walked: Walked, found: tuple[Stage, ...]) -> Totals:
         bytes_least=walked.source_bytes + walked.result_bytes,
         seconds=sum(stage.seconds_total for stage in found),
         peak=max((stage.peak for stage in found), default=0),
+        peak_exact=all(stage.peak_exact for stage in found),
+        peak_unfused=max((stage.peak_unfused for stage in found), default=0),
+        peak_unfused_exact=all(stage.peak_unfused_exact for stage in found),
     )
 
 

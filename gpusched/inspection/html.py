@@ -80,7 +80,7 @@ def _row(stage: Stage) -> Iterator[str]:
     yield _number(("" if stage.bytes_exact else "≥ ") + bytes_(stage.bytes_moved))
     yield _number(bytes_(stage.bytes_least))
     yield _number(seconds(stage.seconds_total))
-    yield _number(bytes_(stage.peak))
+    yield _number(("" if stage.peak_exact else "≥ ") + bytes_(stage.peak))
 
 
 def _cell(content: str) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.plan import Call, Empty, Launch, Plan, Step
+from gpusched.fusion.plan import Call, Empty, Launch, Plan, Step, reads
 from gpusched.inspection.standins import extent
+from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
 
 
@@ -29,13 +30,30 @@ def owner(array: Any) -> Any:
 
 
 def held(arrays: Iterable[Any]) -> int:
-    """Return the bytes of memory behind some arrays; what several show is counted once."""
-    shown: dict[int, tuple[int, int]] = {}
+    """Return the bytes of memory behind some arrays; what several show is counted once.
+
+    Of an array that is larger than what the others show of it, what they show counts: the rest is
+    not the task's. Nor are the pages of files.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.inspection.memory import held
+    >>> x = np.zeros((100, 10))
+    >>> held([x[:50], x[:50].T, np.zeros(5)])
+    4040
+    """
+    shown: dict[int, dict[Any, int]] = {}
+    wholes: dict[int, int] = {}
     for array in {id(a): a for a in arrays if hasattr(a, "nbytes")}.values():
         whole = owner(array)
-        so_far, _ = shown.get(id(whole), (0, 0))
-        shown[id(whole)] = so_far + extent(array), extent(whole)
-    return sum(min(pair) for pair in shown.values())
+        if isinstance(whole, np.memmap):
+            continue
+        size = extent(array)
+        place = array.ctypes.data if isinstance(array, np.ndarray) else id(array)
+        shown.setdefault(id(whole), {})[place, size] = size
+        wholes[id(whole)] = extent(whole)
+    return sum(min(sum(parts.values()), wholes[which]) for which, parts in shown.items())
 
 
 def written(step: Step) -> tuple[int, ...]:
@@ -45,7 +63,7 @@ def written(step: Step) -> tuple[int, ...]:
     return step.results if isinstance(step, Call) else ()
 
 
-def peak(plan: Plan, registers: list[Any], outside: list[Any]) -> int:
+def peak(plan: Plan, registers: list[Any], outside: list[Any], replayed: bool) -> int:
     """Return the most bytes held while a plan runs.
 
     Parameters
@@ -56,13 +74,20 @@ def peak(plan: Plan, registers: list[Any], outside: list[Any]) -> int:
         What its registers held at the end of the recording.
     outside
         Arrays that are kept alive meanwhile: the task's inputs and the results so far.
+    replayed
+        Whether tasks run the plan; if each is recorded anew, nothing is let go before its end.
     """
     alive = {register for _, register in plan.arrays} | {r for r, _ in plan.constants}
     most = held([*outside, *(registers[r] for r in alive)])
     for step, dying in zip(plan.steps, plan.dying, strict=True):
         alive |= set(written(step))
-        most = max(most, held([*outside, *(registers[r] for r in alive)]))
-        alive -= set(dying)
+        more = 0
+        if isinstance(step, Call):
+            given = [registers[r] for r in reads(step)]
+            more = temporaries(step.function, given) or 0
+        most = max(most, held([*outside, *(registers[r] for r in alive)]) + more)
+        if replayed:
+            alive -= set(dying)
     return most
 
 

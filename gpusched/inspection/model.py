@@ -113,7 +113,12 @@ class Stage:
     seconds_total: float
     """Expected for the stage on all threads of the machine."""
     peak: int
-    """Bytes of memory that a task needs at most."""
+    """Bytes of memory that a task needs at most, its inputs and its result included."""
+    peak_exact: bool
+    """False where functions are called of which it is not known how much more they need."""
+    peak_unfused: int
+    """Bytes that the same task needs in plain dask."""
+    peak_unfused_exact: bool
     links: tuple[Link, ...]
     unknown: str = ""
     """Why no more is known, if so."""
@@ -145,5 +150,10 @@ class Totals:
     """Expected on all threads of the machine."""
     peak: int
     """Bytes that the most demanding task needs."""
+    peak_exact: bool
+    """False where functions are called of which it is not known how much more they need."""
+    peak_unfused: int
+    """Bytes that the most demanding task needs in plain dask."""
+    peak_unfused_exact: bool
     fused_tasks: int
     """Tasks that launch a kernel."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from dask._task_spec import DataNode, Task
 from dask.array.core import finalize
+from dask.utils import apply
 
-from gpusched.fusion.chunk import LazyChunk
 from gpusched.fusion.expression import UnrecordableError
 from gpusched.fusion.plan import substitute
 from gpusched.fusion.schedule import KernelBuilder
@@ -21,6 +21,7 @@ from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment, bare_name, flat, obstacle
 from gpusched.inspection.evaluate import evaluate
+from gpusched.inspection.holding import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.memory import held, needed, peak
 from gpusched.inspection.standins import (
     GETTERS,
@@ -32,9 +33,11 @@ from gpusched.inspection.standins import (
     fresh,
     from_source,
     joined,
+    multiplied,
     ordinary,
 )
 from gpusched.inspection.tasks import aliases_of, calls_of, layer_of, result_key
+from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
 
@@ -65,6 +68,7 @@ class Rehearser(Rehearsal):
         self._labels: dict[int, str] = {}
         self._sources: list[tuple[str, Any]] = []
         self._block: tuple[Any, ...] = ()
+        self._holding = Holding([])
         self._aliases: dict[str, Any] = {}
 
     def rehearse(self, node: Any, values: Mapping[Any, Any]) -> Variant:
@@ -82,12 +86,13 @@ class Rehearser(Rehearsal):
         missing = next((layer_of(k) for k, v in given.items() if v is UNKNOWN), None)
         if missing is not None:
             variant.unknown = f"nothing is known of what {missing.rpartition('-')[0]} gives it"
+            variant.peak_known = variant.unfused_peak_known = False
             variant.result = self.declared.chunk(name, self._block)
             return variant
         variant.inputs = [(layer_of(k), a) for k, v in given.items() for a in arrays_in(v)]
         try:
             if variant.program:
-                variant.result = self._program(task, labels, given)
+                variant.result = self._program(task, labels, given, node)
             else:
                 variant.result = self._plain(node, given)
         except UnknownResultError as unknown:
@@ -102,17 +107,26 @@ class Rehearser(Rehearsal):
         variant.least_read = needed(variant.kernels, inputs)
         if variant.calls or not variant.kernels:
             variant.least_read = sum(map(extent, inputs))
-        variant.peak = max(variant.peak, held([*inputs, *arrays_in(result)]))
+        least = held([*inputs, *arrays_in(result)])
+        variant.peak = max(variant.peak, least)
+        variant.unfused_peak = max(variant.unfused_peak, least)
+        if variant.unknown:
+            variant.peak_known = variant.unfused_peak_known = False
 
     # Tasks with a program -----------------------------------------------------------------
 
-    def _program(self, task: Task, labels: list[Any], values: Mapping[Any, Any]) -> Any:
+    def _program(self, task: Task, labels: list[Any], values: Mapping[Any, Any], node: Any) -> Any:
         program = task.func
         assert isinstance(program, Program)
         inputs = []
         self._labels = {}
+        inside: dict[int, Any] = {}
         for number, arg in enumerate(task.args):
-            value = fresh(arg()) if isinstance(arg, DataNode) else values[arg.key]
+            if isinstance(arg, DataNode):
+                # The same array may be several inputs.
+                value = inside.setdefault(id(arg.value), fresh(arg.value))
+            else:
+                value = values[arg.key]
             inputs.append(value)
             if not isinstance(arg, DataNode):
                 self._labels[number] = layer_of(arg.key)
@@ -122,8 +136,13 @@ class Rehearser(Rehearsal):
             key = label if label is not None else self._variant.name
             self._labels[len(inputs) + number] = layer_of(key)
         registers = [*inputs, *[None] * len(program.steps)]
+        self._holding = Holding(inputs)
         for segment in program.segments:
             self.run(segment, registers)
+            for register in segment.dying:
+                registers[register] = None
+        found = self._holding.unfused(program, labels, node)
+        self._variant.unfused_peak, self._variant.unfused_peak_known = found
         return ordinary(small(registers[-1]))
 
     def run(self, segment: Segment, registers: list[Any]) -> None:
@@ -141,7 +160,7 @@ class Rehearser(Rehearsal):
 
     def _record(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
         recorder = self._tracer(segment)
-        before = [v for v in registers if isinstance(v, np.ndarray)]
+        before = self._holding.alive(registers)
         try:
             local, arrays = segment.trace(recorder, inputs, registers)
             little = segment.too_little(recorder)
@@ -157,8 +176,13 @@ class Rehearser(Rehearsal):
             told = f"recording failed: {type(error).__name__}: {error}"[:200]
             self._halt(segment.steps[-1], told)
             return self._call(segment, registers)
+        self._holding.note(segment, local)
         plan = recorder.plan(arrays, outputs)
-        self._variant.peak = max(self._variant.peak, peak(plan, recorder.registers(), before))
+        replayed = segment.replayed and recorder.escape is None
+        if not replayed:
+            before += arrays_in(local)
+        most = peak(plan, recorder.registers(), before, replayed)
+        self._variant.peak = max(self._variant.peak, most)
         places = [k for k, v in zip(segment.inputs, inputs, strict=True) for _ in flat((v,))]
         self._note(recorder, {r: self._labels.get(places[number], "") for number, r in arrays})
 
@@ -191,13 +215,22 @@ class Rehearser(Rehearsal):
             for register, step in segment.steps:
                 if computes(step.function):
                     read = sum(value.nbytes for value in _given(step, local))
-                    written = sum(n.size * n.dtype.itemsize for n in _lazy(local[register]))
+                    written = sum(n.size * n.dtype.itemsize for n in lazy_in(local[register]))
                     layer = self._labels.get(register, self._variant.name)
                     use = CallUse(bare_name(step.function), layer, read, written)
                     self._variant.calls.append(use)
+            before = list(registers)
             segment.finish(recorder, local, registers)
         except Exception:  # whatever a function makes of zeros: then they are called one by one
-            self._call(segment, registers)
+            return self._call(segment, registers)
+        self._holding.note(segment, local)
+        self._called(segment, before)
+
+    def _called(self, segment: Segment, before: list[Any]) -> None:
+        """Note the memory of a segment whose functions are called one by one."""
+        most, exact = self._holding.called(segment, before)
+        self._variant.peak = max(self._variant.peak, most)
+        self._variant.peak_known &= exact
 
     def _tracer(self, segment: Segment) -> TracingRecorder:
         return TracingRecorder(segment.overrides.on(self.device))
@@ -205,18 +238,20 @@ class Rehearser(Rehearsal):
     # Calls --------------------------------------------------------------------------------
 
     def _call(self, segment: Segment, registers: list[Any]) -> None:
+        before = list(registers)
         for register, step in segment.steps:
             layer = self._labels.get(register, self._variant.name)
             args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
             registers[register] = ordinary(self._value_of(step.function, args, kwargs, layer))
             given, value = _given(step, registers), registers[register]
-            self._made(step.function, layer, given, value, step.recorded, counted=True)
-        self._variant.peak = max(
-            self._variant.peak, held([v for v in registers if isinstance(v, np.ndarray)])
-        )
+            self._note_call(step.function, layer, given, value, step.recorded, counted=True)
+            self._holding.made[register] = arrays_in(value)
+        self._called(segment, before)
+        for register in (r for dying in segment.last_uses for r in dying):
+            registers[register] = None
 
-    def _made(self, function: Any, layer: str, given: list[Any], value: Any, recorded: bool,
-              counted: bool) -> None:  # fmt: skip
+    def _note_call(self, function: Any, layer: str, given: list[Any], value: Any, recorded: bool,
+                   counted: bool) -> None:  # fmt: skip
         """Note a call: what it moves, and why no kernel does it."""
         name = bare_name(function)
         reason = None if recorded else unfusible(function)
@@ -234,6 +269,8 @@ class Rehearser(Rehearsal):
 
     def _value_of(self, function: Any, args: Any, kwargs: Any, layer: str) -> Any:
         """Return what stands in for the result of a call."""
+        if function is apply and len(args) > 1:
+            function, kwargs, args = args[0], dict(*args[2:]), tuple(args[1])
         if any(value is UNKNOWN for value in (*args, *kwargs.values())):
             raise UnknownResultError(bare_name(function), "gets a chunk of which nothing is known")
         try:
@@ -268,6 +305,7 @@ class Rehearser(Rehearsal):
     def _plain(self, node: Any, values: Mapping[Any, Any]) -> Any:
         """Return the result of a task that is run as dask runs it."""
         unknown: list[UnknownResultError] = []
+        calls: list[Called] = []
 
         def call(function: Any, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
             layer = layer_of(key)
@@ -277,12 +315,19 @@ class Rehearser(Rehearsal):
             except UnknownResultError as error:
                 unknown.append(error)
                 value = UNKNOWN
-            self._made(function, layer, given, value, recorded=False, counted=False)
+            self._note_call(function, layer, given, value, recorded=False, counted=False)
+            calls.append(Called(given, arrays_in(value), temporaries(function, given)))
             return value
 
         result = evaluate(node, values, call)
         if unknown:
             raise unknown[0]
+        variant = self._variant
+        made = {id(a) for each in calls for a in each.made}
+        read = [a for each in calls for a in each.given if id(a) not in made]
+        inputs = [*read, *(a for _, a in variant.inputs)]
+        variant.peak, variant.peak_known = peak_of_calls(calls, inputs, arrays_in(result))
+        variant.unfused_peak, variant.unfused_peak_known = variant.peak, variant.peak_known
         return ordinary(small(result))
 
 
@@ -293,7 +338,7 @@ def _harmless(function: Any) -> bool:
 
 def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
     """Return what a call would give, told from shapes; None where they do not tell."""
-    for rule in (from_source, draw, joined):
+    for rule in (from_source, draw, joined, multiplied):
         found = rule(function, args)
         if found is not None:
             return found
@@ -303,14 +348,6 @@ def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
 def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:
     given = flat(tuple(registers[k] for k in sorted(step.registers)))
     return [value for value in given if hasattr(value, "nbytes")]
-
-
-def _lazy(value: Any) -> list[LazyChunk]:
-    if isinstance(value, LazyChunk):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [v for v in value if isinstance(v, LazyChunk)] if isinstance(value, list | tuple) else []
 
 
 def unfusible(function: Any) -> tuple[bool, str] | None:

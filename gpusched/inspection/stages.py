@@ -111,6 +111,9 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
             launches.total(),
         ),
         peak=max(v.peak for v in variants),
+        peak_exact=all(v.peak_known for v in variants),
+        peak_unfused=max(v.unfused_peak for v in variants),
+        peak_unfused_exact=all(v.unfused_peak_known for v in variants),
         links=tuple(_links(name, numbers, tasks, walked)),
         unknown=main.unknown,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from dask.array import chunk as dask_chunk
-from dask.array import core, random
+from dask.array import core, random, routines
 
 from gpusched.graph.known import bare
 from gpusched.graph.pieces import ELEMENTWISE
@@ -113,6 +113,20 @@ def draw(function: Any, args: tuple[Any, ...]) -> Any:
     size = args[3]
     sample = bare(function)(*args[:3], (0,) * len(size), *args[4:])
     return np.zeros(size, np.asarray(sample).dtype)
+
+
+def multiplied(function: Any, args: tuple[Any, ...]) -> Any:
+    """Return zeros for a product of matrices; None for another function."""
+    plain = bare(function)
+    if plain is not np.matmul and plain is not getattr(routines, "_matmul", None):
+        return None
+    left, right = args
+    if min(np.ndim(left), np.ndim(right)) < 2:
+        return None
+    shape = (*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2])
+    # dask's chunk function leaves an axis of 1 for the sum over chunks.
+    inner = () if plain is np.matmul else (1,)
+    return np.zeros((*shape, *inner, right.shape[-1]), np.result_type(left, right))
 
 
 def joined(function: Any, args: tuple[Any, ...]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpusched.inspection.model import Stage, Stop
+from gpusched.inspection.model import Stage, Stop, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
 
 if TYPE_CHECKING:
@@ -73,9 +73,15 @@ def summary(found: Explanation) -> str:
         f"{totals.fused_tasks:,} of them launch {kernels}, {count(totals.launches, 'time')} "
         f"in all. {bytes_(totals.bytes_moved)} read and written (least possible: "
         f"{bytes_(totals.bytes_least)}), about {seconds(totals.seconds)} on "
-        f"{count(found.machine.threads, 'thread')}, {bytes_(totals.peak)} of memory a task "
-        "at most."
+        f"{count(found.machine.threads, 'thread')}. A task needs {memory(totals)}."
     )
+
+
+def memory(of: Stage | Totals) -> str:
+    """Return what a task needs at most, and what it needs in plain dask."""
+    ours = bytes_(of.peak) + (" of memory at most" if of.peak_exact else " of memory or more")
+    more = "" if of.peak_unfused_exact else " or more"
+    return f"{ours}; {bytes_(of.peak_unfused)}{more} in plain dask"
 
 
 def moving(hidden: list[Stage]) -> str:
@@ -181,7 +187,7 @@ def _costs(stage: Stage) -> Iterator[tuple[str, str]]:
     if stage.intensity is not None:
         yield "intensity", f"{stage.intensity:.3g} operations a byte"
     yield "time", f"{seconds(stage.seconds)} a task, {seconds(stage.seconds_total)} in all"
-    yield "memory", f"{bytes_(stage.peak)} a task at most"
+    yield "memory", memory(stage).replace(" of memory", "")
 
 
 def _inputs(stage: Stage) -> str:

@@ -89,6 +89,11 @@ class Variant:
     """Bytes of the result."""
     peak: int = 0
     """Bytes of memory at most, inputs and result included."""
+    peak_known: bool = True
+    """False where a function may need more."""
+    unfused_peak: int = 0
+    """The same where dask runs the task without gpusched."""
+    unfused_peak_known: bool = True
     result: Any = None
     unknown: str = ""
     """Why nothing more is known, if so."""
