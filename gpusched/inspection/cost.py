@@ -9,7 +9,7 @@ import numpy as np
 
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import OPERATIONS
-from gpusched.inspection.machine import Machine
+from gpusched.machine import Machine
 
 _FREE = frozenset(["positive", "conjugate"])
 

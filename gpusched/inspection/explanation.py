@@ -13,12 +13,12 @@ from typing import Any
 from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernels import ExplainedKernel, explained
-from gpusched.inspection.machine import Machine, machine
 from gpusched.inspection.model import Stage, Stop, Totals
 from gpusched.inspection.stages import count_tasks, stages
 from gpusched.inspection.stops import stops
 from gpusched.inspection.variant import KernelUse
 from gpusched.inspection.walk import Walk, Walked
+from gpusched.machine import Machine, machine
 
 
 @dataclass(frozen=True)

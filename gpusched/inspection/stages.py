@@ -11,13 +11,13 @@ from dask.core import istask
 
 from gpusched.inspection.cost import Work, stage_seconds, task_seconds, total, work_of
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.machine import Machine
 from gpusched.inspection.model import ChunkArray, Link, Stage, StageKernel
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, variable_of_layer
 from gpusched.inspection.source import places_of
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.variant import Variant
 from gpusched.inspection.walk import Walked
+from gpusched.machine import Machine
 
 
 def title(layer: str) -> str:

@@ -1,11 +1,11 @@
-"""What a machine's memory can do: the CPU's from `inspection.machine`, a GPU's by copying."""
+"""What a machine's memory can do: the CPU's from `gpusched.machine`, a GPU's by copying."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
 
-from gpusched.inspection.machine import Machine, machine, measured
+from gpusched.machine import Machine, machine, measured
 from gpusched.profiling.recorded import Limit
 
 _COPIED = 256 << 20

@@ -19,7 +19,7 @@ import dask.array as da
 from dask.array.optimization import optimize
 
 import gpusched
-from gpusched.inspection.machine import machine
+from gpusched.machine import machine
 from tests.benchmarks import report
 
 SIDE = 64

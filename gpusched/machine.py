@@ -62,7 +62,7 @@ def machine(again: bool = False) -> Machine:
 
     Examples
     --------
-    >>> from gpusched.inspection.machine import machine
+    >>> from gpusched.machine import machine
     >>> machine().bandwidth_one > 1e6
     True
     """
@@ -81,7 +81,7 @@ def measured() -> Machine | None:
 
     Examples
     --------
-    >>> from gpusched.inspection.machine import machine, measured
+    >>> from gpusched.machine import machine, measured
     >>> machine() == measured()
     True
     """
@@ -95,7 +95,7 @@ def measure() -> Machine:
 
     Examples
     --------
-    >>> from gpusched.inspection.machine import measure
+    >>> from gpusched.machine import measure
     >>> measure().guesses
     ('launch_seconds',)
     """

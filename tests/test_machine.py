@@ -9,9 +9,9 @@ from pathlib import Path
 import dask
 import pytest
 
-from gpusched.inspection import machine as module
+from gpusched import machine as module
 from gpusched.inspection.cost import Work, compute_seconds, stage_seconds, task_seconds
-from gpusched.inspection.machine import Machine, machine, measure
+from gpusched.machine import Machine, machine, measure
 
 PLAIN = Machine(
     date="2026-11-21T00:00:00+00:00",
