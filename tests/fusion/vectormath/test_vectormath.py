@@ -148,8 +148,12 @@ def test_stated_bound_holds(name: str) -> None:
     check(name, 3_000)
 
 
+IN_80_BITS = [n for n in UNARY if hasattr(np, n[:-4])]
+"""What NumPy has, also for numbers of 80 bits: much quicker than mpmath."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", [n for n in UNARY if n not in IN_80_BITS])
 def test_stated_bound_holds_densely(name: str) -> None:
     check(name, 20_000)
 
@@ -164,19 +168,21 @@ DENSE = {
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="needs numbers of 80 bits")
-@pytest.mark.parametrize("name", [n for n in UNARY if hasattr(np, n[:-4])])
+@pytest.mark.parametrize("name", IN_80_BITS)
 def test_stated_bound_holds_for_many_numbers(name: str) -> None:
     """The C library's functions of 80 bits are the true value to a thousandth of a unit."""
     dtype, function = dtype_of(name), name[:-4]
     low, high = DENSE.get(function) or DOMAINS.get(function, (-8, 8))
     values = np.random.default_rng(11).uniform(low, high, 200_000).astype(dtype)
     values = values[values > -1] if function == "log1p" else values
-    found = apply(name, values)
+    values = np.concatenate([values, samples(name, 20_000)])
+    found, info = apply(name, values), np.finfo(dtype)
     with np.errstate(all="ignore"):
         true = getattr(np, function)(values.astype(np.longdouble))
-    info, exponents = np.finfo(dtype), np.frexp(true)[1]
-    units = np.ldexp(np.longdouble(1), exponents - info.nmant - 1)
-    distances = np.where(true == found, 0, np.abs(found - true) / units)
+        exponents = np.maximum(np.frexp(true)[1] - info.nmant - 1, info.minexp - info.nmant)
+        distances = np.abs(found - true) / np.ldexp(np.longdouble(1), exponents)
+    right = (true == found) | (np.abs(true) > info.max) & np.isinf(found)
+    distances = np.where(right, 0, distances)
     worst = int(np.argmax(distances))
     assert distances[worst] <= FUNCTIONS[name].max_ulp, (values[worst], distances[worst])
 
