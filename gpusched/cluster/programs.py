@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask._task_spec import Task, _execute_subgraph
 from dask.typing import Key
@@ -12,7 +13,9 @@ from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from gpusched.graph.messages import EMBED, OPERATION, refer
-from gpusched.graph.program import Program
+
+if TYPE_CHECKING:
+    from gpusched.graph.program import Program
 
 
 class Served:
@@ -95,7 +98,7 @@ class Programs(SchedulerPlugin):
     def _rename(self, spec: Any) -> None:
         if type(spec) is not Task:
             return
-        if type(spec.func) is Program:
+        if _is_program(spec.func):
             spec.func = self._serve(spec.func)
         elif spec.func is _execute_subgraph:
             # A graph that was optimised twice: dask has fused programs with other tasks.
@@ -125,3 +128,9 @@ class Programs(SchedulerPlugin):
         served = self._served.get(token)
         if served is not None:
             served.embedded = True
+
+
+def _is_program(function: Any) -> bool:
+    # Where there is one, its module has been imported.
+    module = sys.modules.get("gpusched.graph.program")
+    return module is not None and type(function) is module.Program

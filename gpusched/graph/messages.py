@@ -17,10 +17,13 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpusched.fusion.statistics import updating
-from gpusched.graph import program as programs
 
+# Programs need dask.array, which takes longer to import than all else that a scheduler or a worker
+# starts with: it is imported with the first of them.
 if TYPE_CHECKING:
     from distributed import Worker
+
+    from gpusched.graph import program as programs
 
 OPERATION = "gpusched_program"
 """What a worker asks the scheduler for a payload by."""
@@ -80,6 +83,8 @@ class Deferred:
 
 def refer(token: str) -> programs.Program | Deferred:
     """Return the program of that token, or what stands for it until it is called."""
+    from gpusched.graph import program as programs
+
     return programs.known(token) or Deferred(token)
 
 
@@ -94,6 +99,8 @@ def find(token: str) -> programs.Program:
     UnavailableError
         If this process has no worker, or its scheduler does not give the program.
     """
+    from gpusched.graph import program as programs
+
     found = programs.known(token)
     if found is not None:
         return found
