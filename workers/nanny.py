@@ -16,8 +16,8 @@ from gpusched.workers.worker import DeviceWorker
 
 logger = logging.getLogger("distributed.nanny")
 
-_PATIENCE = 2.0
-"""Seconds that the scheduler has to take the message."""
+_PATIENCE = 10.0
+"""Seconds that the scheduler, which may be busy, has to take the message."""
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -20,8 +20,8 @@ from gpusched.workers import exits
 
 _REMEMBERED = 1000
 """Workers whose end is remembered."""
-_PATIENCE = 2.0
-"""Seconds to wait for a nanny's word on how its worker's process ended."""
+_PATIENCE = 10.0
+"""Seconds to wait for a nanny's word on how its worker's process ended: its machine may be busy."""
 _reasons: OrderedDict[str, str] = OrderedDict()
 """By worker's address. Of the whole process, because distributed raises `KilledWorker` in a place
 that knows no more than that."""
