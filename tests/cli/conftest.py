@@ -13,6 +13,10 @@ from typing import Any
 
 import psutil
 import pytest
+from click.testing import CliRunner, Result
+
+from gpusched.cli import main
+from tests.waiting import PATIENCE, wait_gone
 
 _MARK = "GPUSCHED_TEST_RUN"
 
@@ -21,6 +25,11 @@ def _hear_requests() -> None:
     """Undo what the shell that started the tests may have said: background jobs ignore Ctrl-C."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+
+
+def call(*arguments: str) -> Result:
+    """Call ``gpusched`` in this process: quick, for what is refused before anything starts."""
+    return CliRunner().invoke(main, arguments)
 
 
 class Runner:
@@ -60,11 +69,11 @@ class Runner:
             **options,
         )
 
-    def __call__(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
         process = self.start(*arguments)
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -100,11 +109,7 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _checked(runner: Runner) -> Iterator[Runner]:
     yield runner
-    _, alive = psutil.wait_procs(runner.processes(), timeout=10)
-    told = [f"{process.pid} {process.cmdline()}" for process in alive]
-    for process in alive:
-        process.kill()
-    assert not told
+    wait_gone(runner.processes())
     assert runner.may_leave_files or not runner.leftovers()
 
 

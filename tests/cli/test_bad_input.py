@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from gpusched.workers.devices import visible_devices
 
-from .conftest import Runner
+from .conftest import Runner, call
 
 no_gpu = pytest.mark.skipif(bool(visible_devices()), reason="this machine has a GPU")
 
@@ -42,11 +43,12 @@ no_gpu = pytest.mark.skipif(bool(visible_devices()), reason="this machine has a 
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input_is_named(
-    gpusched_run: Runner, arguments: list[str], code: int, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, message: str
 ) -> None:
-    gpusched_run.script("print('ran')\n")
-    done = gpusched_run(*arguments)
-    assert done.returncode == code
+    (tmp_path / "script.py").write_text("print('ran')\n")
+    monkeypatch.chdir(tmp_path)
+    done = call("run", *arguments)
+    assert done.exit_code == code
     assert message in done.stderr
     assert done.stderr.count("Error: ") == 1
     assert "Traceback" not in done.stderr
@@ -78,7 +80,7 @@ def test_address_that_nobody_answers_fails_in_time(gpusched_run: Runner) -> None
         # Bound and not listening, so that nobody else can answer there.
         silent.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        done = gpusched_run("--scheduler", address, "script.py", timeout=30)
+        done = gpusched_run("--scheduler", address, "script.py")
     assert done.returncode == 1
     assert f"no scheduler answered at {address} within 1s" in done.stderr
     assert "leave out --scheduler" in done.stderr
@@ -90,6 +92,6 @@ def test_listener_that_says_nothing_fails_in_time(gpusched_run: Runner) -> None:
     gpusched_run.script("print('ran')\n")
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
-        done = gpusched_run("--scheduler", address, "script.py", timeout=30)
+        done = gpusched_run("--scheduler", address, "script.py")
     assert done.returncode == 1
     assert f"no scheduler answered at {address} within 1s" in done.stderr

@@ -10,6 +10,8 @@ import subprocess
 import psutil
 import pytest
 
+from tests.waiting import PATIENCE, wait_gone
+
 from .conftest import Runner
 
 # Says "running" from inside a task, so that a test can wait for that without sleeping.
@@ -146,7 +148,7 @@ def test_request_to_stop_ends_everything(
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) >= 2 or flag == "--local"
     (os.killpg if whole_group else os.kill)(process.pid, number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, err
     assert "Traceback" not in err
     assert ("interrupted" in err) == (number == signal.SIGINT)
@@ -160,9 +162,8 @@ def test_killed_command_leaves_no_worker(gpusched_run: Runner) -> None:
     workers = gpusched_run.processes()
     assert len(workers) >= 3
     process.kill()
-    _, alive = psutil.wait_procs(workers, timeout=20)
-    assert alive == []
-    process.communicate(timeout=20)
+    wait_gone(workers)
+    process.communicate(timeout=PATIENCE)
 
 
 def test_script_may_handle_requests_to_stop_itself(gpusched_run: Runner) -> None:
@@ -178,7 +179,7 @@ def test_script_may_handle_requests_to_stop_itself(gpusched_run: Runner) -> None
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 4
 
 
@@ -188,7 +189,7 @@ def test_reader_that_goes_away_is_no_disaster(gpusched_run: Runner) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "0\n"
     process.stdout.close()
-    assert process.wait(timeout=60) != 0
+    assert process.wait(timeout=PATIENCE) != 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -207,5 +208,5 @@ def test_what_is_ignored_from_the_start_stays_so(
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
-    process.communicate("\n", timeout=60)
+    process.communicate("\n", timeout=PATIENCE)
     assert process.returncode == 0

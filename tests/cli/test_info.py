@@ -20,6 +20,7 @@ from gpusched import Cluster
 from gpusched.cli import info as module
 from gpusched.origins import effective_settings
 from gpusched.workers import links, nvml
+from tests.waiting import PATIENCE
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -28,7 +29,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

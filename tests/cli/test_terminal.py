@@ -7,6 +7,8 @@ import pty
 import re
 import threading
 
+from tests.waiting import PATIENCE
+
 from .conftest import Runner
 
 # Ends once the test has seen progress, and so has written the file "seen".
@@ -26,7 +28,7 @@ def test_progress_is_drawn_and_erased(gpusched_run: Runner) -> None:
         "--local", gpusched_run.script(UNTIL_SEEN), stdout=theirs, stderr=theirs
     )
     os.close(theirs)
-    guard = threading.Timer(60, process.kill)
+    guard = threading.Timer(PATIENCE, process.kill)
     guard.start()
     shown = b""
     try:
@@ -40,7 +42,7 @@ def test_progress_is_drawn_and_erased(gpusched_run: Runner) -> None:
     finally:
         guard.cancel()
         os.close(ours)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     text = shown.decode()
     assert re.search(r"\r\x1b\[K\[\.+\] 0 of 10 tasks, \d+\.\d s", text)
     # The script's line and the summary stand alone, with the progress line erased before them.
@@ -54,6 +56,6 @@ def test_quiet_draws_nothing(gpusched_run: Runner) -> None:
         "--local", "--quiet", gpusched_run.script(UNTIL_SEEN), stdout=theirs, stderr=theirs
     )
     os.close(theirs)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert os.read(ours, 4096) == b"sum 45\r\n"
     os.close(ours)

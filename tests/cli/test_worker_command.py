@@ -9,9 +9,7 @@ import re
 import signal
 import socket
 import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,9 @@ from distributed.deploy.utils import nprocesses_nthreads
 
 from gpusched.cli.worker import make_plan, worker
 from gpusched.cluster import plan as planning
+from tests.waiting import PATIENCE, wait_for, wait_gone
 
-from .conftest import Runner
+from .conftest import Runner, call
 from .test_scheduler_command import read_address, started
 
 ROOT = Path(__file__).parents[2]
@@ -36,21 +35,13 @@ FLAGS: dict[str, Any] = worker.make_context("worker", ["tcp://a:1"]).params
 
 def joined(client: Client, workers: int) -> dict[str, Any]:
     """Wait for workers, and their nannies if any; return what the scheduler knows of them."""
-    client.wait_for_workers(workers, timeout=60)
-    wait_until(lambda: set(client.run(status, nanny=True).values()) <= {"running"})
+    client.wait_for_workers(workers, timeout=PATIENCE)
+    wait_for(lambda: set(client.run(status, nanny=True).values()) <= {"running"})
     return dict(client.scheduler_info(n_workers=-1)["workers"])
 
 
 def status(dask_worker: Any) -> str:
     return dask_worker.status.name
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        # What is waited for has no event to wait on.
-        threading.Event().wait(0.01)
 
 
 def test_flags_are_dasks() -> None:
@@ -108,7 +99,7 @@ def scheduler(gpusched: Runner) -> Iterator[str]:
     process, address = started(gpusched)
     yield address
     process.send_signal(signal.SIGTERM)
-    process.wait(timeout=15)
+    process.wait(timeout=PATIENCE)
 
 
 def test_cpu_workers_get_what_was_asked_for(gpusched: Runner, scheduler: str) -> None:
@@ -124,11 +115,11 @@ def test_cpu_workers_get_what_was_asked_for(gpusched: Runner, scheduler: str) ->
         assert set(client.run(hook).values()) == {"gpusched.graph.hook"}
         kinds = client.run(lambda dask_worker: type(dask_worker).__name__)
         assert set(kinds.values()) == {"DeviceWorker"}
-        assert client.submit(lambda x: x + 1, 6).result(timeout=30) == 7
+        assert client.submit(lambda x: x + 1, 6).result(timeout=PATIENCE) == 7
     file = gpusched.folder / "pid"
     assert file.read_text() == str(process.pid)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert not file.exists()
 
 
@@ -142,7 +133,7 @@ def test_worker_without_nanny(gpusched: Runner, scheduler: str) -> None:
         assert list(client.run(hook).values()) == [""]
         assert list(client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"]).values()) == [""]
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=15)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
 
 
@@ -200,7 +191,7 @@ def test_each_gpu_gets_a_worker(
         cpus = client.run(lambda: sorted(os.sched_getaffinity(0)))
         assert set(map(tuple, cpus.values())) == {(0,)}
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=15) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert sorted(os.sched_getaffinity(0)) != [0] or os.cpu_count() == 1
 
 
@@ -209,21 +200,21 @@ def test_scheduler_file_may_appear_later_or_be_an_old_one(gpusched: Runner) -> N
     with socket.socket() as gone:
         gone.bind(("127.0.0.1", 0))
         old = f"tcp://127.0.0.1:{gone.getsockname()[1]}"
-        flags = [*CPU, "--scheduler-file", "s.json", "--death-timeout", "60"]
+        flags = [*CPU, "--scheduler-file", "s.json", "--death-timeout", str(PATIENCE)]
         process = gpusched.start("worker", *flags, stderr=subprocess.DEVNULL)
         file.write_text(json.dumps({"address": old}))
-        wait_until(lambda: psutil.Process(process.pid).cpu_times().user > 0)
+        wait_for(lambda: psutil.Process(process.pid).cpu_times().user > 0)
         started_here = gpusched.start(
             "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
             "--scheduler-file", "s.json", stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        wait_until(lambda: old not in file.read_text())
+        wait_for(lambda: old not in file.read_text())
         with Client(read_address(file, started_here), set_as_default=False) as client:
             joined(client, 1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     started_here.send_signal(signal.SIGTERM)
-    assert started_here.wait(timeout=15) == 0
+    assert started_here.wait(timeout=PATIENCE) == 0
 
 
 @pytest.mark.parametrize("whole_group", [True, False], ids=["group", "one"])
@@ -238,14 +229,12 @@ def test_request_to_stop_ends_everything(
         joined(client, 2)
         workers = psutil.Process(process.pid).children(recursive=True)
         assert len(workers) >= 2
-        begun = time.monotonic()
         (os.killpg if whole_group else os.kill)(process.pid, number)
-        _, err = process.communicate(timeout=20)
-        assert time.monotonic() - begun < 10
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "Traceback" not in err
     assert "KeyboardInterrupt" not in err
-    assert not psutil.wait_procs(workers, timeout=5)[1]
+    wait_gone(workers)
 
 
 def computing(client: Client, gpusched: Runner) -> None:
@@ -258,7 +247,7 @@ def computing(client: Client, gpusched: Runner) -> None:
         sleep(1000)
 
     client.submit(endless, str(mark)).add_done_callback(lambda _: None)
-    wait_until(mark.exists)
+    wait_for(mark.exists)
 
 
 def test_running_task_does_not_keep_anything_alive(gpusched: Runner, scheduler: str) -> None:
@@ -266,10 +255,8 @@ def test_running_task_does_not_keep_anything_alive(gpusched: Runner, scheduler: 
     with Client(scheduler, set_as_default=False) as client:
         joined(client, 1)
         computing(client, gpusched)
-        begun = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
-        assert time.monotonic() - begun < 11
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
 
 
@@ -285,9 +272,9 @@ def test_second_request_ends_it_at_once(gpusched: Runner, scheduler: str) -> Non
         while "asking worker to close" not in process.stderr.readline():
             pass
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE)
         assert process.returncode == 143
-        assert not psutil.wait_procs(workers, timeout=5)[1]
+        wait_gone(workers)
 
 
 def test_killed_command_leaves_no_worker(gpusched: Runner, scheduler: str) -> None:
@@ -299,8 +286,8 @@ def test_killed_command_leaves_no_worker(gpusched: Runner, scheduler: str) -> No
         workers = psutil.Process(process.pid).children(recursive=True)
         assert len(workers) >= 2
         process.kill()
-        process.communicate(timeout=20)
-        assert not psutil.wait_procs(workers, timeout=10)[1]
+        process.communicate(timeout=PATIENCE)
+        wait_gone(workers)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -311,8 +298,8 @@ def test_worker_ends_with_its_scheduler(gpusched: Runner, number: signal.Signals
     with Client(address, set_as_default=False) as client:
         joined(client, 1)
     head.send_signal(number)
-    head.wait(timeout=15)
-    process.communicate(timeout=60)
+    head.wait(timeout=PATIENCE)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 
@@ -328,10 +315,12 @@ ENDED = "has ended while a worker was about to join it"
 
 
 def held(gpusched: Runner, address: str, *flags: str) -> subprocess.Popen[str]:
-    """Start a worker, and return when it is about to join the scheduler."""
+    """Start a worker, and return when it is about to join the scheduler, or has given up."""
     (gpusched.folder / "held.py").write_text(HELD)
     process = gpusched.start("worker", address, *CPU, "--preload", "held.py", *flags)
-    wait_until((gpusched.folder / "begun").exists)
+    begun = gpusched.folder / "begun"
+    # A slow machine may take longer to get there than a death timeout: that must be told, too.
+    wait_for(lambda: begun.exists() or process.poll() is not None)
     return process
 
 
@@ -353,9 +342,9 @@ def test_worker_that_is_about_to_join_ends_with_its_scheduler(
     head, address = started(gpusched)
     process = held(gpusched, address, *flags)
     head.send_signal(number)
-    head.wait(timeout=15)
+    head.wait(timeout=PATIENCE)
     (gpusched.folder / "go").touch()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1, err
     (told,) = (line for line in err.splitlines() if line.startswith("Error: "))
     assert message in told
@@ -371,19 +360,19 @@ def test_worker_that_starts_again_ends_with_its_scheduler(gpusched: Runner) -> N
     # It does not notice that the scheduler ends, so that its nanny starts it again.
     os.kill(pid, signal.SIGSTOP)
     head.kill()
-    head.wait(timeout=15)
+    head.wait(timeout=PATIENCE)
     os.kill(pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1, err
     assert ENDED in err
 
 
 def test_request_to_stop_while_it_looks_for_the_scheduler(gpusched: Runner) -> None:
     process = gpusched.start("worker", *CPU, "--scheduler-file", "never.json")
-    wait_until(lambda: "never.json" in " ".join(psutil.Process(process.pid).cmdline()))
-    wait_until(lambda: caught(process.pid, signal.SIGTERM))
+    wait_for(lambda: "never.json" in " ".join(psutil.Process(process.pid).cmdline()))
+    wait_for(lambda: caught(process.pid, signal.SIGTERM))
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "Traceback" not in err
 
@@ -405,7 +394,7 @@ def test_scheduler_that_does_not_answer(gpusched: Runner, listening: bool) -> No
         if listening:
             silent.listen()
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        done = gpusched("worker", address, "--death-timeout", "1", timeout=20)
+        done = gpusched("worker", address, "--death-timeout", "1")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: no scheduler answered at {address} within 1 s")
@@ -460,7 +449,7 @@ def test_worker_whose_name_is_taken_is_refused(gpusched: Runner, scheduler: str)
     (told,) = (line for line in done.stderr.splitlines() if line.startswith("Error: worker"))
     assert told == "Error: worker w could not be started: name taken, w"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 0
+    assert process.wait(timeout=PATIENCE) == 0
 
 
 @pytest.mark.parametrize(
@@ -491,16 +480,31 @@ def test_worker_whose_name_is_taken_is_refused(gpusched: Runner, scheduler: str)
         (["a:1", "--lifetime", "-1"], 2, "cannot read --lifetime '-1'"),
         (["a:1", "--listen-address", "x"], 2, "cannot read --listen-address x"),
         (["a:1", "--contact-address", "tcp://b:1"], 2, "needs --listen-address"),
-        (["a:1", "--worker-class", "os.path"], 2, "--worker-class os.path is no subclass"),
-        (["a:1", "--worker-class", "no.such"], 2, "cannot import --worker-class no.such"),
-        (["a:1", "--preload", "no_such"], 2, "cannot load --preload no_such"),
-        (["tls://a:1"], 2, "tls://a:1 takes certificates"),
         (["a:1", "--pid-file", "no/such"], 2, "cannot write --pid-file no/such"),
         (["a:1", "--frob"], 2, "No such option '--frob'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_flag_is_named(gpusched: Runner, flags: list[str], code: int, message: str) -> None:
+def test_bad_flag_is_named(flags: list[str], code: int, message: str) -> None:
+    done = call("worker", *flags)
+    assert message in done.stderr
+    assert done.exit_code == code
+    assert done.stderr.count("Error: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (["a:1", "--worker-class", "os.path"], 2, "--worker-class os.path is no subclass"),
+        (["a:1", "--worker-class", "no.such"], 2, "cannot import --worker-class no.such"),
+        (["a:1", "--preload", "no_such"], 2, "cannot load --preload no_such"),
+        (["tls://a:1"], 2, "tls://a:1 takes certificates"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_flag_is_named_by_the_process(
+    gpusched: Runner, flags: list[str], code: int, message: str
+) -> None:
     done = gpusched("worker", *flags)
     assert message in done.stderr
     assert done.returncode == code
@@ -525,5 +529,5 @@ def test_encrypted_connections(gpusched: Runner) -> None:
         assert next(iter(joined(client, 1))).startswith("tls://")
     for one in (process, head):
         one.send_signal(signal.SIGTERM)
-        one.communicate(timeout=15)
+        one.communicate(timeout=PATIENCE)
         assert one.returncode == 0

@@ -17,6 +17,7 @@ from distributed import Client, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster import plan as module
+from tests.waiting import PATIENCE, wait_for, wait_gone
 from tests.workers.emulated import EmulatedWorker
 
 
@@ -89,7 +90,7 @@ def test_fusion_ends_with_the_cluster() -> None:
 def test_scaling_up_and_down() -> None:
     with Cluster(1, 1, gpus=0, processes=False) as cluster, Client(cluster) as client:
         cluster.scale(3)
-        client.wait_for_workers(3, timeout=30)
+        client.wait_for_workers(3, timeout=PATIENCE)
         assert sorted(cluster.worker_spec) == [0, 1, 2]
         cluster.scale(1)
         cluster.sync(cluster._correct_state)
@@ -99,7 +100,7 @@ def test_scaling_up_and_down() -> None:
 def test_adapting_starts_workers_when_there_is_work() -> None:
     with Cluster(0, 1, gpus=0, processes=False) as cluster, Client(cluster) as client:
         cluster.adapt(minimum=0, maximum=2, interval="20ms")
-        assert client.submit(lambda: 7).result(timeout=30) == 7
+        assert client.submit(lambda: 7).result(timeout=PATIENCE) == 7
 
 
 def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +146,7 @@ def test_gpu_and_cpu_workers_together(monkeypatch: pytest.MonkeyPatch) -> None:
             assert set(on_cpu.compute(optimize_graph=False)) == {""}
         cluster.scale(1)
         assert sorted(map(str, cluster.worker_spec)) == ["0", "cpu-0"]
-        deadline = time.monotonic() + 30
-        while len(cluster.workers) > 2:
-            assert time.monotonic() < deadline
+        wait_for(lambda: len(cluster.workers) <= 2)
         with pytest.raises(ValueError, match="cannot adapt"):
             cluster.adapt()
 
@@ -181,20 +180,19 @@ def test_factory_of_jupyterlabs_extension() -> None:
 def test_worker_that_dies_comes_back(client: Client, cluster: Cluster) -> None:
     pid = next(iter(client.run(os.getpid).values()))
     psutil.Process(pid).kill()
-    deadline = time.monotonic() + 30
-    while True:
+
+    def replaced() -> bool:
         pids = set(client.run(os.getpid, on_error="ignore").values())
-        if len(pids) == 2 and pid not in pids:
-            break
-        assert time.monotonic() < deadline
-    client.wait_for_workers(2, timeout=30)
+        return len(pids) == 2 and pid not in pids
+
+    wait_for(replaced)
+    client.wait_for_workers(2, timeout=PATIENCE)
 
 
 def test_closing_leaves_no_process() -> None:
     with Cluster(1, 1, gpus=0) as cluster, Client(cluster) as client:
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
-    _, alive = psutil.wait_procs(workers, timeout=10)
-    assert not alive
+    wait_gone(workers)
     cluster.close()
 
 
@@ -203,13 +201,10 @@ def test_closing_now_does_not_wait_for_tasks() -> None:
     with Client(cluster) as client:
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
         endless = client.submit(time.sleep, 1000)
-        deadline = time.monotonic() + 30
-        while not any(client.processing().values()):
-            assert time.monotonic() < deadline
+        wait_for(lambda: any(client.processing().values()))
         cluster.close_now()
         del endless
-    _, alive = psutil.wait_procs(workers, timeout=3)
-    assert not alive
+    wait_gone(workers)
 
 
 def test_asynchronous_use() -> None:
@@ -225,10 +220,11 @@ def test_asynchronous_use() -> None:
 
 @pytest.mark.parametrize("arguments", [{"n_workers": -1}, {"memory_limit": "x"}])
 def test_bad_arguments_start_nothing(arguments: dict[str, object]) -> None:
-    children = psutil.Process().children()
+    children = set(psutil.Process().children())
     with pytest.raises(ValueError):
         Cluster(**arguments)
-    assert psutil.Process().children() == children
+    # Those of tests before this one may end meanwhile.
+    assert set(psutil.Process().children()) <= children
 
 
 def test_gpus_need_processes() -> None:

@@ -12,10 +12,11 @@ import pytest
 from distributed import Scheduler
 
 from gpusched.cluster import contact
+from tests.waiting import PATIENCE
 
 
 async def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         # What is waited for has no event to wait on.
@@ -24,6 +25,7 @@ async def wait_for(condition: Callable[[], Any]) -> None:
 
 def test_scheduler_that_is_back_soon_has_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
+        monkeypatch.setattr(contact, "_GONE", PATIENCE)
         first = await Scheduler(host="127.0.0.1", port=0, dashboard=False)
         address, port = first.address, first.port
         watch = asyncio.create_task(contact.wait_until_gone(address, {}))
@@ -33,7 +35,7 @@ def test_scheduler_that_is_back_soon_has_not_gone(monkeypatch: pytest.MonkeyPatc
             await wait_for(lambda: second._comms)
             assert not watch.done()
             monkeypatch.setattr(contact, "_GONE", 0.2)
-        await asyncio.wait_for(watch, 30)
+        await asyncio.wait_for(watch, PATIENCE)
 
     asyncio.run(main())
 

@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +29,7 @@ from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.workers.kernels import GIVE, HERE, LATE, MAKE
 from gpusched.workers.versions import HANDSHAKE_KEY
 from gpusched.workers.worker import DeviceWorker
+from tests.waiting import PATIENCE, wait_for
 
 
 class Apart(Cluster):
@@ -58,8 +58,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
 
 @contextlib.contextmanager
 def started(root: Path, *environments: dict[str, str], **settings: Any) -> Iterator[Apart]:
+    # A worker that is slow to begin must not lose all its tasks to the other.
+    own = {"gpusched.fusion.minimum-elements": 0, "distributed.scheduler.work-stealing": False}
     with (
-        dask.config.set({"gpusched.fusion.minimum-elements": 0, **settings}),
+        dask.config.set(own | settings),
         Apart(root, *environments) as cluster,
     ):
         yield cluster
@@ -120,12 +122,6 @@ def codes(cluster: Apart, index: int) -> set[str]:
 def waiting(dask_scheduler: Any) -> int:
     plugin = dask_scheduler.plugins["gpusched-kernels"]
     return sum(len(making.waiting) for making in plugin._making.values())
-
-
-def until_one_waits(client: Client) -> None:
-    until = time.monotonic() + 60
-    while not client.run_on_scheduler(waiting):
-        assert time.monotonic() < until
 
 
 def test_workers_that_start_together_compile_once(client: Client, cluster: Apart) -> None:
@@ -204,10 +200,10 @@ def test_a_killed_compiler_s_right_passes_on(tmp_path: Path) -> None:
         holding = run(client, first, hold, 17, "held")
         assert Event("held", client=client).wait(60)
         using = run(client, second, use, 17)
-        until_one_waits(client)
+        wait_for(lambda: client.run_on_scheduler(waiting))
         holding.cancel()
         os.kill(pid, signal.SIGKILL)
-        using.result(timeout=60)
+        using.result(timeout=PATIENCE)
         counts = client.run(statistics, workers=[second])[second]
         assert (counts.compilations, counts.kernels_received) == (1, 0)
         assert not counts.kernels_unshared
@@ -219,7 +215,7 @@ def test_patience_with_another_worker_ends(tmp_path: Path) -> None:
         pid = client.run(os.getpid)[first]
         holding = run(client, first, hold, 18, "held")
         assert Event("held", client=client).wait(60)
-        run(client, second, use, 18, "10ms").result(timeout=60)
+        run(client, second, use, 18, "10ms").result(timeout=PATIENCE)
         counts = client.run(statistics, workers=[second])[second]
         assert counts.compilations == 1
         assert counts.kernels_unshared == {"another worker took too long": 1}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,10 @@ import pytest
 from distributed import Client
 
 from gpusched import Cluster
+from tests.waiting import wait_gone
 
 # Found out quickly that a worker is gone, so that the tests are quick.
 SETTINGS = {
-    "distributed.scheduler.worker-ttl": "4s",
     "distributed.comm.timeouts.connect": "10s",
     "distributed.comm.retry.count": 0,
     "distributed.scheduler.allowed-failures": 50,
@@ -43,15 +41,6 @@ class Harmed:
     def kill(self, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(pid, number)
 
-    def wait_for(self, condition: Callable[[], Any], timeout: float = 60) -> Any:
-        """Wait until a condition holds, and return what it gave."""
-        deadline = time.monotonic() + timeout
-        while not (found := condition()):
-            assert time.monotonic() < deadline, "waited too long"
-            # Gives the event loop's thread its turn; what is waited for has no event to wait on.
-            threading.Event().wait(0.02)
-        return found
-
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Harmed]]:
@@ -74,10 +63,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Harmed]]:
     for thing in reversed(opened):
         thing.__exit__(None, None, None)
     started = set(psutil.Process().children(recursive=True)) - before
-    _, alive = psutil.wait_procs([p for p in started if "tracker" not in _name(p)], timeout=10)
-    for process in alive:
-        process.kill()
-    assert not alive
+    wait_gone(p for p in started if "tracker" not in _name(p))
 
 
 def _name(process: psutil.Process) -> str:

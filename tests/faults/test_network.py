@@ -13,12 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from distributed import Client
 from distributed.client import FutureCancelledError
+
+from tests.waiting import PATIENCE, wait_for
 
 from .conftest import Harmed
 
@@ -28,7 +29,7 @@ Start = Callable[..., Harmed]
 def send(address: str, content: bytes) -> None:
     """Send bytes to a server, and wait until it hangs up or has had time to think."""
     host, port = address.removeprefix("tcp://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         try:
             connection.sendall(content)
             connection.shutdown(socket.SHUT_WR)
@@ -62,7 +63,7 @@ def test_garbage_on_every_port_harms_nobody(start: Start) -> None:
     for address in addresses:
         for content in GARBAGE:
             send(address, content)
-    assert harmed.client.submit(sum, range(10)).result(timeout=30) == 45
+    assert harmed.client.submit(sum, range(10)).result(timeout=PATIENCE) == 45
     assert harmed.pids() == pids
     assert psutil.Process().memory_info().rss < before + 200e6
 
@@ -95,7 +96,7 @@ class Served:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
         for process in self.processes:
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE)
 
 
 def read_address(file: Path) -> str | None:
@@ -104,15 +105,6 @@ def read_address(file: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return address
-
-
-def wait_for(condition: Callable[[], Any], timeout: float = 30) -> Any:
-    deadline = time.monotonic() + timeout
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        # What is waited for has no event to wait on.
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture
@@ -125,18 +117,18 @@ def served(tmp_path: Path) -> Iterator[Served]:
 def test_scheduler_that_restarts_is_a_clear_error_for_its_clients(served: Served) -> None:
     scheduler, address = served.scheduler("--port", "0")
     worker = served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
-    with Client(address, timeout=20, set_as_default=False) as client:
-        client.wait_for_workers(1, timeout=30)
+    with Client(address, timeout=PATIENCE, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=PATIENCE)
         endless = client.submit(time.sleep, 1000)
         scheduler.kill()
         scheduler.wait()
         with pytest.raises(FutureCancelledError, match="scheduler-connection-lost"):
-            endless.result(timeout=30)
+            endless.result(timeout=PATIENCE)
         # The worker leaves, since a new scheduler knows nothing of what it holds.
-        worker.wait(timeout=60)
+        worker.wait(timeout=PATIENCE)
     again, _ = served.scheduler("--port", address.rpartition(":")[2])
     served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
-    with Client(address, timeout=20, set_as_default=False) as client:
-        client.wait_for_workers(1, timeout=30)
-        assert client.submit(lambda: 7).result(timeout=30) == 7
+    with Client(address, timeout=PATIENCE, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=PATIENCE)
+        assert client.submit(lambda: 7).result(timeout=PATIENCE) == 7
     assert again.poll() is None

@@ -14,6 +14,7 @@ import pytest
 from distributed import wait
 
 from tests.disks import mounted
+from tests.waiting import PATIENCE, wait_for
 
 from .conftest import Harmed
 
@@ -53,7 +54,7 @@ def fill(harmed: Harmed) -> da.Array:
 def test_damaged_files_are_computed_again(start: Start, tmp_path: Path, damage: str) -> None:
     harmed = start(1, **SMALL)
     x = fill(harmed)
-    files = harmed.wait_for(lambda: len(spill_files(tmp_path)) >= 8 and spill_files(tmp_path))
+    files = wait_for(lambda: len(spill_files(tmp_path)) >= 8 and spill_files(tmp_path))
     for path in files[::2]:
         DAMAGES[damage](path)
     np.testing.assert_array_equal(x[::1000].compute(), np.arange(0, CHUNKS * CHUNK, 1000) * 2.0)
@@ -67,20 +68,20 @@ def test_damaged_file_that_a_client_asks_for(start: Start, tmp_path: Path, damag
     harmed = start(1, **SMALL)
     futures = harmed.client.map(lambda k: np.full(CHUNK, float(k)), range(CHUNKS))
     wait(futures)
-    harmed.wait_for(lambda: len(spill_files(tmp_path)) >= 8)
+    wait_for(lambda: len(spill_files(tmp_path)) >= 8)
     for path in spill_files(tmp_path):
         DAMAGES[damage](path)
     for k in (0, 1, 2):
-        np.testing.assert_array_equal(futures[k].result(timeout=60), np.full(CHUNK, float(k)))
+        np.testing.assert_array_equal(futures[k].result(timeout=PATIENCE), np.full(CHUNK, float(k)))
 
 
 def test_damaged_file_that_another_worker_asks_for(start: Start, tmp_path: Path) -> None:
     harmed = start(2, **SMALL)
-    futures = harmed.client.map(
-        lambda k: np.full(CHUNK, float(k)), range(CHUNKS), workers=[0], allow_other_workers=True
-    )
+    # On one worker alone: two would have room for them, and one that pauses would leave some to
+    # the other.
+    futures = harmed.client.map(lambda k: np.full(CHUNK, float(k)), range(CHUNKS), workers=[0])
     wait(futures)
-    harmed.wait_for(lambda: len(spill_files(tmp_path)) >= 8)
+    wait_for(lambda: len(spill_files(tmp_path)) >= 8)
     for path in spill_files(tmp_path):
         flip(path)
     sums = harmed.client.map(lambda x: float(x[0]), futures, workers=[1])
@@ -99,18 +100,18 @@ def test_full_disk_pauses_the_worker_and_says_so(start: Start, small_disk: Path)
         warnings.simplefilter("always")
         harmed = start(1, worker_options=options, **SMALL)
         x = [harmed.client.submit(noise, k) for k in range(60)]
-        harmed.wait_for(lambda: any("cannot spill" in str(w.message) for w in told))
-        harmed.wait_for(lambda: statuses(harmed) == ["paused"])
+        wait_for(lambda: any("cannot spill" in str(w.message) for w in told))
+        wait_for(lambda: statuses(harmed) == ["paused"])
     (message, *_) = [str(w.message) for w in told if "cannot spill" in str(w.message)]
     assert str(small_disk) in message
     assert "No space left on device" in message
     # What has been computed is right, wherever it lies, and with less to keep the worker goes on.
     done = [k for k, future in enumerate(x) if future.status == "finished"]
     for k in (done[0], done[-1]):
-        np.testing.assert_array_equal(x[k].result(timeout=60), noise(k))
+        np.testing.assert_array_equal(x[k].result(timeout=PATIENCE), noise(k))
     del x[2:]
-    harmed.wait_for(lambda: statuses(harmed) == ["running"])
-    assert harmed.client.submit(lambda: 7).result(timeout=60) == 7
+    wait_for(lambda: statuses(harmed) == ["running"])
+    assert harmed.client.submit(lambda: 7).result(timeout=PATIENCE) == 7
 
 
 def noise(seed: int) -> np.ndarray:
@@ -139,4 +140,4 @@ def test_value_that_cannot_be_read_is_an_error_and_no_endless_loop(start: Start)
     wait(others)
     used = harmed.client.submit(lambda value: value.weight[0], made)
     with pytest.raises(RuntimeError, match="told by the value"):
-        used.result(timeout=60)
+        used.result(timeout=PATIENCE)

@@ -13,13 +13,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
+
+from tests.waiting import PATIENCE, wait_for, wait_gone
 
 SUBNET = "10.231.77"
 PREFIX = "gpusched-test"
@@ -41,7 +40,7 @@ def program() -> str:
 
 def ip(*arguments: str) -> str:
     """Run ``ip`` and return what it prints."""
-    done = subprocess.run([program(), *arguments], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([program(), *arguments], capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode:
         raise CannotMakeHostsError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
@@ -180,12 +179,12 @@ class Site:
         for _, process, _ in self.logs:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(PATIENCE)
         for host in self.network.hosts:
             left = host.processes()
             for one in left:
                 one.kill()
-            psutil.wait_procs(left, timeout=10)
+            wait_gone(left)
             host.plug()
 
 
@@ -199,7 +198,7 @@ class Running:
     def output(self) -> str:
         return self.log.read_text()
 
-    def wait_for_line(self, part: str, timeout: float = 30) -> str:
+    def wait_for_line(self, part: str) -> str:
         """Wait until the command has written a line with some text, and return the line."""
 
         def line() -> str | None:
@@ -208,20 +207,10 @@ class Running:
             assert found or ended is None, f"ended with {ended}:\n{self.output()}"
             return found[0] if found else None
 
-        return str(wait_for(line, timeout))
+        return str(wait_for(line))
 
-    def end(self, timeout: float = 30) -> str:
+    def end(self) -> str:
         """Wait until the command has ended well, and return its output."""
-        code = self.process.wait(timeout)
+        code = self.process.wait(PATIENCE)
         assert code == 0, self.output()
         return self.output()
-
-
-def wait_for(condition: Callable[[], Any], timeout: float = 30) -> Any:
-    """Wait until a condition holds, and return what it gave."""
-    deadline = time.monotonic() + timeout
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "waited too long"
-        # What is waited for has no event to wait on.
-        threading.Event().wait(0.02)
-    return found

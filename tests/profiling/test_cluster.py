@@ -21,6 +21,7 @@ from distributed import Client, LocalCluster, wait
 import gpusched
 from gpusched import events
 from gpusched.profiling import Profile
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +109,9 @@ def test_spans_of_workers_are_within_the_profile(client: Client) -> None:
     with gpusched.enable(), gpusched.profile() as found:
         x.compute()
     for span in found.timeline.spans:
-        assert -0.01 <= span.start <= span.end <= found.seconds + 0.01
+        # What goes on as it begins or ends is there, too.
+        assert span.start <= found.seconds and span.end >= 0
+        assert span.kind != "task" or 0 <= span.start <= span.end <= found.seconds
     first = min(s.start for s in found.timeline.spans if s.kind == "task")
     assert all(s.end <= first for s in found.timeline.spans if s.kind == "graph")
 
@@ -254,7 +257,7 @@ gpusched.profile(client).__enter__()
 print("recording", flush=True)
 os._exit(0)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE, capture_output=True)
 
     async def ended(dask_scheduler: Any) -> None:
         async with asyncio.timeout(60):

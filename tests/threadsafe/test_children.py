@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from gpusched.threadsafe import waits
 from gpusched.threadsafe.tasks import running
 from gpusched.threadsafe.wrapping import guard_for
 from tests.threadsafe import fragile
+from tests.waiting import PATIENCE, wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,11 +103,7 @@ def block(file: str) -> None:
 
 def child_of(file: Path) -> psutil.Process:
     """Return the child that has begun to block."""
-    deadline = time.monotonic() + 60
-    while not (file.exists() and file.read_text()):
-        assert time.monotonic() < deadline
-        os.sched_yield()
-    return psutil.Process(int(file.read_text()))
+    return psutil.Process(int(wait_for(lambda: file.exists() and file.read_text())))
 
 
 def test_cancelled_task_ends_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +144,7 @@ def test_child_ends_with_the_interpreter() -> None:
         "import os; from gpusched import threadsafe; print(threadsafe.wrap(os.getpid, 'process')())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert not psutil.pid_exists(int(done.stdout))

@@ -242,11 +242,12 @@ def test_cancelled_task_does_not_wait(policy: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_cancelled_task_does_not_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on, entered = threading.Event(), []
-    busy = threadsafe.wrap(lambda: go_on.wait(60), threadsafe.one_thread("busy"))
+    started, go_on, entered = threading.Event(), threading.Event(), []
+    busy = threadsafe.wrap(lambda: (started.set(), go_on.wait(60)), threadsafe.one_thread("busy"))
     later = threadsafe.wrap(lambda: entered.append(1), threadsafe.one_thread("busy"))
     thread = threading.Thread(target=busy)
     thread.start()
+    assert started.wait(60)
     monkeypatch.setattr(waits, "is_cancelled", lambda name: True)
     with task("unwanted"), pytest.raises(threadsafe.TaskCancelledError):
         later()

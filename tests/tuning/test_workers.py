@@ -21,6 +21,7 @@ from gpusched.fusion.overrides import OverrideError
 from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.inspection.kernels import ExplainedKernel
 from tests.tuning.conftest import kernel_of
+from tests.waiting import PATIENCE
 
 FOLDER = "gpusched.fusion.cache-directory"
 
@@ -126,7 +127,7 @@ def test_worker_that_joins_later_has_it_too(client: Client, cluster: Cluster) ->
         assert (program.compute() == 1).all()
         before = set(client.run(statistics))
         cluster.scale(3)
-        client.wait_for_workers(3, timeout=60)
+        client.wait_for_workers(3, timeout=PATIENCE)
         (new,) = set(client.run(statistics)) - before
         found = client.compute(program, workers=[new], allow_other_workers=False)
         assert (found.result() == 1).all()

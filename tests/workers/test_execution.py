@@ -21,6 +21,7 @@ from gpusched.workers.device import HostDevice, OutOfDeviceMemoryError, Poisoned
 from gpusched.workers.execution import Execution
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.memory.store import Store
+from tests.waiting import PATIENCE
 from tests.workers.emulated import EmulatedArray, EmulatedDevice
 
 SIZE = 1000
@@ -198,7 +199,7 @@ def test_host_without_room_says_what_the_process_takes(tmp_path: Path) -> None:
 def test_worker_without_room_says_what_its_process_takes() -> None:
     with Cluster(1, 1, gpus=0) as cluster, Client(cluster) as client:
         with pytest.raises(OutOfDeviceMemoryError, match="on host") as caught:
-            client.submit(np.ones, 2**50).result(timeout=60)
+            client.submit(np.ones, 2**50).result(timeout=PATIENCE)
         (taken,) = client.run(lambda: psutil.Process().memory_info().rss).values()
     told = re.search(r"taken by this process: ([^,]+),", str(caught.value))
     assert told is not None

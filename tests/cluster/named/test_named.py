@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from distributed import Client
 
 from gpusched.cluster import certificates
 from gpusched.cluster.named import commands, control, state
+from tests.waiting import PATIENCE, wait_for, wait_gone
 
 _MARK = "GPUSCHED_TEST_NAMED"
 
@@ -38,7 +38,7 @@ class Shell:
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def up(self, name: str, *flags: str) -> str:
@@ -72,19 +72,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     shell = Shell(runtime)
     yield shell
     shell("stop", "--all")
-    _, alive = psutil.wait_procs(shell.processes(), timeout=10)
-    for process in alive:
-        process.kill()
-    assert not alive
+    wait_gone(shell.processes())
     assert not state.names()
-
-
-def wait_for(condition: Callable[[], Any], timeout: float = 30) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        # What is waited for has no event to wait on.
-        time.sleep(0.05)
 
 
 def test_cluster_goes_on_and_is_found_by_its_name(shell: Shell) -> None:
@@ -124,7 +113,7 @@ def test_of_two_starts_at_once_one_wins(shell: Shell) -> None:
     both = [shell.start("start", "a", "--cpu", "--workers", "1") for _ in range(2)]
     codes = []
     for process in both:
-        process.communicate(timeout=90)
+        process.communicate(timeout=PATIENCE)
         codes.append(process.returncode)
     assert sorted(codes) == [0, 1]
     assert shell.status("a")["state"] == "running"

@@ -13,6 +13,7 @@ from distributed import Client, LocalCluster
 from gpusched import Cluster
 from gpusched.serialization.arrays.without_gpu import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
+from tests.waiting import PATIENCE
 
 BIG = 9_000_000
 """Items, of 8 bytes each: more than distributed sends in one frame."""
@@ -80,15 +81,15 @@ def test_arrays_pass_between_workers_and_to_the_client(client: Client, kind: str
         pytest.importorskip(library, reason=f"{library} is not installed")
     first, second = client.scheduler_info()["workers"]
     made = client.submit(make, kind, workers=[first], pure=False)
-    there = client.submit(describe, made, workers=[second], pure=False).result(timeout=60)
-    assert there == client.submit(describe, made, workers=[first], pure=False).result(timeout=60)
-    assert describe(made.result(timeout=60)) == there
+    there = client.submit(describe, made, workers=[second], pure=False).result(PATIENCE)
+    assert there == client.submit(describe, made, workers=[first], pure=False).result(PATIENCE)
+    assert describe(made.result(PATIENCE)) == there
 
 
 def test_scattered_arrays_arrive(client: Client) -> None:
     array = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     scattered = client.scatter(array)
-    assert client.submit(describe, scattered, pure=False).result(timeout=60) == describe(array)
+    assert client.submit(describe, scattered, pure=False).result(PATIENCE) == describe(array)
 
 
 def test_compressed_arrays_arrive(client: Client) -> None:
@@ -98,7 +99,7 @@ def test_compressed_arrays_arrive(client: Client) -> None:
     client.run(compress)
     first, second = client.scheduler_info()["workers"]
     made = client.submit(make, "big", workers=[first], pure=False)
-    total = client.submit(np.sum, made, workers=[second], pure=False).result(timeout=60)
+    total = client.submit(np.sum, made, workers=[second], pure=False).result(PATIENCE)
     assert total == BIG * (BIG - 1) // 2
 
 
@@ -127,10 +128,10 @@ def test_a_gpu_array_on_a_worker_without_a_gpu_is_an_error_of_its_tasks(client: 
     for _ in range(2):
         failed = client.submit(lambda *given: given, made, fine, workers=[second], pure=False)
         with pytest.raises(WithoutGpuError, match=r"cupy.ndarray has arrived where CuPy"):
-            failed.result(timeout=30)
+            failed.result(PATIENCE)
     # What could not be read is not offered to others, and what arrived with it is not lost.
-    assert client.submit(str, fine, workers=[second], pure=False).result(timeout=30) == "(3+4j)"
-    assert client.submit(type, made, workers=[first], pure=False).result(timeout=30) is Claimed
+    assert client.submit(str, fine, workers=[second], pure=False).result(PATIENCE) == "(3+4j)"
+    assert client.submit(type, made, workers=[first], pure=False).result(PATIENCE) is Claimed
     assert set(client.who_has(made)[made.key]) == {first}
 
 
@@ -157,15 +158,15 @@ def test_damage_on_the_way_is_an_error_of_tasks_and_clients(client: Client) -> N
     first, second = client.scheduler_info()["workers"]
     made = client.submit(damage, workers=[first], pure=False)
     with pytest.raises(CorruptFrameError, match="checksum"):
-        made.result(timeout=30)
+        made.result(PATIENCE)
     if isinstance(client.cluster, Cluster):
         with pytest.raises(CorruptFrameError, match="checksum"):
-            client.submit(type, made, workers=[second], pure=False).result(timeout=30)
+            client.submit(type, made, workers=[second], pure=False).result(PATIENCE)
 
 
 def test_a_client_without_a_gpu_is_told_so(client: Client) -> None:
     made = client.submit(claim, pure=False)
     with pytest.raises(WithoutGpuError, match=r"cupy.ndarray has arrived where CuPy"):
-        made.result(timeout=10)
+        made.result(PATIENCE)
     with dask.config.set({"gpusched.serialization.without-gpu": "host"}):
-        assert made.result(timeout=10).tolist() == [0, 1, 2]
+        assert made.result(PATIENCE).tolist() == [0, 1, 2]
