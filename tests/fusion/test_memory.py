@@ -44,8 +44,9 @@ def address(array: np.ndarray) -> int:
 
 
 @pytest.fixture
-def emptied() -> Iterator[BufferPool]:
-    """The process's own pool, with nothing in it and counters at 0."""
+def emptied(monkeypatch: pytest.MonkeyPatch) -> Iterator[BufferPool]:
+    """The process's own pool, with nothing in it and counters at 0, which keeps what it has."""
+    monkeypatch.setattr(pool, "give_back", lambda seconds: None)
     gc.collect()
     pool.clear()
     reset_statistics()
