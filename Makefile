@@ -3,6 +3,7 @@
 # make test-cuda    compile for GPUs and run their kernels on the CPU: needs no GPU
 # make test-models  call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers   run dask's own array tests with every chunk fused
+# make docs         make the pages of the documentation, in docs/_build
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
 # arguments to the command that a target runs.
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cuda test-models test-peers bench lint format clean
+.PHONY: help demo test test-cuda test-models test-peers bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -43,6 +44,9 @@ test-peers: $(VENV)/.test
 bench: $(VENV)/.bench
 	$(BIN)/python -m tests.benchmarks --write docs/explanation/performance.md $(ARGS)
 
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --quiet docs docs/_build $(ARGS)
+
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,10 +57,10 @@ format: $(VENV)/.test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/_build docs/reference/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.models-test $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.models-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@
 

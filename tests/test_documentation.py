@@ -34,15 +34,18 @@ _NOT_RUN = re.compile(r"<!-- not run: .+ -->")
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"gpusched ((?:[a-z]+ ?)+)([^`|&\n]*)")
 _FLAG = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+_NO_MORE_FLAGS = re.compile(r"(?:^|\s)--\s")
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 OF_OTHERS = {
     "--gpus",  # docker
     "--gpus-per-node",  # sbatch
+    "--jit-unspill",  # dask cuda worker
     "--nodes",  # sbatch
     "--ntasks-per-node",  # srun
     "--preload",  # dask scheduler
+    "--rmm-pool-size",  # dask cuda worker
     "--scheduler-file",  # dask worker
     "--shm-size",  # docker
     "--time",  # sbatch
@@ -80,6 +83,9 @@ def commands(page: Path) -> list[str]:
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
+FOLLOWED = [page for page in PAGES[2:] if {"python", "console"} & {b.language for b in blocks(page)}]
+
+
 class Reader:
     """Follows a page: types its commands, and runs its Python, in a folder of its own."""
 
@@ -97,6 +103,7 @@ class Reader:
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "XDG_CACHE_HOME": str(folder / "cache"),
             "XDG_RUNTIME_DIR": str(runtime),
+            "XDG_STATE_HOME": str(folder / "state"),
         }
 
     def run(self, *command: str) -> None:
@@ -148,7 +155,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     assert not reader.stop()
 
 
-@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
 def test_page_can_be_followed(reader: Reader, page: Path) -> None:
     """First its commands, whose clusters and files its Python may then use."""
     for library in NEEDS.get(page.stem, ()):
@@ -228,7 +235,8 @@ def test_flags_exist(page: Path) -> None:
         name = next(
             (n for n in sorted(FLAGS, key=len)[::-1] if f"{words} ".startswith(f"{n} ")), ""
         )
-        given = set(_FLAG.findall(rest.partition(".py")[0]))
+        own = _NO_MORE_FLAGS.split(rest.partition(".py")[0])[0]
+        given = set(_FLAG.findall(own))
         assert not name or given <= FLAGS[name], f"gpusched {words}{rest}"
     if page in HOW_TO:
         known = set().union(*FLAGS.values(), OF_OTHERS)

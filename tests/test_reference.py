@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
+import gpusched
 from gpusched.fusion.chunk import HANDLERS
 from gpusched.fusion.operations import COMBINES, OPERATIONS
 from gpusched.fusion.vectormath import FUNCTIONS
 from gpusched.graph import rewrite  # noqa: F401  registers everything that is recorded
 
+PYTHON = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "operations.md"
 KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float32, float64"}
 
@@ -64,3 +67,9 @@ def test_operations_page_is_current() -> None:
     if os.environ.get("GPUSCHED_REGENERATE") == "1":
         PAGE.write_text(text)
     assert PAGE.read_text() == text, "run GPUSCHED_REGENERATE=1 pytest tests/test_reference.py"
+
+
+def test_every_public_name_has_its_place() -> None:
+    words = set(re.findall(r"[\w.]+", PYTHON.read_text()))
+    named = words | {word.removeprefix("gpusched.") for word in words}
+    assert {*gpusched.__all__, *gpusched.ops.__all__} <= named
