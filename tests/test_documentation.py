@@ -39,9 +39,11 @@ _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 OF_OTHERS = {
+    "--constraint",  # sbatch
     "--gpus",  # docker
     "--gpus-per-node",  # sbatch
     "--jit-unspill",  # dask cuda worker
+    "--map-by",  # mpirun
     "--nodes",  # sbatch
     "--ntasks-per-node",  # srun
     "--preload",  # dask scheduler

@@ -185,11 +185,11 @@ def _join_once(
     assert plan.run is not None
     while (address := _told(plan)) is None:
         # The scheduler removes its file when it ends, so a late node may find none, and the code.
-        if _is_over(plan.run):
+        if _is_over(plan):
             return 0
         children.wait(_LOOK)
     code = _join(address, plan, environment, children, workers)
-    return 0 if _is_over(plan.run) else code
+    return 0 if _is_over(plan) else code
 
 
 def _join(
@@ -219,8 +219,10 @@ def _prepare(run: Path | None) -> None:
         raise NodeError(f"{run} has been used ({used[0]}): give each start a folder of its own")
 
 
-def _is_over(run: Path) -> bool:
-    return (run / "code").exists() or not run.exists()
+def _is_over(plan: Plan) -> bool:
+    """Return whether the script has ended; the head of a job then removes the folder it made."""
+    assert plan.run is not None
+    return (plan.run / "code").exists() or (plan.code_to_file and not plan.run.exists())
 
 
 def _told(plan: Plan) -> str | None:

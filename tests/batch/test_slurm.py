@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.batch.scripts import COUNTS, RUNS, STAYS, calls
+from tests.batch.slurm import Slurm, missing
 from tests.cli.conftest import Runner
-from tests.deploy.slurm import Slurm, missing
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())

@@ -15,14 +15,6 @@ from distributed import Client
 from tests.deploy.jobs import Site
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    """Give a folder for jobs; afterwards nothing may be left of them."""
-    site = Site(tmp_path)
-    yield site
-    assert site.left() == []
-
-
 @dataclass
 class Pages:
     """Addresses of the HTTP servers of a cluster started by gpusched's commands."""

@@ -44,6 +44,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
+JOB = documents(FOLDER / "job.yaml")
 BASE = [each for path in sorted((FOLDER / "base").glob("*.yaml")) for each in documents(path)]
 BASE = [each for each in BASE if each["kind"] != "Kustomization"]
 CLUSTER = documents(FOLDER / "daskcluster.yaml")[0]
@@ -81,7 +82,7 @@ def pods(resources: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 PODS = [*pods(BASE), CLUSTER["spec"]["scheduler"]["spec"], CLUSTER["spec"]["worker"]["spec"]]
 
 
-@pytest.mark.parametrize("resource", BASE, ids=name)
+@pytest.mark.parametrize("resource", [*BASE, *JOB], ids=name)
 def test_resource_is_valid(resource: dict[str, Any]) -> None:
     validate(resource)
 
@@ -187,3 +188,20 @@ def test_services_and_policy_choose_the_pods() -> None:
     [policy] = [each["spec"] for each in BASE if each["kind"] == "NetworkPolicy"]
     for pod in labels:
         assert policy["podSelector"]["matchLabels"].items() <= pod.items()
+
+
+def test_job_runs_the_launcher_and_no_more() -> None:
+    service, job = JOB
+    pod = job["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["command"] == ["python", "-m", "gpusched", "launch"]
+    check(["launch", *container["args"]])
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    # Kubernetes names a Job's pods so, if their subdomain is the Service's.
+    first = f"{job['metadata']['name']}-0.{service['metadata']['name']}"
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert f"--address=tls://{first}:{service['spec']['ports'][0]['port']}" in container["args"]

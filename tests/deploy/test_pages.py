@@ -12,7 +12,6 @@ from tests.test_documentation import FLAGS
 
 PAGES = sorted(DEPLOY.glob("**/README.md"))
 FOLDERS = ["docker", "jupyter", "k8s", "lsf", "monitoring", "pbs", "slurm", "systemd"]
-JOBS = {"slurm": "cluster.sbatch", "pbs": "cluster.pbs", "lsf": "cluster.lsf"}
 
 
 def test_each_folder_has_a_page_that_says_what_was_not_run() -> None:
@@ -28,13 +27,8 @@ def test_links_and_commands_lead_somewhere(page: Path) -> None:
         assert (page.parent / link).exists(), link
     for path in re.findall(r"(?<!/)deploy/[\w./-]+\w", text):
         assert (DEPLOY.parent / path).exists() or "constraints" in path, path
-    for command, rest in re.findall(r"gpusched (certificates|worker|scheduler)([^`\n]*)", text):
-        assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= FLAGS[command], command
-
-
-@pytest.mark.parametrize("folder", JOBS)
-def test_variables_that_a_page_names_are_the_scripts(folder: str) -> None:
-    script = (DEPLOY / folder / JOBS[folder]).read_text()
-    page = (DEPLOY / folder / "README.md").read_text()
-    named = set(re.findall(r"`([A-Z_]{2,})[=`]", page)) - {"SLURM_RESTART_COUNT"}
-    assert named <= set(re.findall(r"^([A-Z_]+)=\$\{", script, re.MULTILINE)) | {"KILL", "TERM"}
+    for command, rest in re.findall(
+        r"gpusched (certificates|worker|scheduler|submit)([^`\n]*)", text
+    ):
+        own = rest.partition(" -- ")[0]
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", own)) <= FLAGS[command], command

@@ -22,6 +22,7 @@ DASK_CLUSTER = (
 KINDS = {
     "ConfigMap": "io.k8s.api.core.v1.ConfigMap",
     "Deployment": "io.k8s.api.apps.v1.Deployment",
+    "Job": "io.k8s.api.batch.v1.Job",
     "Namespace": "io.k8s.api.core.v1.Namespace",
     "NetworkPolicy": "io.k8s.api.networking.v1.NetworkPolicy",
     "Service": "io.k8s.api.core.v1.Service",

@@ -1,0 +1,117 @@
+"""One node's part: which node it is, what it is told, and how it waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpusched.batch import node
+from gpusched.batch.plan import Plan
+from gpusched.cli import main
+from tests.batch.scripts import RUNS
+from tests.cli.conftest import Runner
+from tests.waiting import wait_for
+
+
+@pytest.mark.parametrize("name", node.RANKS)
+def test_rank_is_its_launchers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in node.RANKS:
+        monkeypatch.delenv(each, raising=False)
+    with pytest.raises(ValueError, match=f"Give --rank, or set one of .*{name}"):
+        node.rank_here()
+    monkeypatch.setenv(name, "4")
+    assert node.rank_here() == 4
+    monkeypatch.setenv(name, "four")
+    with pytest.raises(ValueError, match=f"{name} is 'four'"):
+        node.rank_here()
+
+
+def test_plan_and_flags_say_the_same() -> None:
+    import click
+
+    plan = Plan(
+        command=("script.py", "--n", "a b"),
+        backend="local",
+        folder=Path("/a folder"),
+        nodes=2,
+        gpus=0,
+        limit=1e6,
+        grace=90.5,
+        requeues=3,
+        checkpoints=Path("/kept"),
+        tls=Path("/tls"),
+        worker_options="--nthreads 2",
+        code_to_file=True,
+    )
+    command = main.get_command(click.Context(main), "launch")
+    assert command is not None
+    assert Plan(**command.make_context("launch", plan.words()).params) == plan
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["script.py"], "which job? Give --backend, --run or --address"),
+        (["--run=a", "--address=b:1", "--rank=0", "script.py"], "which job?"),
+        (["--backend=local", "script.py"], "--backend needs --folder"),
+        (["--backend=local", "--folder=a", "--run=b", "script.py"], "excludes --run"),
+        (["--run=a"], "name a script"),
+        (["--run=a", "--", "--workers=2", "script.py"], "--workers before the script"),
+    ],
+)
+def test_bad_input_is_named(words: list[str], message: str) -> None:
+    done = CliRunner().invoke(main, ["launch", *words])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_any_launcher_may_start_the_nodes(gpusched: Runner) -> None:
+    """As mpirun does: by a variable, and the exit code is the script's."""
+    gpusched.script(RUNS)
+    words = ("launch", "--gpus=0", "--run=run", "--worker-options=--nthreads=1", "--", "script.py")
+    started = []
+    for rank in ("1", "0"):
+        gpusched.environment["PMIX_RANK"] = rank
+        started.append(gpusched.start(*words))
+    told, errors = started[1].communicate()
+    assert started[1].returncode == 6, told + errors
+    assert "sum 2400000.0" in told
+    assert started[0].wait() == 0
+    late = gpusched(*words[:1], "--rank=1", *words[1:])
+    assert late.returncode == 0, late.stderr
+    again = gpusched(*words[:1], "--rank=0", *words[1:])
+    assert again.returncode == 1
+    assert "run has been used (code): give each start a folder of its own" in again.stderr
+    for process in started:
+        process.communicate()
+
+
+def test_node_that_waits_ends_when_it_is_told_to(gpusched: Runner) -> None:
+    (gpusched.folder / "run").mkdir()
+    gpusched.script("")
+    waiting = gpusched.start("launch", "--gpus=0", "--run=run", "--rank=1", "--", "script.py")
+    # Signals are taken from here on.
+    wait_for(lambda: is_blocked(waiting.pid, signal.SIGTERM))
+    waiting.terminate()
+    waiting.communicate()
+    assert waiting.returncode == 143
+
+
+def is_blocked(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process has blocked a signal."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))
+    return bool(mask & (1 << (number - 1)))
+
+
+def test_scheduler_that_cannot_start_ends_the_job(gpusched: Runner) -> None:
+    gpusched.script("")
+    words = ("launch", "--gpus=0", "--run=run", "--rank=0", "--scheduler-options=--port=x")
+    done = gpusched(*words, "--", "script.py")
+    assert done.returncode == 1
+    assert "the scheduler did not start; what it said is above" in done.stderr
+    assert not os.path.exists(gpusched.folder / "run/code")
