@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from dask._task_spec import Task, _execute_subgraph
 from dask.typing import Key
@@ -130,7 +130,7 @@ class Programs(SchedulerPlugin):
             served.embedded = True
 
 
-def _is_program(function: Any) -> bool:
+def _is_program(function: Any) -> TypeGuard[Program]:
     # Where there is one, its module has been imported.
     module = sys.modules.get("gpusched.graph.program")
     return module is not None and type(function) is module.Program
