@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-from bokeh.models import BasicTicker, HoverTool, NumeralTickFormatter, Range1d
+from bokeh.models import AllIndices, BasicTicker, HoverTool, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
 
 INK = "#7d858e"
@@ -71,10 +71,13 @@ def limits(found: Any, source: Any, told: str) -> None:
     )  # fmt: skip
 
 
-def replace(source: Any, data: dict[str, list[Any]]) -> None:
-    """Give a table other rows, if they differ. It shows those of new data only, not of updated."""
-    if source.data != data:
-        source.data = data
+def replace(table: Any, data: dict[str, list[Any]]) -> None:
+    """Give a table other rows, if they differ."""
+    if table.source.data != data:
+        table.source.data = data
+        # bokeh draws a table again where its view changes, which other values in as many rows do
+        # not bring about.
+        table.view.filter = AllIndices()
 
 
 def first(rows: list[Any]) -> list[Any]:

@@ -41,7 +41,7 @@ class KernelTable(Component):
         self.source = ColumnDataSource({name: [] for name in _COLUMNS})
         self.source.selected.on_change("indices", self._choose)
         sizing = kwargs.pop("sizing_mode", "stretch_both")
-        table = DataTable(
+        self.table = DataTable(
             source=self.source, columns=_columns(), index_position=None, reorderable=False,
             sizing_mode=sizing, min_width=620, name="gpusched_kernel_table",
         )  # fmt: skip
@@ -49,7 +49,7 @@ class KernelTable(Component):
             text=_NONE, sizing_mode=sizing, min_width=240, name="gpusched_kernel_source",
             styles={"overflow": "auto", "color": INK, "font-size": "12px", "padding": "0 1em"},
         )  # fmt: skip
-        self.root = row(table, self.text, sizing_mode=sizing)
+        self.root = row(self.table, self.text, sizing_mode=sizing)
 
     def _choose(self, attribute: str, old: list[int], new: list[int]) -> None:
         """Note which kernel was clicked."""
@@ -69,7 +69,7 @@ class KernelTable(Component):
         self.observer.look()
         rows = self.observer.launches.rows(self.observer.fusion.launches.values())
         data = {name: [read(found) for found in rows] for name, read in _COLUMNS.items()}
-        replace(self.source, data)
+        replace(self.table, data)
         names = list(zip(data["name"], data["device"], strict=True))
         if self.chosen in names and self.source.selected.indices != [names.index(self.chosen)]:
             # It has moved, as others took longer.

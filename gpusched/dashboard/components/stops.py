@@ -34,7 +34,7 @@ class Stops(Component):
         self.source = ColumnDataSource({"operation": [], "reason": [], "times": [], "remedy": []})
         sizing = kwargs.pop("sizing_mode", "stretch_both")
         self.title = Div(styles={"color": INK, "font-weight": "bold", "font-size": "13px"})
-        table = DataTable(
+        self.table = DataTable(
             source=self.source, index_position=None, reorderable=False,
             sizing_mode=sizing, name="gpusched_stops",
             columns=[
@@ -45,7 +45,7 @@ class Stops(Component):
                 TableColumn(field="remedy", title="what to change", width=400),
             ],
         )  # fmt: skip
-        self.root = column(self.title, table, sizing_mode=sizing)
+        self.root = column(self.title, self.table, sizing_mode=sizing)
 
     @without_property_validation
     @log_errors
@@ -62,7 +62,7 @@ class Stops(Component):
             else "Fusion stops: nothing has run yet"
         )
         replace(
-            self.source,
+            self.table,
             {
                 "operation": [operation for operation, _, _ in stops],
                 "reason": [reason for _, reason, _ in stops],

@@ -1,0 +1,162 @@
+"""Each page in a browser: it opens, shows a running job, and has no errors in its console.
+
+``GPUSCHED_REGENERATE=1 pytest tests/dashboard/test_browser.py`` also takes the pictures of
+docs/how-to/dashboard.md, of a larger job.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import pytest
+from distributed import Client
+
+import gpusched
+from gpusched.dashboard.components.navigation import TITLES
+from tests.dashboard.conftest import Site, program
+from tests.waiting import PATIENCE
+
+pytest.importorskip("playwright", reason="needs playwright, of the extra test")
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+PICTURES = Path(__file__).parents[2] / "docs/images"
+LARGEST = 100_000
+"""Bytes of a picture."""
+REGENERATE = os.environ.get("GPUSCHED_REGENERATE") == "1"
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="needs a browser: Debian's package chromium (apt-get install chromium)"
+)
+
+_FLAGS = [
+    "--no-sandbox",  # CI's user is root.
+    "--disable-gpu",
+    # Nothing shall be asked of hosts that are not there.
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+SHOWS = {
+    "gpus": "'other' in data && data.other.length > 0 && data.other[0] > 0",
+    "kernels": "'rate' in data && 'label' in data && data.rate.length >= 2",
+    "fusion": "'remedy' in data && data.remedy.length > 0",
+    "timeline": "'lane' in data && data.told.includes('kernel')",
+}
+"""By page: what the data of one of its plots must come to."""
+
+
+class LargerSite(Site):
+    """One whose pictures have something to see."""
+
+    def compute(self) -> None:
+        """Run the larger program once."""
+        self.client.compute([*larger(), *program()], sync=True)
+
+
+def larger() -> Any:
+    """Return arrays of 96 MB: several kernels, and transfers between the workers."""
+    rng = da.random.default_rng(0)
+    spot, strike = (rng.uniform(50, 150, 6_000_000, chunks=1_000_000) for _ in range(2))
+    table = rng.random((3000, 2000), chunks=(500, 2000))
+    value = da.where(spot > strike, (spot - strike) * 0.97, 0.0)
+    spread = ((table - table.mean(axis=0)) ** 2).mean(axis=0)
+    return [value.mean(), spread, (table.T.rechunk((500, 3000)) * 2 + 1).std(axis=1)]
+
+
+@pytest.fixture(scope="module")
+def shown(site: Site) -> Iterator[Site]:
+    """Give the cluster to look at: a larger one for pictures."""
+    if not REGENERATE:
+        yield site
+        return
+    with (
+        gpusched.Cluster(2, 1, gpus=0, memory_limit="1 GiB",
+                         dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        # More than the workers keep in memory.
+        kept = da.random.default_rng(1).random((12_500, 10_000), chunks=(1250, 10_000)).persist()
+        found = LargerSite(cluster, client)
+        found.compute()
+        yield found
+        del kept
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Give an empty page, and check in the end that its console had no error."""
+    found = browser.new_page(viewport={"width": 1200, "height": 640})
+    found.set_default_timeout(1e3 * PATIENCE)
+    wrong: list[str] = []
+    found.on("console", lambda line: wrong.append(line.text) if line.type == "error" else None)
+    found.on("pageerror", lambda error: wrong.append(str(error)))
+    yield found
+    found.close()
+    assert not wrong
+
+
+def wait_for_data(page: Page, holds: str) -> None:
+    """Wait until the data of a plot of the page makes an expression true."""
+    page.wait_for_function(
+        f"""() => window.Bokeh && Bokeh.documents.length > 0
+            && [...Bokeh.documents[0]._all_models.values()]
+                .filter(model => model.type === 'ColumnDataSource')
+                .some(({{data}}) => {holds})"""
+    )
+
+
+def picture(page: Page, name: str) -> None:
+    """Take the picture of the documentation, if it is asked for."""
+    if REGENERATE:
+        # The bars grow for a moment after their data has come.
+        page.wait_for_timeout(20_000)
+        PICTURES.mkdir(exist_ok=True)
+        page.screenshot(path=PICTURES / f"dashboard-{name}.png")
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_page_shows_a_running_job(shown: Site, page: Page, name: str) -> None:
+    page.goto(f"{shown.url}/{name}")
+    with shown.computing():
+        wait_for_data(page, SHOWS[name])
+        if name == "kernels":
+            page.locator(".slick-row").first.click()
+            page.get_by_text("def point(").first.wait_for()
+        picture(page, name)
+    assert page.locator("canvas").count() or name == "fusion"
+
+
+def test_links_lead_from_page_to_page(shown: Site, page: Page) -> None:
+    page.goto(f"{shown.url}/status")
+    page.get_by_role("link", name="Gpusched", exact=True).first.click()
+    for address, title in TITLES.items():
+        page.locator(".bk-Div a", has_text=title).click()
+        page.wait_for_url(f"**/{address}")
+
+
+def test_page_says_that_nothing_has_run(page: Page) -> None:
+    with gpusched.Cluster(1, 1, gpus=0, dashboard_address="127.0.0.1:0") as cluster:
+        page.goto(cluster.dashboard_link.replace("status", "kernels"))
+        page.get_by_text("No kernels have run yet").first.wait_for()
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_pictures_are_small(name: str) -> None:
+    assert 0 < (PICTURES / f"dashboard-{name}.png").stat().st_size < LARGEST
