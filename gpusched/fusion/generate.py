@@ -15,7 +15,7 @@ from string import ascii_lowercase
 import numpy as np
 
 from gpusched.fusion import editions, scalars
-from gpusched.fusion.kernel import Access, Kernel, Output, Statement
+from gpusched.fusion.kernel import EXACT, Access, Kernel, Output, Statement
 from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 
 BLOCK = 512
@@ -333,15 +333,34 @@ def literal(value: bool | int | float, dtype: str) -> str:
     return repr(bool(value)) if dtype == "bool" else f"{dtype}({value!r})"
 
 
+def header(kernel: Kernel, title: str) -> str:
+    """Return the comments above a kernel: its arrays, and its mathematics where not exact."""
+    names = input_names(kernel) + output_names(kernel)
+    lines = [f"# {title}, written by gpusched"]
+    lines += [
+        f"#   {name}: {o.dtype} [{', '.join(o.access)}]"
+        for name, o in zip(names, kernel.operands, strict=True)
+    ]
+    if kernel.mathematics != EXACT:
+        lines.append(f"#   mathematics: {kernel.mathematics}")
+    return "\n".join(lines)
+
+
+def _loops(kernel: Kernel) -> str:
+    """Return the source of the loops, in which subnormal numbers are zero where fast is enough."""
+    text = _Loops(kernel).source()
+    if kernel.mathematics == EXACT:
+        return text
+    head, *body = text.split("\n")
+    last = [body.pop()] if kernel.checked else []
+    before, after = "    before = flush_subnormals()", "    restore_subnormals(before)"
+    return "\n".join([head, before, *body, after, *last])
+
+
 def source(kernel: Kernel) -> str:
     """Return the whole text of a kernel for the CPU and for plain Python."""
     if kernel.edition is not None:
-        return editions.with_loops(kernel.edition, "cpu", _Loops(kernel).source())
+        return editions.with_loops(kernel.edition, "cpu", _loops(kernel))
     point = point_source(kernel)
-    operands = kernel.operands
-    names = input_names(kernel) + output_names(kernel)
-    arrays = [
-        f"#   {n}: {o.dtype} [{', '.join(o.access)}]" for n, o in zip(names, operands, strict=True)
-    ]
-    header = "\n".join([f"# {kernel.name}, written by gpusched", *arrays])
-    return f"{header}\n\n\n{helper_source(point)}{point}\n\n\n{_Loops(kernel).source()}\n"
+    parts = [helper_source(point) + point, _loops(kernel)]
+    return "\n\n\n".join([header(kernel, kernel.name), *parts]) + "\n"

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+EXACT, FAST = "exact", "fast"
+"""Modes of a kernel's mathematics."""
+
 EDITED = "_edited_"
 """In the names of users' versions of kernels, between the original's name and a digest."""
 
@@ -110,6 +113,8 @@ class Kernel:
     """The user's source, where it is not generated from the statements."""
     options: Options = field(default=Options(), repr=False)
     """How it is compiled, where somebody has chosen."""
+    mathematics: str = field(default=EXACT, repr=False)
+    """`EXACT` gives NumPy's arithmetic, and functions as exact as documented; `FAST` fewer bits."""
     streamed: bool = field(default=False, repr=False)
     """Whether results go past the caches to memory, on the CPU, because they are so many."""
 
@@ -121,6 +126,8 @@ class Kernel:
             parts += [self.original.description, repr(self.edition)]
         if self.options != Options():
             parts.append(repr(self.options))
+        if self.mathematics != EXACT:
+            parts.append(self.mathematics)
         if self.streamed:
             parts.append("streamed")
         return "|".join(parts)

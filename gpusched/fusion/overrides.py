@@ -15,7 +15,8 @@ from functools import cached_property
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import Device
 from gpusched.fusion.editions import EditionError
-from gpusched.fusion.kernel import Edition, Kernel
+from gpusched.fusion.kernel import EXACT, Edition, Kernel
+from gpusched.fusion.precision import applied, mathematics
 
 
 class OverrideError(RuntimeError):
@@ -79,14 +80,17 @@ class Overrides:
     """
 
     found: tuple[Override, ...] = ()
+    mathematics: str = EXACT
+    """Mode of all kernels, users' versions included."""
 
     def __bool__(self) -> bool:
-        return bool(self.found)
+        return bool(self.found) or self.mathematics != EXACT
 
     @cached_property
     def token(self) -> str:
         """A short digest; the same in every process."""
-        text = "|".join(f"{each.digest} {each.identity}" for each in self.found)
+        parts = [f"{each.digest} {each.identity}" for each in self.found]
+        text = "|".join([*parts, *([self.mathematics] if self.mathematics != EXACT else [])])
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     def of(self, kernel: Kernel) -> Override | None:
@@ -98,15 +102,15 @@ class Overrides:
 
     def on(self, device: Device) -> Device:
         """Return a device that compiles users' versions, with errors of their own."""
-        if not self.found:
+        if not self:
             return device
 
         def compile_version(kernel: Kernel) -> CompiledKernel:
             override = self.of(kernel)
             if override is None:
-                return device.compile(kernel)
+                return device.compile(applied(kernel, self.mathematics))
             try:
-                return device.compile(override.version(kernel))
+                return device.compile(applied(override.version(kernel), self.mathematics))
             except MemoryError:
                 raise
             except Exception as error:
@@ -139,14 +143,14 @@ def active() -> Overrides:
     >>> bool(active())
     False
     """
-    found = _applied + _scoped.get()
-    if not found:
+    found, mode = _applied + _scoped.get(), mathematics()
+    if not found and mode == EXACT:
         return NONE
     last: dict[str, Override] = {}
     for each in found:
         last.pop(each.digest, None)
         last[each.digest] = each
-    return Overrides(tuple(last.values()))
+    return Overrides(tuple(last.values()), mode)
 
 
 def apply(override: Override) -> None:

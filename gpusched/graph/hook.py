@@ -12,6 +12,7 @@ import dask
 from dask.core import flatten
 
 from gpusched.fusion.overrides import Overrides, active
+from gpusched.fusion.precision import checked
 from gpusched.graph import callsites
 
 
@@ -102,7 +103,7 @@ def intercepting(function: Callable[..., Any]) -> Iterator[None]:
         _interceptors.remove(function)
 
 
-_KEYS = ("array_optimize", "array_plugins")
+_MATHEMATICS = "gpusched.fusion.mathematics"
 
 
 def _configure(settings: dict[str, Any]) -> None:
@@ -117,15 +118,22 @@ def _configure(settings: dict[str, Any]) -> None:
 class _Switch:
     """Sets the hook at once; as a context manager or decorator, only for the length of it."""
 
-    def __init__(self, hook: Callable[..., Any]) -> None:
+    def __init__(self, hook: Callable[..., Any], mathematics: str | None = None) -> None:
         self._hook = hook
+        self._mathematics = mathematics
         self._before: list[dict[str, Any]] = []
         self._set()
 
     def _set(self) -> None:
-        watched = callsites.plugins(self._hook is optimize)
-        self._before.append({key: dask.config.get(key, None) for key in _KEYS})
-        _configure({"array_optimize": self._hook, "array_plugins": watched})
+        on = self._hook is optimize
+        settings = {
+            "array_optimize": self._hook,
+            "array_plugins": callsites.plugins(on),
+        }
+        if self._mathematics is not None:
+            settings[_MATHEMATICS] = checked(self._mathematics, "mathematics")
+        self._before.append({key: dask.config.get(key, None) for key in settings})
+        _configure(settings)
 
     def _restore(self) -> None:
         _configure(self._before.pop())
@@ -141,17 +149,23 @@ class _Switch:
 
         @functools.wraps(function)
         def switched(*args: Any, **kwargs: Any) -> Any:
-            with _Switch(self._hook):
+            with _Switch(self._hook, self._mathematics):
                 return function(*args, **kwargs)
 
         return switched
 
 
-def enable() -> _Switch:
+def enable(*, mathematics: str | None = None) -> _Switch:
     """Switch fusion on for every `dask.array` computed from now on in this process.
 
     Works with any dask scheduler.  The result is also a context manager and a decorator, which
     switch fusion on only for the block or the function.
+
+    Parameters
+    ----------
+    mathematics
+        ``"exact"`` or ``"fast"``, as the setting ``fusion.mathematics`` has it; None leaves it as
+        it is.
 
     Examples
     --------
@@ -161,7 +175,7 @@ def enable() -> _Switch:
     ...     float(((x + 1) ** 2).sum().compute(scheduler="threads"))
     400000.0
     """
-    return _Switch(optimize)
+    return _Switch(optimize, mathematics)
 
 
 def disable() -> _Switch:

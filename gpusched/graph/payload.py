@@ -8,6 +8,7 @@ from typing import Any
 import cloudpickle
 from toolz import curry  # type: ignore[import-untyped]
 
+from gpusched.fusion.kernel import EXACT
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Register
 from gpusched.graph.segment import ProgramStep
@@ -53,11 +54,13 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     (True, True)
     """
     file = io.BytesIO()
-    _Compact(file, protocol=5).dump((steps, inputs, *overrides.found))
+    chosen = () if overrides.mathematics == EXACT else (overrides.mathematics,)
+    _Compact(file, protocol=5).dump((steps, inputs, *chosen, *overrides.found))
     return file.getvalue()
 
 
 def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
     """Return what `pack` was given."""
-    steps, inputs, *overrides = cloudpickle.loads(payload)
-    return steps, inputs, Overrides(tuple(overrides)) if overrides else NONE
+    steps, inputs, *chosen = cloudpickle.loads(payload)
+    mode = chosen.pop(0) if chosen and isinstance(chosen[0], str) else EXACT
+    return steps, inputs, Overrides(tuple(chosen), mode) if chosen or mode != EXACT else NONE

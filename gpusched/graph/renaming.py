@@ -51,7 +51,8 @@ def own_names(graph: Any, wanted: Set[Any], overrides: Overrides) -> Any:
 def _names(graph: dict[Any, Any], wanted: Set[Any], overrides: Overrides) -> dict[Any, Any]:
     changed = _changed(graph)
     for key in changed & wanted:
-        if isinstance(key, tuple):
+        # What is kept in the fast mode stays so, as its author wants it.
+        if isinstance(key, tuple) and overrides.found:
             raise OverrideError(
                 f"chunk {key} cannot be kept on a cluster while {_of(overrides)} in effect: it "
                 "would be taken for the original's by everybody who computes the same array. "

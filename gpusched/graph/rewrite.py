@@ -67,7 +67,7 @@ class Functions:
 
     def __init__(self, overrides: Overrides | None = None) -> None:
         self.overrides = active() if overrides is None else overrides
-        self.key = self.overrides.found, generation()
+        self.key = self.overrides, generation()
         """What programs depend on besides their calls."""
         self._found: dict[int, tuple[Any, Traits]] = {}
 

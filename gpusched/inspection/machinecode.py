@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from gpusched.fusion import generate
-from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.kernel import FAST, Kernel
 
 
 def capability(cc: Any) -> tuple[int, int]:
@@ -42,7 +42,7 @@ def cpu_llvm(kernel: Kernel) -> str:
     from gpusched.fusion.vectormath.bits import device
 
     text, filename = generate.source(kernel), f"<gpusched {kernel.name}>"
-    names = cpu.namespace(text) | {"__name__": __name__}
+    names = cpu.namespace(text, kernel.mathematics == FAST) | {"__name__": __name__}
     exec(compile(text, filename, "exec"), names)
     for name, value in list(names.items()):
         own = isinstance(value, types.FunctionType) and value.__code__.co_filename == filename

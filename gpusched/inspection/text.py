@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gpusched.fusion.kernel import EXACT
 from gpusched.inspection.model import Stage, Stop, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
 
@@ -147,11 +148,14 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
         known = next(each for each in found.kernels if each.name == kernel.name)
         work = known.work
         heavy = f", {work.heavy:g} of them heavy" if work.heavy else ""
+        mode = known.kernel.mathematics
         yield "kernel", kernel.name
         if known.edited:
             yield "", f"your version of {known.edited}"
         for told in known.tuned:
             yield "", f"tuned: {told}"
+        if mode != EXACT:
+            yield "", f"{mode} mathematics"
         yield (
             "",
             (

@@ -13,11 +13,11 @@ from numba import types
 from numba.core.compiler import Compiler
 
 from gpusched.fusion import generate
-from gpusched.fusion.backends import interleaving, names, objectcode, primitives
+from gpusched.fusion.backends import interleaving, names, objectcode, primitives, subnormals
 from gpusched.fusion.choices import WIDEST
-from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.kernel import FAST, Kernel
 from gpusched.fusion.operations import named
-from gpusched.fusion.vectormath import FUNCTIONS, variants
+from gpusched.fusion.vectormath import FEWER_STEPS, FUNCTIONS, variants
 from gpusched.fusion.vectormath.bits import device
 from gpusched.fusion.vectormath.by_dtype import by_dtype
 
@@ -78,14 +78,19 @@ def _math(name: str) -> Any:
     return device(function) if isinstance(function, python_types.FunctionType) else function
 
 
-def namespace(text: str) -> dict[str, Any]:
+def namespace(text: str, fast: bool = False) -> dict[str, Any]:
     """Return the names a kernel's source uses, bound for numba."""
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in names.DTYPES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
     found |= {"inf": math.inf, "nan": math.nan}
     found |= {name: by_dtype(name) for name in ("exp", "log1p") if f"{name}(" in text}
-    return found | {name: _math(name) for name in names.math_names() if f"{name}(" in text}
+    found |= {
+        name: getattr(subnormals, name) for name in ("flush_subnormals", "restore_subnormals")
+    }
+    found |= {name: _math(name) for name in names.math_names() if f"{name}(" in text}
+    fewer = FEWER_STEPS if fast else {}
+    return found | {name: fewer[name].function for name in fewer.keys() & found.keys()}
 
 
 def _nextafter() -> Any:
@@ -127,7 +132,7 @@ def compile_kernel(
     code
         From an earlier call, for the same kind of processor.
     """
-    found = namespace(text) | {"__name__": __name__}
+    found = namespace(text, kernel.mathematics == FAST) | {"__name__": __name__}
     for name, function in generate.defined_functions(kernel).items():
         found[name] = function.for_cpu()
     exec(compile(text, filename, "exec"), found)

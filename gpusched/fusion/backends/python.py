@@ -90,6 +90,15 @@ def floating_point_errors() -> int:
     return 0
 
 
+def flush_subnormals() -> int:
+    """Return 0: Python computes with subnormal numbers."""
+    return 0
+
+
+def restore_subnormals(before: int) -> None:
+    """Do nothing."""
+
+
 def namespace() -> dict[str, Any]:
     """Return the names a kernel's source uses, bound to NumPy."""
     primitives = [
@@ -110,7 +119,8 @@ def namespace() -> dict[str, Any]:
     bound = {name: getattr(np, name) for name in [*primitives, *more, *names.DTYPES]}
     bound |= {name: names.numpy_function(name) for name in names.math_names()}
     functions = (shift, element, bits, compensated_add, clear_floating_point_errors,
-                 floating_point_errors, scratch, stream, drain)  # fmt: skip
+                 floating_point_errors, flush_subnormals, restore_subnormals,
+                 scratch, stream, drain)  # fmt: skip
     local = {f.__name__: f for f in functions}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -115,8 +115,15 @@ def _compiling_for(cc: tuple[int, int]) -> Iterator[None]:
             dispatcher.get_current_device = original
 
 
+EXACT: dict[str, Any] = {"fma": 0}
+"""What NVVM is told: not to contract multiplications and additions, so that results are NumPy's."""
+FAST: dict[str, Any] = {"fma": 1, "ftz": 1, "prec_div": 0, "prec_sqrt": 0}
+"""To contract, to take subnormal numbers of float32 for zero, and not to round the last bit of
+quotients and square roots of float32."""
+
+
 def device_function(function: Callable[..., Any]) -> Any:
-    """Return `function` for calls from kernels."""
+    """Return `function` for calls from kernels, which say how exact it is."""
     from gpusched.fusion.backends.cuda.numba_cuda import cuda
 
     return cuda.jit(device=True, fma=False)(function)
@@ -127,11 +134,11 @@ def compile_kernel(
     signature: tuple[Any, ...],
     cc: tuple[int, int],
     threads: int = THREADS,
+    mathematics: Mapping[str, Any] = EXACT,
 ) -> Compiled:
     """Compile a kernel to machine code, on any machine.
 
-    Pointer arguments are taken not to overlap.  Multiplications and additions are not contracted,
-    so that results are NumPy's to the last bit.
+    Pointer arguments are taken not to overlap.
 
     Parameters
     ----------
@@ -143,6 +150,8 @@ def compile_kernel(
         Compute capability, such as (8, 0), (9, 0), (10, 0).
     threads
         The most threads that a block is launched with.
+    mathematics
+        `EXACT` or `FAST`.
 
     Raises
     ------
@@ -160,7 +169,7 @@ def compile_kernel(
     from gpusched.fusion.backends.cuda.numba_cuda import compiler, nvvm, types
 
     with _compiling_for(cc):
-        options = {"opt": 3, "fma": 0}
+        options = {"opt": 3, **mathematics}
         result = compiler.compile_cuda(
             function, types.void, signature, nvvm_options=options, cc=cc, abi="numba"
         )

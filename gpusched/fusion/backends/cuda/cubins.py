@@ -13,6 +13,7 @@ import gpusched
 from gpusched.fusion.backends.cuda import skeleton
 from gpusched.fusion.backends.cuda.compiler import Compiled
 from gpusched.fusion.cache import directory
+from gpusched.fusion.kernel import EXACT
 from gpusched.fusion.sharing import Origin, Wanted, obtain
 
 _PACKAGES = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvrtc", "llvmlite")
@@ -32,9 +33,9 @@ def toolchain() -> str:
     return hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
 
 
-def wanted(name: str, text: str, cc: tuple[int, int]) -> Wanted:
+def wanted(name: str, text: str, cc: tuple[int, int], mathematics: str = EXACT) -> Wanted:
     """Return what the cubin of a source text is known by, and where it is kept."""
-    parts = ("cuda", toolchain(), f"sm_{cc[0]}{cc[1]}", text)
+    parts = ("cuda", toolchain(), f"sm_{cc[0]}{cc[1]}", mathematics, text)
     key = hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
     root = directory()
     path = root and root / "cubins" / f"{name}-sm_{cc[0]}{cc[1]}-{key}.cubin"
@@ -42,7 +43,11 @@ def wanted(name: str, text: str, cc: tuple[int, int]) -> Wanted:
 
 
 def cached(
-    name: str, text: str, cc: tuple[int, int], build: Callable[[], Compiled]
+    name: str,
+    text: str,
+    cc: tuple[int, int],
+    build: Callable[[], Compiled],
+    mathematics: str = EXACT,
 ) -> tuple[Compiled, bool]:
     """Return the machine code of `text`, and whether it had to be built.
 
@@ -56,5 +61,5 @@ def cached(
         compiled = build()
         return compiled, compiled.cubin
 
-    compiled, origin = obtain(wanted(name, text, cc), load, make)
+    compiled, origin = obtain(wanted(name, text, cc, mathematics), load, make)
     return compiled, origin is Origin.COMPILED

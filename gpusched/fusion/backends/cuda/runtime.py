@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from gpusched.fusion import generate, tuned
-from gpusched.fusion.backends.cuda import cubins, skeleton
+from gpusched.fusion.backends.cuda import compiler, cubins, skeleton
 from gpusched.fusion.backends.cuda.compiler import (
     MISSING,
     Compiled,
@@ -23,7 +23,7 @@ from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
 from gpusched.fusion.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.fusion.backends.cuda.skeleton.text import threads
-from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.kernel import EXACT, Kernel
 from gpusched.fusion.statistics import updating
 
 
@@ -69,7 +69,9 @@ def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) 
     from gpusched.fusion.backends.cuda import device
 
     function = device.load(text, filename, kernel.name, generate.defined_functions(kernel))
-    return compile_kernel(function, device.signature(kernel), cc, threads(kernel))
+    exact = kernel.mathematics == EXACT
+    return compile_kernel(function, device.signature(kernel), cc, threads(kernel),
+                          compiler.EXACT if exact else compiler.FAST)  # fmt: skip
 
 
 def _register(kernel: Kernel, text: str) -> str:
@@ -140,7 +142,8 @@ class GpuRuntime:
             return _build(kernel, text, self.cc)
 
         started = time.perf_counter()
-        compiled, _ = cubins.cached(kernel.name, text, self.cc, build)
+        mode = EXACT if isinstance(kernel, ScanCode) else kernel.mathematics
+        compiled, _ = cubins.cached(kernel.name, text, self.cc, build, mode)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
         return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)

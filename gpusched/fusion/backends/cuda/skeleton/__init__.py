@@ -22,12 +22,7 @@ def source(kernel: Kernel) -> str:
     if kernel.edition is not None:
         return editions.with_loops(kernel.edition, "cuda", loops(kernel))
     point = generate.point_source(kernel)
-    names = generate.input_names(kernel) + generate.output_names(kernel)
-    arrays = [
-        f"#   {name}: {o.dtype} [{', '.join(o.access)}]"
-        for name, o in zip(names, kernel.operands, strict=True)
-    ]
-    header = "\n".join([f"# {kernel.name}, for CUDA, written by gpusched", *arrays])
+    header = generate.header(kernel, f"{kernel.name}, for CUDA")
     return f"{header}\n\n\n{generate.helper_source(point)}{point}\n\n\n{loops(kernel)}\n"
 
 
