@@ -73,7 +73,7 @@ _HOMES = {
 }
 """Where each public name is defined; it is imported on first use, so that importing is cheap."""
 
-_PACKAGES = frozenset({"models", "ops", "threadsafe"})
+_PACKAGES = frozenset({"chunking", "models", "ops", "threadsafe"})
 """Parts with public names of their own, imported on first use, too."""
 
 _config.register()

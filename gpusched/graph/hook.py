@@ -11,6 +11,7 @@ from typing import Any
 import dask
 from dask.core import flatten
 
+from gpusched.chunking import size
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.precision import checked
 from gpusched.graph import callsites
@@ -129,6 +130,7 @@ class _Switch:
         settings = {
             "array_optimize": self._hook,
             "array_plugins": callsites.plugins(on),
+            size.KEY: size.for_fusion(on),
         }
         if self._mathematics is not None:
             settings[_MATHEMATICS] = checked(self._mathematics, "mathematics")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gpusched.chunking import chosen
 from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernels import ExplainedKernel, explained
@@ -34,6 +35,8 @@ class Explanation:
     """What expected times are based on."""
     waits: tuple[PolicyWaits, ...] = ()
     """Thread policies that this process has waited for until now."""
+    chunks: str = ""
+    """What ``chunks="auto"`` last meant in this process, and why; empty if nobody asked."""
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -64,6 +67,7 @@ class Explanation:
             "stops": [asdict(stop) for stop in self.stops],
             "machine": asdict(self.machine),
             "waits": [asdict(each) for each in self.waits],
+            "chunks": self.chunks,
         }
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain
@@ -147,7 +151,8 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         before = sum(map(count_tasks, wanted.built.layers.values()))
         halts = tuple(stops(walked, numbers))
         totals = _totals(before, walked, found)
-        explanation = Explanation(totals, found, kernels, halts, here, policy_waits())
+        auto = str(chosen() or "")
+        explanation = Explanation(totals, found, kernels, halts, here, policy_waits(), auto)
         return explanation, walk.chunks()
 
 

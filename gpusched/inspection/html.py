@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.inspection.model import Stage
 from gpusched.inspection.text import (
+    chunks,
     merged,
     moving,
     profile,
@@ -58,6 +59,7 @@ def html(found: Explanation) -> str:
         *(_stage(found, stage) for stage in shown),
         *(_kernel(kernel) for kernel in found.kernels),
         f"<p><small>{escape(profile(found))}</small></p>",
+        f"<p><small>{escape(chunks(found))}</small></p>" if found.chunks else "",
     ]
     return f'<div class="gpusched-explain">{"".join(parts)}</div>'
 

@@ -46,6 +46,8 @@ def text(found: Explanation, details: bool = False, width: int = 80) -> str:
         for kernel in found.kernels:
             lines += ["", f"Kernel {kernel.name}", "", kernel.source.rstrip()]
     lines += ["", *_wrapped("", profile(found), width)]
+    if found.chunks:
+        lines += ["", *_wrapped("", chunks(found), width)]
     return "\n".join(lines)
 
 
@@ -121,6 +123,11 @@ def profile(found: Explanation) -> str:
         + (f". Guessed, not measured: {guesses} ({seconds(here.launch_seconds)})." if guesses
            else ".")
     )  # fmt: skip
+
+
+def chunks(found: Explanation) -> str:
+    """Return a sentence on the size of the chunks that were asked for by ``chunks="auto"``."""
+    return f'chunks="auto" meant {found.chunks}.'
 
 
 def _stage(found: Explanation, stage: Stage, details: bool, width: int) -> Iterator[str]:

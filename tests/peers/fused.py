@@ -15,11 +15,12 @@ EVERYTHING = {
     "gpusched.fusion.minimum-elements": 0,
     "gpusched.fusion.minimum-operations": 0,
     "gpusched.fusion.strict": True,
+    "gpusched.chunks.automatic": False,
     "gpusched.batching.least": 1,
     "gpusched.batching.tasks": 3,
 }
 """Fuse single operations on single elements, let the recorder's own faults show, and batch the
-tasks of the smallest graphs, so that there are several batches."""
+tasks of the smallest graphs, so that there are several batches. Chunks are as large as without."""
 
 
 def pytest_configure(config: Any) -> None:

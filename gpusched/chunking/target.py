@@ -1,0 +1,163 @@
+"""What computes: threads, their memory and bandwidth, and what a task costs besides."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dask
+
+from gpusched.machine import machine
+
+GPU_BANDWIDTH = 1.0e12
+"""Bytes a second that a GPU is taken to move where it cannot be asked; many move more."""
+DISTRIBUTED_TASK = 0.5e-3
+"""Seconds that distributed's scheduler is taken to spend on a task; 0.2 to 1 ms were measured."""
+REMEMBERED = 10.0
+"""Seconds that what a scheduler has told of its workers is taken for true."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Threads that compute chunks, each with its share of memory and bandwidth."""
+
+    kind: str
+    """``"cpu"`` or ``"cuda"``."""
+    threads: int
+    """Tasks that run at once, on all machines."""
+    memory: int
+    """Bytes that each thread may use."""
+    bandwidth: float
+    """Bytes read and written a second by all threads together."""
+    task_seconds: float
+    """What the scheduler spends on each task, one after the other."""
+    name: str
+    """For people."""
+    assumed: tuple[str, ...] = ()
+    """Names of the figures that have not been measured."""
+
+
+def target() -> Target:
+    """Return what dask would compute with now: the client's workers, or this process.
+
+    Examples
+    --------
+    >>> from gpusched.chunking.target import target
+    >>> target().threads >= 1
+    True
+    """
+    client = _client()
+    return here() if client is None else of_client(client)
+
+
+def here() -> Target:
+    """Return this process's threads, and its GPU where dask makes arrays with CuPy."""
+    if dask.config.get("array.backend", "numpy") == "cupy":
+        return _gpu()
+    found = machine()
+    return Target(
+        "cpu",
+        found.threads,
+        _memory() // found.threads,
+        found.bandwidth_all,
+        found.task_seconds,
+        f"{found.threads} threads of this machine",
+    )
+
+
+def _gpu() -> Target:
+    """Return CuPy's present GPU, with the bandwidth that its clock and bus allow."""
+    import cupy
+
+    device = cupy.cuda.Device()
+    told = device.attributes
+    # In kHz, and in bits; memory moves data twice a cycle.
+    rate = 2 * told["MemoryClockRate"] * 1e3 * told["GlobalMemoryBusWidth"] / 8
+    _, memory = device.mem_info
+    threads = machine().threads
+    return Target("cuda", threads, int(memory) // threads, float(rate), machine().task_seconds,
+                  f"{threads} threads of this process on one GPU")  # fmt: skip
+
+
+def _memory() -> int:
+    from distributed.system import MEMORY_LIMIT
+
+    return int(MEMORY_LIMIT)
+
+
+def _client() -> Any:
+    """Return the client that dask computes with; None where it computes in this process."""
+    scheduler = dask.config.get("scheduler", None)
+    if "distributed" not in sys.modules or scheduler not in (None, "dask.distributed"):
+        return None
+    from distributed import default_client
+
+    try:
+        return default_client()
+    except ValueError:
+        return None  # says that there is none
+
+
+_told: dict[str, tuple[float, Target]] = {}
+
+
+def of_client(client: Any) -> Target:
+    """Return a client's workers: those with a GPU if there are any, or else all.
+
+    What the scheduler has told is remembered for a while, so that a program that makes many arrays
+    does not ask for each.
+    """
+    name = str(client.scheduler.address) if client.scheduler is not None else str(id(client))
+    when, found = _told.get(name, (0.0, None))
+    if found is None or time.monotonic() - when > REMEMBERED:
+        found = of_workers(client.scheduler_info(n_workers=-1).get("workers", {}))
+        _told.clear()
+        _told[name] = time.monotonic(), found
+    return found
+
+
+def of_workers(workers: Mapping[str, Any]) -> Target:
+    """Return workers as the scheduler describes them.
+
+    Examples
+    --------
+    >>> from gpusched.chunking.target import of_workers
+    >>> gpu = {"kind": "cuda", "name": "H100", "memory_limit": 64_000_000_000}
+    >>> worker = {"nthreads": 1, "metrics": {"gpusched": {"device": gpu}}}
+    >>> found = of_workers({f"tcp://10.0.0.{k}:40000": worker for k in range(8)})
+    >>> found.name, found.memory
+    ('8 workers with a GPU', 64000000000)
+    """
+    gpus = [each for each in workers.values() if _device(each).get("kind") == "cuda"]
+    found = gpus or list(workers.values())
+    if not found:
+        name = "this machine, as there are no workers yet"
+        return replace(here(), task_seconds=DISTRIBUTED_TASK, name=name, assumed=("task_seconds",))
+    threads = sum(each["nthreads"] for each in found)
+    memory = min((_limit(each) // max(1, each["nthreads"]) for each in found), default=0)
+    assumed: tuple[str, ...]
+    if gpus:
+        bandwidth, assumed = GPU_BANDWIDTH * len(gpus), ("bandwidth", "task_seconds")
+        name = f"{len(gpus)} workers with a GPU"
+    else:
+        # Machines of a cluster are taken to be like this one, and each to have one bandwidth.
+        hosts = {address.rpartition(":")[0] for address in workers}
+        bandwidth, assumed = machine().bandwidth_all * len(hosts), ("task_seconds",)
+        name = f"{len(found)} workers with {threads} threads"
+    return Target("cuda" if gpus else "cpu", threads, memory, bandwidth, DISTRIBUTED_TASK, name,
+                  assumed)  # fmt: skip
+
+
+def _device(worker: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = worker.get("metrics", {}).get("gpusched", {}).get("device", {})
+    return found
+
+
+def _limit(worker: Mapping[str, Any]) -> int:
+    """Return the bytes of memory that chunks lie in; those of this machine where none is told."""
+    device = _device(worker)
+    told = device.get("memory_limit") if device.get("kind") == "cuda" else 0
+    return int(told or worker.get("memory_limit") or _memory())
