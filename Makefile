@@ -31,11 +31,11 @@ test-cuda: $(VENV)/.cuda-test
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test
-	$(BIN)/python -m pytest $(PARALLEL) tests/models tests/ops/test_torch.py \
+	$(BIN)/python -m pytest $(PARALLEL) tests/models tests/ops/test_torch.py tests/interop \
 	    tests/serialization/arrays \
 	    tests/threadsafe/test_real.py tests/workers/memory/test_sizes.py $(ARGS)
 	$(BIN)/python -m pytest $(PARALLEL) tests/test_examples.py tests/test_documentation.py \
-	    -k "arrays or models or saved" $(ARGS)
+	    -k "arrays or models or saved or interoperate" $(ARGS)
 
 test-peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)

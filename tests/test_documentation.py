@@ -55,7 +55,10 @@ OF_OTHERS = {
 """Flags of other programs than gpusched."""
 
 
-NEEDS = {"models": ("torch", "sklearn", "xarray")}
+NEEDS = {
+    "interoperate": ("array_api_compat", "dask_ml", "sklearn", "sparse", "torch"),
+    "models": ("torch", "sklearn", "xarray"),
+}
 """Libraries that pages use and the extra `test` does not install."""
 
 
@@ -85,7 +88,9 @@ def commands(page: Path) -> list[str]:
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
-FOLLOWED = [page for page in PAGES[2:] if {"python", "console"} & {b.language for b in blocks(page)}]
+FOLLOWED = [
+    page for page in PAGES[2:] if {"python", "console"} & {b.language for b in blocks(page)}
+]
 
 
 class Reader:
