@@ -15,8 +15,8 @@ from gpusched.profiling.recorded import Gathered, Limit, Report, plugin_name, pr
 
 _ROUNDS = 4
 """Times that clocks are read, at the beginning and at the end."""
-_PATIENCE = 30.0
-"""Seconds that a cluster may take to begin and to answer at the end."""
+_PATIENCE = 60.0
+"""Seconds that a cluster, which may be busy, may take to begin and to answer at the end."""
 
 
 class Remote:

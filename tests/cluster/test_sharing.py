@@ -198,7 +198,7 @@ def test_a_killed_compiler_s_right_passes_on(tmp_path: Path) -> None:
         first, second = names(client)
         pid = client.run(os.getpid)[first]
         holding = run(client, first, hold, 17, "held")
-        assert Event("held", client=client).wait(60)
+        assert Event("held", client=client).wait(PATIENCE)
         using = run(client, second, use, 17)
         wait_for(lambda: client.run_on_scheduler(waiting))
         holding.cancel()
@@ -214,7 +214,7 @@ def test_patience_with_another_worker_ends(tmp_path: Path) -> None:
         first, second = names(client)
         pid = client.run(os.getpid)[first]
         holding = run(client, first, hold, 18, "held")
-        assert Event("held", client=client).wait(60)
+        assert Event("held", client=client).wait(PATIENCE)
         run(client, second, use, 18, "10ms").result(timeout=PATIENCE)
         counts = client.run(statistics, workers=[second])[second]
         assert counts.compilations == 1

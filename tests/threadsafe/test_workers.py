@@ -12,7 +12,7 @@ from distributed import Client, Event, wait
 from gpusched import Cluster, local, threadsafe
 from gpusched.threadsafe import guards
 from tests.threadsafe import fragile
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_waiting_task_that_is_cancelled_goes(client: Client) -> None:
     def hold(name: str) -> None:
         with threadsafe.lock("held for long"):
             Event(f"{name} has it").set()
-            Event(f"{name} may go").wait(60)
+            Event(f"{name} may go").wait(PATIENCE)
 
     def take() -> None:
         with threadsafe.lock("held for long"):
@@ -89,14 +89,14 @@ def test_waiting_task_that_is_cancelled_goes(client: Client) -> None:
         return not waits()
 
     holder = client.submit(hold, "holder", pure=False)
-    assert Event("holder has it").wait(60)
+    assert Event("holder has it").wait(PATIENCE)
     waiting = client.submit(take, pure=False)
     until(client, waits)
     waiting.cancel()
     until(client, finished)
     assert not holder.done()
     Event("holder may go").set()
-    wait(holder, timeout=60)
+    wait(holder, timeout=PATIENCE)
     (counts,) = client.run(threadsafe.statistics).values()
     assert counts["lock(held for long)"].calls == 1
 
@@ -127,7 +127,7 @@ def test_event_loop_goes_on_while_a_policy_is_taken(client: Client) -> None:
     def hold() -> None:
         with threadsafe.lock("of a task"):
             Event("task has it").set()
-            Event("task may go").wait(60)
+            Event("task may go").wait(PATIENCE)
 
     async def on_loop() -> str:
         try:
@@ -137,14 +137,14 @@ def test_event_loop_goes_on_while_a_policy_is_taken(client: Client) -> None:
             return str(error)
 
     holder = client.submit(hold, pure=False)
-    assert Event("task has it").wait(60)
+    assert Event("task has it").wait(PATIENCE)
     file = threadsafe.wrap(fragile.File(3), "lock(of a task)")
     sent = client.scatter(file)
     (told,) = client.run(on_loop).values()
     assert "lock(of a task) is taken by thread 'Dask-" in told or "in task 'hold-" in told
     Event("task may go").set()
-    holder.result(60)
-    assert client.submit(len, sent).result(60) == 3
+    holder.result(PATIENCE)
+    assert client.submit(len, sent).result(PATIENCE) == 3
 
 
 def test_contention_is_in_the_heartbeat(client: Client) -> None:
