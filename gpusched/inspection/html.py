@@ -64,6 +64,29 @@ def html(found: Explanation) -> str:
     return f'<div class="gpusched-explain">{"".join(parts)}</div>'
 
 
+def kernel_html(kernel: ExplainedKernel) -> str:
+    """Return one kernel as HTML: where it comes from, and its source.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    """
+    inputs = ", ".join(f"{array.name}: {array.dtype}" for array in kernel.inputs)
+    lines = "".join(
+        f"<tr><td>{escape(str(place))}</td><td><code>{escape(place.text)}</code></td></tr>"
+        for place in kernel.places
+    )
+    times = "once" if kernel.launches == 1 else f"{kernel.launches:,} times"
+    parts = [
+        f"<style>{_STYLE}</style>",
+        f"<p><b>{escape(kernel.name)}</b>, launched {times}; inputs {escape(inputs)}</p>",
+        f"<table><tbody>{lines}</tbody></table>" if lines else "",
+        f"<pre>{escape(kernel.source)}</pre>",
+    ]
+    return f'<div class="gpusched-explain">{"".join(parts)}</div>'
+
+
 def _table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     lines = "".join(f"<tr>{''.join(cells)}</tr>" for cells in body)

@@ -172,6 +172,11 @@ class ExplainedKernel:
     def __repr__(self) -> str:
         return f"<kernel {self.name}, launched {self.launches:,} times>"
 
+    def _repr_html_(self) -> str:
+        from gpusched.inspection.html import kernel_html
+
+        return kernel_html(self)
+
 
 def explained(name: str, uses: list[tuple[int, int, KernelUse]], launches: int) -> ExplainedKernel:
     """Return a kernel by its uses: (stage, tasks, use) of each."""

@@ -16,13 +16,14 @@ from gpusched.kernels import blocks
 from gpusched.kernels.definition import define, inner_function, outside_of
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.scalar import ScalarKernel
+from gpusched.kernels.shown import Shown
 from gpusched.kernels.signatures import Signature
 
 Outside = dict[str, tuple[Any, bytes | None]]
 """Values by where they are read, with the bytes of arrays."""
 
 
-class ElementwiseKernel(Freezable):
+class ElementwiseKernel(Shown, Freezable):
     """A user's function of numbers, that arrays can be given to.
 
     Parameters

@@ -14,6 +14,7 @@ from gpusched.kernels.definition import Definition
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.host.errors import NotCompiledError
+from gpusched.kernels.shown import html
 from gpusched.kernels.signatures import dtypes_of
 from gpusched.kernels.trees import tree_of
 
@@ -199,6 +200,9 @@ class RawKernel:
 
     def __repr__(self) -> str:
         return f"<gpusched raw kernel {self._name}>"
+
+    def _repr_html_(self) -> str:
+        return html(repr(self), self._body.python)
 
 
 def _restore(body: ElementwiseKernel, tree: ast.FunctionDef | None) -> RawKernel:

@@ -14,9 +14,10 @@ from gpusched.kernels.arrays import taken
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.reduce import Axes, ReduceKernel
+from gpusched.kernels.shown import Shown
 
 
-class ReductionKernel(Freezable):
+class ReductionKernel(Shown, Freezable):
     """A user's reduction.
 
     Parameters

@@ -13,12 +13,13 @@ from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.interior import MODES, Boundary, InteriorKernel, PaddedKernel
 from gpusched.kernels.neighbours import Neighbourhood, analyse
+from gpusched.kernels.shown import Shown
 
 NAMES = {"wrap": "periodic", "symmetric": "reflect", "edge": "nearest"}
 """Other names of boundaries: NumPy's and SciPy's."""
 
 
-class StencilKernel:
+class StencilKernel(Shown):
     """A user's stencil.
 
     Parameters

@@ -105,7 +105,7 @@ class Timeline(Component):
 
 _COLUMNS = ("lane", "start", "end", "height", "color", "told", "name", "lasts", "moved")
 
-_ROWS = {"receive": "received", "send": "sent"}
+_ROWS = {"receive": "received", "send": "sent", "MainThread": "event loop"}
 
 
 def _lane(worker: str, span: Sequence[Any]) -> str:
