@@ -22,13 +22,14 @@ import psutil
 import pytest
 
 from gpusched.cli import main
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 HOW_TO = sorted((ROOT / "docs/how-to").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-SECONDS = 120
-"""That a page's blocks may take."""
+SECONDS = 300
+"""That a page's blocks may take, also on a slow machine."""
 _MARK = "GPUSCHED_TEST_DOCUMENTATION"
 _NOT_RUN = re.compile(r"<!-- not run: .+ -->")
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -135,7 +136,7 @@ class Reader:
         for process in self._processes():
             if "multiprocessing" not in " ".join(process.cmdline()):
                 process.terminate()
-        _, alive = psutil.wait_procs(self._processes(), timeout=20)
+        _, alive = psutil.wait_procs(self._processes(), timeout=PATIENCE)
         told = [f"{process.pid} {process.cmdline()}" for process in alive]
         for process in alive:
             process.kill()
