@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import types
+import urllib.request
 from typing import Any
 
 import dask.config
 import pytest
 import yaml
 
+import gpusched
 from tests.deploy.jobs import DEPLOY
 
 FOLDER = DEPLOY / "jupyter"
@@ -42,6 +45,36 @@ async def _use() -> None:
         assert (adaptive.minimum, adaptive.maximum) == (0, 1)
     finally:
         await cluster.close()
+
+
+def test_links_behind_a_hub_go_through_its_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the comment on ``link`` in the settings has it, which is what distributed formats."""
+    told = (FOLDER / "labextension.yaml").read_text()
+    link = "{JUPYTERHUB_SERVICE_PREFIX}proxy/{port}/status"
+    assert f'"{link}"' in told
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/ada/")
+    with (
+        dask.config.set({"distributed.dashboard.link": link}),
+        gpusched.Cluster(0, gpus=0, dashboard_address="127.0.0.1:0") as cluster,
+    ):
+        port = cluster.scheduler.services["dashboard"].port
+        assert cluster.dashboard_link == f"/user/ada/proxy/{port}/status"
+        assert cluster.dashboard_link in cluster._repr_html_()
+
+
+def test_panel_finds_the_plots() -> None:
+    """As the extension reads them, by way of a proxy: relative to the dashboard's address."""
+    with gpusched.Cluster(0, gpus=0, dashboard_address="127.0.0.1:0") as cluster:
+        root = cluster.dashboard_link.rpartition("/")[0]
+        with urllib.request.urlopen(f"{root}/individual-plots.json") as answer:
+            plots = json.load(answer)
+        ours = {name: address for name, address in plots.items() if "Gpusched" in name}
+        assert len(ours) == 8
+        for address in ours.values():
+            with urllib.request.urlopen(root + address) as answer:
+                page = answer.read().decode()
+            # The scripts of a page that a proxy has moved must be found there, too.
+            assert 'src="static/' in page and 'src="/static/' not in page
 
 
 def test_only_known_settings_are_made() -> None:
