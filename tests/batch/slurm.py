@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.deploy.commands import PATH
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol")
+_NODE = "CPUs=2 RealMemory=2000 Gres=gpu:2"
+"""The GPUs are empty files: nothing stands behind them."""
 CONFIGURATION = """\
 ClusterName=gpusched-test
 SlurmctldHost={host}(127.0.0.1)
@@ -35,11 +37,10 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 MpiDefault=none
 GresTypes=gpu
-NodeName=node0 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=2000
-NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=2000
+NodeName=node0 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} {has}
+NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} {has}
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
-"""GresTypes: so that a job may ask for 0 GPUs."""
 
 
 def missing() -> str:
@@ -66,7 +67,10 @@ class Slurm:
         self.folder = folder
         self.file = folder / "slurm.conf"
         host, ports = socket.gethostname().split(".")[0], free_ports(3)
-        self.file.write_text(CONFIGURATION.format(host=host, folder=folder, ports=ports))
+        (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-1]\n")
+        for name in ("gpu0", "gpu1"):
+            (folder / name).touch()
+        self.file.write_text(CONFIGURATION.format(host=host, folder=folder, ports=ports, has=_NODE))
         for name in ("state", "spool-node0", "spool-node1"):
             (folder / name).mkdir()
         key = folder / "munge.key"

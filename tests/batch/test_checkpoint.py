@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,14 @@ def test_workers_compute_and_keep_it(tmp_path: Path) -> None:
         persisted = x.persist()
         assert gpusched.checkpoint("p", persisted, tmp_path).sum().compute() == 285
         assert isinstance(client, Client)
+
+
+def test_two_at_once(tmp_path: Path) -> None:
+    x = da.arange(40, chunks=2) ** 2
+    with ThreadPoolExecutor(4) as pool:
+        kept = list(pool.map(lambda _: gpusched.checkpoint("x", x, tmp_path), range(4)))
+    assert {int(each.sum().compute()) for each in kept} == {int((np.arange(40) ** 2).sum())}
+    assert len(list(tmp_path.glob("x/*/*"))) == 20
 
 
 def test_token_is_the_same_in_another_process(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Jobs of a real Slurm with two nodes on this machine, which the tests start."""
+"""Jobs of a real Slurm with two nodes on this machine, which the tests start.
+
+Workers that are killed may leave files in the scratch folder: see test_local.py.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusched.workers.devices import visible_devices
 from tests.batch.scripts import COUNTS, RUNS, STAYS, calls
 from tests.batch.slurm import Slurm, missing
 from tests.cli.conftest import Runner
@@ -55,6 +59,7 @@ def test_cancelled_job_leaves_nothing(submit: Runner, slurm: Slurm, jobs: Path) 
     assert submit("jobs", "logs", job).returncode == 0
     assert submit("jobs", "remove", job).returncode == 0
     assert list(jobs.iterdir()) == []
+    submit.may_leave_files = True
 
 
 def test_job_that_is_out_of_time_goes_back_and_goes_on(
@@ -76,13 +81,23 @@ def test_job_that_is_out_of_time_goes_back_and_goes_on(
     assert (jobs / job / "code").read_text() == "0", text
     assert "whole 21.0" in text
     assert calls(submit.folder) == [1] * 6
+    submit.may_leave_files = True
 
 
-def test_gpus_that_a_node_lacks_are_refused(submit: Runner) -> None:
+def test_gpus_that_no_node_has_are_refused(submit: Runner) -> None:
     submit.script(RUNS)
-    done = submit("submit", "--backend=slurm", "--gpus-per-node=9", "--", "script.py")
+    done = submit("submit", "--backend=slurm", "--gpus-per-node=3", "--", "script.py")
     assert done.returncode == 1
     assert "sbatch: " in done.stderr
+
+
+@pytest.mark.skipif(bool(visible_devices()), reason="this machine has a GPU")
+def test_gpus_that_slurm_promised_and_are_not_there_end_the_job(submit: Runner) -> None:
+    submit.script(STAYS)
+    done = submit("submit", "--backend=slurm", "--gpus-per-node=2", "--wait", "--", "script.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "none was found" in done.stdout
+    assert "the first node's workers failed before the script ended" in done.stdout
 
 
 def submitted(submit: Runner, *flags: str) -> str:

@@ -43,10 +43,18 @@ def test_pbs_job_runs_on_both_nodes(gpusched: Runner, jobs: Path) -> None:
         program(folder, name, text)
     gpusched.environment |= {"PATH": first_on_path(folder), "FOLDER": str(folder)}
     gpusched.script(RUNS)
-    flags = ("--nodes=2", "--gpus-per-node=0", "--worker-options=--nthreads=1", "--wait")
+    assert gpusched("certificates", "tls").returncode == 0
+    flags = (
+        "--nodes=2",
+        "--gpus-per-node=0",
+        "--worker-options=--nthreads=1",
+        "--tls=tls",
+        "--wait",
+    )
     done = gpusched("submit", "--backend=pbs", *flags, "--", "script.py", "a b")
     assert done.returncode == 7, done.stdout + done.stderr
     assert "on two" in done.stdout
+    assert "scheme tls" in done.stdout
     assert "sum 2400000.0" in done.stdout
     assert (jobs / "pbs-7.server.log").exists()
 
