@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, DataNode, Task, TaskRef
 from dask.utils import key_split
 
 from gpusched.fusion.plan import Register
@@ -19,12 +19,16 @@ from gpusched.graph.gathering import gathered
 from gpusched.graph.grouping import Group, Grouping
 from gpusched.graph.limits import Limits
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import Functions, translated
+from gpusched.graph.rewrite import Functions, constant, translated
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.subgraph import references
+from gpusched.graph.templates import Templates
 
 MANY = 32
 """Results of batches from which on a task takes them by `gathered`."""
+MOST = 1024
+"""Chunks that a task of a batch takes at most."""
 
 
 @dataclass
@@ -70,6 +74,9 @@ class _Batching:
         self._declared = sizes
         self._functions = functions
         self._cheap = Cheap(functions)
+        self._unrecorded = Templates(
+            lambda node: translated(node, functions, recorded=False)[0], constant
+        )
         self._limits = limits
         self._reasons: Counter[str] = Counter()
         self._operands: dict[Any, list[Any]] = {}
@@ -161,8 +168,14 @@ class _Batching:
             return "asked for by its name"
         if type(node) is not Task:
             return f"a {type(node).__name__}"
+        if len(self._operands[key]) > MOST:
+            return "tasks of very many chunks"
         task = self._graph[key]
-        called = self._cheap.refusal(task)
+        if type(task.func) is not Program:
+            task = self._unrecorded.rewrite(task)
+        if type(task.func) is not Program:
+            return "tasks of a form of their own"
+        called = self._cheap.refusal(task.func)
         if called:
             return f"{called} may take any time"
         of_operands = [self._sizes.get(other, math.inf) for other in self._operands[key]]
@@ -176,11 +189,7 @@ class _Batching:
         self._sizes[key] = nbytes
         if self._declared.is_annotated(node):
             return "annotated"
-        if type(task.func) is not Program:
-            task, _ = translated(task, self._functions)
-            if type(task.func) is not Program:
-                return "a task of a form of its own"
-            self._graph[key] = task
+        self._graph[key] = task
         return ""
 
     # What becomes of it --------------------------------------------------------------------
@@ -254,34 +263,6 @@ class _Batching:
 
 
 _DONE = object()
-
-
-def references(node: Any) -> Iterator[Any]:
-    """Yield the keys that a task refers to, in the order of its arguments.
-
-    Examples
-    --------
-    >>> from dask._task_spec import List, Task, TaskRef
-    >>> from gpusched.graph.batching import references
-    >>> list(references(Task("x", max, List(TaskRef("b"), TaskRef("a")), key=TaskRef("c"))))
-    ['b', 'a', 'c']
-    """
-    if isinstance(node, TaskRef):
-        yield node.key
-    elif type(node) is Alias:
-        yield node.target
-    elif isinstance(node, Task):
-        for value in node.args:
-            if type(value) is TaskRef:
-                yield value.key
-            elif isinstance(value, GraphNode) and value.dependencies:
-                yield from references(value)
-        if node.kwargs and not isinstance(node, NestedContainer):
-            for value in node.kwargs.values():
-                if isinstance(value, TaskRef | GraphNode):
-                    yield from references(value)
-    elif isinstance(node, GraphNode):
-        yield from node.dependencies
 
 
 def _name(keys: list[Any]) -> str:

@@ -7,14 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from dask._task_spec import (
-    DataNode,
-    GraphNode,
-    NestedContainer,
-    Task,
-    _execute_subgraph,
-    _identity_cast,
-)
+from dask._task_spec import DataNode, Task
 from dask.array import chunk, core
 from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.utils import methodcaller
@@ -62,22 +55,13 @@ class Cheap:
         self._kept: list[Any] = []
         """What the memo's ids are of."""
 
-    def refusal(self, node: Task) -> str:
-        """Return the name of what a task calls that is not known to be cheap; "" if nothing."""
-        function = node.func
-        if type(function) is Program:
-            found = self._refused.get(id(function))
-            if found is None:
-                found = next(filter(None, map(self._of, _called(function))), "")
-                self._remember(function, found)
-            return found
-        if function is _execute_subgraph:
-            inner = (each for each in node.args[0].values() if isinstance(each, Task))
-            return next(filter(None, map(self.refusal, inner)), "")
-        if function is core.finalize:
-            return name_of(function)
-        called = _callables((node.args, node.kwargs))
-        return next(filter(None, map(self._of, (function, *called))), "")
+    def refusal(self, program: Program) -> str:
+        """Return the name of what a program calls that is not known to be cheap; "" if nothing."""
+        found = self._refused.get(id(program))
+        if found is None:
+            found = next(filter(None, map(self._of, _called(program))), "")
+            self._remember(program, found)
+        return found
 
     def _of(self, function: Any) -> str:
         found = self._refused.get(id(function))
@@ -109,20 +93,12 @@ def _callables(structure: Any) -> Iterable[Any]:
             yield from _callables(item)
     elif type(structure) is dict:
         yield from _callables(tuple(structure.values()))
-    elif isinstance(structure, Task):
-        if not isinstance(structure, NestedContainer):
-            yield structure.func
-        yield from _callables((structure.args, structure.kwargs))
-    elif isinstance(structure, GraphNode):
-        return
     elif callable(structure) and not isinstance(structure, type):
         yield structure
 
 
 def _of_library(function: Any) -> bool:
     """Return whether a function is one of NumPy's, Python's or dask's own of arrays."""
-    if function is _identity_cast or function is _execute_subgraph:
-        return True
     if isinstance(function, methodcaller):
         return True  # a method of a chunk
     if isinstance(function, np.ufunc):
@@ -135,20 +111,9 @@ def _of_library(function: Any) -> bool:
 
 
 def moves(task: Task) -> bool:
-    """Return whether a task's result has no more elements than what it takes.
-
-    Examples
-    --------
-    >>> import operator
-    >>> from dask._task_spec import Task, TaskRef
-    >>> from gpusched.graph.cheap import moves
-    >>> moves(Task("a", operator.getitem, TaskRef("x"), slice(3)))
-    True
-    """
+    """Return whether a program's task has a result of no more elements than what it takes."""
     if any(type(a) is DataNode and isinstance(a.value, list | np.ndarray) for a in task.args):
         return False  # an index that may name an element several times
-    if type(task.func) is Program:
-        return all(bare(step.function) in _MOVES for step in task.func.steps)
-    if task.func is _execute_subgraph:
-        return all(moves(each) for each in task.args[0].values() if isinstance(each, Task))
-    return task.func in _MOVES or task.func is _identity_cast
+    program = task.func
+    assert isinstance(program, Program)
+    return all(bare(step.function) in _MOVES for step in program.steps)

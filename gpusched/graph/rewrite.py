@@ -32,6 +32,7 @@ from gpusched.graph.known import bare, computes, enforced, known
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.graph.templates import Templates
 
 _STATIC = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.dtype, type)
 
@@ -91,7 +92,15 @@ def rewrite(graph: dict[Any, Any], functions: Functions) -> dict[Any, Any]:
     """Return `graph` with a program in every task that computes with known functions."""
     if events.active:
         return {key: _noted(node, functions) for key, node in graph.items()}
-    return {key: rewrite_task(node, functions) for key, node in graph.items()}
+    templates = Templates(lambda node: rewrite_task(node, functions), constant)
+    return {
+        key: templates.rewrite(node) if type(node) is Task else node for key, node in graph.items()
+    }
+
+
+def constant(value: Any) -> Any:
+    """Return what makes two literals the same if programs hold them, or None."""
+    return _frozen(value) if _is_constant(value) else None
 
 
 def _noted(node: Any, functions: Functions) -> Any:
@@ -114,9 +123,19 @@ def rewrite_labelled(node: Any, functions: Functions) -> tuple[Any, list[Any]]:
     return translated(node, functions)
 
 
-def translated(node: Task, functions: Functions) -> tuple[Any, list[Any]]:
-    """Return a task as a program, be it worth it or not; itself if it has no form of one."""
-    translation = _Translation(functions)
+def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple[Any, list[Any]]:
+    """Return a task as a program, be it worth it or not; itself if it has no form of one.
+
+    Parameters
+    ----------
+    node
+        The task.
+    functions
+        What is known of functions.
+    recorded
+        Whether functions are given lazy chunks where they take them, or just called.
+    """
+    translation = _Translation(functions, recorded)
     try:
         result = translation.task(node, {})
     except Untranslatable:
@@ -157,8 +176,9 @@ class _Translation:
     chunks of a layer share one program; numbers and names are part of it.
     """
 
-    def __init__(self, functions: Functions) -> None:
+    def __init__(self, functions: Functions, recorded: bool = True) -> None:
         self.functions = functions
+        self.recorded = recorded
         self.inputs: list[Any] = []
         self.steps: list[ProgramStep] = []
         self.shape: list[Any] = []
@@ -168,7 +188,7 @@ class _Translation:
     def program(self) -> Program:
         """Return the program, the same one for tasks that differ only in their inputs."""
         count = len(self.inputs)
-        key = (count, tuple(self.shape), *self.functions.key)
+        key = (count, self.recorded, tuple(self.shape), *self.functions.key)
         found = _programs.get(key)
         if found is None:
             steps = tuple(_renumbered(step, count) for step in self.steps)
@@ -194,7 +214,8 @@ class _Translation:
     ) -> Register:
         """Add a call, and return where its result is."""
         traits = self.functions.traits(function)
-        self.steps.append(ProgramStep(function, args, kwargs, traits.recorded, traits.replayed))
+        recorded = self.recorded and traits.recorded
+        self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed))
         self.keys.append(key)
         self.shape.append((traits.identity, _frozen(args), _frozen(kwargs)))
         return Register(-len(self.steps))
@@ -241,11 +262,7 @@ class _Translation:
         return self._references[key]
 
     def literal(self, value: Any) -> Any:
-        if isinstance(value, _STATIC) or (type(value) in (tuple, list, dict) and _static(value)):
-            return value
-        if callable(value) and _hashable(value):
-            return value
-        return self.input(value)
+        return value if _is_constant(value) else self.input(value)
 
     def input(self, value: Any) -> Register:
         # dask would look inside a tuple or list for references; a DataNode is taken as it is.
@@ -268,6 +285,18 @@ def _renumbered(step: ProgramStep, inputs: int) -> ProgramStep:
 
     return ProgramStep(step.function, move(step.args), move(step.kwargs), step.recorded,
                        step.replayed)  # fmt: skip
+
+
+def _is_constant(value: Any) -> bool:
+    """Return whether a literal is part of a program, rather than one of its inputs.
+
+    Tuples of tuples say where a chunk lies, as dask's overlap does: another one for each.
+    """
+    if type(value) is tuple and value and all([type(item) is tuple for item in value]):
+        return False
+    if isinstance(value, _STATIC) or (type(value) in (tuple, list, dict) and _static(value)):
+        return True
+    return callable(value) and _hashable(value)
 
 
 def _static(value: Any) -> bool:
@@ -295,8 +324,8 @@ def _frozen(structure: Any) -> Any:
         return type(structure), tuple(map(_frozen, structure))
     if type(structure) is dict:
         return dict, tuple((_frozen(k), _frozen(v)) for k, v in structure.items())
-    if type(structure) is float:
-        return float, structure.hex()
+    if isinstance(structure, float | complex):
+        return type(structure), repr(structure)  # 0.0 and -0.0 are equal
     if callable(structure) and not isinstance(structure, type):
         return _identity(structure)
     return type(structure), structure

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from dask._task_spec import Task, _execute_subgraph
+from dask._task_spec import (
+    Alias,
+    GraphNode,
+    NestedContainer,
+    Task,
+    TaskRef,
+    _execute_subgraph,
+)
 
 _SUFFIX = re.compile(r"(_\.\d+)+$")
 
@@ -33,6 +40,34 @@ def result_key(node: Any) -> Any:
         return node.key  # fused by layers, whose key is the last layer's
     inner = node.args[0].get(wanted)
     return result_key(inner) if isinstance(inner, Task) else wanted
+
+
+def references(node: Any) -> Iterator[Any]:
+    """Yield the keys that a task refers to, in the order of its arguments.
+
+    Examples
+    --------
+    >>> from dask._task_spec import List, Task, TaskRef
+    >>> from gpusched.graph.subgraph import references
+    >>> list(references(Task("x", max, List(TaskRef("b"), TaskRef("a")), key=TaskRef("c"))))
+    ['b', 'a', 'c']
+    """
+    if isinstance(node, TaskRef):
+        yield node.key
+    elif type(node) is Alias:
+        yield node.target
+    elif isinstance(node, Task):
+        for value in node.args:
+            if type(value) is TaskRef:
+                yield value.key
+            elif isinstance(value, GraphNode) and value.dependencies:
+                yield from references(value)
+        if node.kwargs and not isinstance(node, NestedContainer):
+            for value in node.kwargs.values():
+                if isinstance(value, TaskRef | GraphNode):
+                    yield from references(value)
+    elif isinstance(node, GraphNode):
+        yield from node.dependencies
 
 
 def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
@@ -62,15 +97,21 @@ def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
     >>> walk(Task.fuse(first, last), {"x": -5}, call)
     5
     """
-    inner, wanted, keys, *given = task.args
-    known = {key: argument(value, outer) for key, value in zip(keys, given, strict=True)}
+    inner, wanted, keys, *values = task.args
+    given = dict(zip(keys, values, strict=True))
+    known: dict[Any, Any] = {}
 
     def value_of(key: Any) -> Any:
         if key not in known:
-            node = inner[key]
-            for dependency in sorted(node.dependencies & inner.keys(), key=str):
-                value_of(dependency)
-            known[key] = argument(node, known)
+            node = inner.get(key)
+            if node is None or key in given:
+                known[key] = argument(given[key], outer)
+            else:
+                # In the order of use: dask lists what comes from outside in the order of hashes.
+                for needed in references(node):
+                    if needed in inner or needed in given:
+                        value_of(needed)
+                known[key] = argument(node, known)
         return known[key]
 
     return value_of(wanted)

@@ -11,9 +11,9 @@ import numpy as np
 from dask._task_spec import Alias, DataNode, Task, TaskRef
 
 from gpusched.graph.segment import describe
+from gpusched.graph.signature import Signatures
 from gpusched.inspection.gather import Wanted
 from gpusched.inspection.rehearse import UNKNOWN, Rehearser
-from gpusched.inspection.signature import Signatures
 from gpusched.inspection.standins import extent
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.variant import Variant

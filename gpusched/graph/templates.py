@@ -1,0 +1,82 @@
+"""Tasks of one form -> one program, found by what the tasks are, not by what they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dask._task_spec import DataNode, Task, TaskRef
+
+from gpusched.graph.program import Program
+from gpusched.graph.signature import Signatures
+
+Translate = Callable[[Any], Any]
+
+
+class Templates:
+    """Rewrites tasks as the first of their form was rewritten.
+
+    Parameters
+    ----------
+    translate
+        Returns a task as a program, or itself.
+    constant
+        Returns what makes two literals the same, if a program depends on them; None for those that
+        are its inputs.
+
+    Notes
+    -----
+    Belongs to one thread, for as long as the graph lives.
+    """
+
+    def __init__(self, translate: Translate, constant: Callable[[Any], Any]) -> None:
+        self._translate = translate
+        self._constant = constant
+        self._signatures = Signatures()
+        self._known: dict[Any, tuple[Program, tuple[int, ...]] | None] = {}
+
+    def rewrite(self, node: Task) -> Any:
+        """Return a task as a program, or itself, as `translate` does it."""
+        signature, inputs = self._signatures.of(node)
+        constant = self._constant
+        fixed = tuple([None if type(i) is TaskRef else constant(i) for i in inputs])
+        form = signature, fixed
+        try:
+            found = self._known[form]
+        except KeyError:
+            return self._first(node, form, inputs)
+        if found is None:
+            return node
+        program, places = found
+        args = [inputs[k] if type(inputs[k]) is TaskRef else DataNode(None, inputs[k])
+                for k in places]  # fmt: skip
+        return Task(node.key, program, *args, _data_producer=node.data_producer)
+
+    def _first(self, node: Task, form: Any, inputs: list[Any]) -> Any:
+        task = self._translate(node)
+        if task is node:
+            self._known[form] = None
+            return node
+        places = _places(task.args, inputs)
+        if places is not None:
+            self._known[form] = task.func, places
+        return task
+
+
+def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[int, ...] | None:
+    """Return which of a task's inputs its program's are; None if that cannot be told.
+
+    Literals are found by their identity: one that is given twice may be two in the next task.
+    """
+    refs: dict[Any, int] = {}
+    literals: dict[int, int] = {}
+    for k, value in enumerate(inputs):
+        if type(value) is TaskRef:
+            refs.setdefault(value.key, k)
+        elif id(value) in literals:
+            literals[id(value)] = -1
+        else:
+            literals[id(value)] = k
+    found = [refs.get(a.key, -1) if type(a) is TaskRef else literals.get(id(a.value), -1)
+             for a in args]  # fmt: skip
+    return None if -1 in found else tuple(found)
