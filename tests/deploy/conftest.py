@@ -13,6 +13,7 @@ import pytest
 from distributed import Client
 
 from tests.deploy.jobs import Site
+from tests.waiting import PATIENCE
 
 
 @dataclass
@@ -24,8 +25,11 @@ class Pages:
 
     def get(self, server: str, path: str) -> str:
         """Return a page of the "scheduler" or a "worker"; raises unless it answers with 200."""
-        with urlopen(getattr(self, server) + path, timeout=30) as answer:
+        with urlopen(getattr(self, server) + path, timeout=PATIENCE) as answer:
             return str(answer.read().decode())
+
+
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -50,13 +54,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
         for process in started:
             process.terminate()
         for process in started:
-            process.wait(60)
+            process.wait(PATIENCE)
         assert site.left() == []
 
 
 def _find(file: Path) -> Pages:
-    with Client(scheduler_file=str(file), timeout=60) as client:
-        client.wait_for_workers(1, timeout=60)
+    with Client(scheduler_file=str(file), timeout=PATIENCE) as client:
+        client.wait_for_workers(1, timeout=PATIENCE)
         told = client.scheduler_info()
     [worker] = told["workers"].values()
     ports = (told["services"]["dashboard"], worker["services"]["dashboard"])
