@@ -29,9 +29,6 @@ class Pages:
             return str(answer.read().decode())
 
 
-from tests.waiting import PATIENCE
-
-
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     """Give a real scheduler's and a real worker's pages."""
