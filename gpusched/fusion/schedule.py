@@ -15,7 +15,7 @@ from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import Apply, Leaf, Node, Reduce, Scalar, children, postorder
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
-from gpusched.fusion.operations import ARITHMETIC
+from gpusched.fusion.operations import ARITHMETIC, named
 from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
 
 Materialised = dict[int, int]
@@ -37,12 +37,15 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
     """Return what to compute for `roots`, in order; each reduction is computed before its users."""
     stages: dict[int, int] = {}
     pending: defaultdict[tuple[int, Any, Any], list[Node]] = defaultdict(list)
-    wanted = {id(root) for root in roots}
+    once = _computed_once(roots, done)
+    wanted = {id(root) for root in roots} | once
     for node in postorder(roots):
         if isinstance(node, Leaf | Scalar) or id(node) in done:
             stages[id(node)] = 0
             continue
-        stage = max((stages[id(child)] for child in children(node)), default=0)
+        # What is computed once comes before what broadcasts it; others compute it themselves.
+        stage = max((stages[id(child)] + (id(child) in once and child.shape != node.shape)
+                     for child in children(node)), default=0)  # fmt: skip
         if isinstance(node, Reduce):
             pending[stage, node.argument.shape, node.axes].append(node)
             stage += 1
@@ -51,6 +54,41 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
         stages[id(node)] = stage
     ordered = sorted(pending.items(), key=lambda item: (item[0][0], not item[0][2]))
     return [Group(tuple(nodes), shape, axes) for (_, shape, axes), nodes in ordered]
+
+
+COSTLY = frozenset(["divide", "reciprocal", "sqrt"])
+"""Operations that take several times as long as an addition, besides those that are `heavy`."""
+
+REPEATS = 16
+"""How often a kernel would compute each element of an operand, for that to be done before."""
+
+WORTHWHILE = 1 << 16
+"""Elements of a kernel's results below which a launch more costs more than it saves."""
+
+
+def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
+    """Return the operands that are computed before the kernels that broadcast them.
+
+    In ``x / np.sqrt(row)``, every row of `x` would have its own square roots of the same numbers.
+    """
+    costly: set[int] = set()
+    found: set[int] = set()
+    for node in postorder(roots):
+        if not isinstance(node, Apply) or id(node) in done:
+            continue
+        size = math.prod(node.shape)
+        for operand in node.arguments:
+            less = size >= REPEATS * math.prod(operand.shape) and operand.shape != ()
+            if less and size >= WORTHWHILE and id(operand) in costly:
+                found.add(id(operand))
+        if _is_costly(node) or any(id(a) in costly - found for a in node.arguments):
+            costly.add(id(node))
+    return found
+
+
+def _is_costly(node: Apply) -> bool:
+    operation = named(node.operation)
+    return operation.heavy or operation.function is not None or operation.name in COSTLY
 
 
 class KernelBuilder:
