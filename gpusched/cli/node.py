@@ -34,14 +34,14 @@ _PATH = click.Path(path_type=Path)
 @click.option("--rank", type=click.IntRange(0), help="This node's number, from 0.")
 @click.option("--address", help="Where the first node's scheduler will be.")
 @click.option("--code-to-file", is_flag=True, help="Leave the exit code in RUN/code.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", metavar="SCRIPT ...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def launch(context: click.Context, /, command: tuple[str, ...], **flags: Any) -> None:
-    """Run a script on the nodes of a job: start a worker a GPU on each, and a scheduler.
+    """Run SCRIPT on the nodes of a job: start a worker a GPU on each, and a scheduler.
 
     With --backend it starts the part of every node; with --run or --address it is one node's part,
-    whose number is --rank or the variable of srun, MPI or Kubernetes. COMMAND is a script and its
-    arguments, or flags of gpusched run before them. The exit code is the script's; 124 says that
+    whose number is --rank or the variable of srun, MPI or Kubernetes. SCRIPT may be followed by its
+    arguments, and preceded by flags of gpusched run. The exit code is the script's; 124 says that
     the time was over.
     """
     from gpusched.batch.plan import Plan
@@ -61,14 +61,14 @@ def _launch(plan: Any) -> int:
     if plan.backend is not None:
         if plan.folder is None or plan.run is not None or plan.address is not None:
             raise ValueError("--backend needs --folder, and excludes --run and --address")
-        try:
-            return head.lead(plan)
-        except (SystemFailure, OSError) as error:
-            raise Failed(str(error)) from None
-    if (plan.run is None) == (plan.address is None):
+    elif (plan.run is None) == (plan.address is None):
         raise ValueError("which job? Give --backend, --run or --address")
-    rank = node.rank_here() if plan.rank is None else plan.rank
-    return node.serve(replace(plan, rank=rank), script)
+    elif plan.rank is None:
+        plan = replace(plan, rank=node.rank_here())
+    try:
+        return node.serve(plan, script) if plan.backend is None else head.lead(plan)
+    except (SystemFailure, OSError) as error:
+        raise Failed(str(error)) from None
 
 
 def read_command(command: Sequence[str]) -> str:

@@ -65,16 +65,16 @@ _PASSED_ON = (
 @click.option("--claim", metavar="NAME:PATH", help="On Kubernetes, a volume that all pods see.")
 @click.option("--dry-run", is_flag=True, help="Print what would be submitted.")
 @click.option("--wait", is_flag=True, help="Print the log, and end with the script's exit code.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", metavar="-- SCRIPT ...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def submit(
     context: click.Context, /, command: tuple[str, ...], dry_run: bool, wait: bool, **flags: Any
 ) -> None:
-    """Run a script with workers on the nodes of a batch system.
+    """Run SCRIPT with workers on the nodes of a batch system.
 
-    COMMAND is the script and its arguments, or flags of gpusched run before them. On each node a
-    worker a GPU is started, on the first also the scheduler and the script, whose Client() finds
-    the scheduler. The job ends with the script, and with its exit code.
+    On each node a worker a GPU is started, on the first also the scheduler and the script, whose
+    Client() finds the scheduler. SCRIPT may be followed by its arguments, and preceded by flags of
+    gpusched run. The job ends with the script, and with its exit code.
 
     Ctrl-C while --wait waits cancels the job.
     """

@@ -69,6 +69,36 @@ def test_bad_input_is_named(words: list[str], message: str) -> None:
     assert message in done.output
 
 
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        ("slurm", "there is no srun on PATH: start this in a job of Slurm"),
+        ("pbs", "PBS_NODEFILE is not set: start this in a job of that batch system"),
+        ("lsf", "LSB_DJOB_HOSTFILE is not set"),
+        ("k8s", "give --address, not --backend"),
+    ],
+)
+def test_launcher_outside_a_job_says_so(
+    backend: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = [f"--backend={backend}", f"--folder={tmp_path / 'job'}", "--", "script.py"]
+    done = CliRunner().invoke(main, ["launch", *words])
+    assert done.exit_code == 1
+    assert message in done.output
+
+
+def test_launcher_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("here there")
+    monkeypatch.setenv("PBS_NODEFILE", str(hosts))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ["--backend=pbs", f"--folder={tmp_path / 'job'}", "--", "script.py"]
+    done = CliRunner().invoke(main, ["launch", *words])
+    assert done.exit_code == 1
+    assert "there is no pbs_tmrsh on PATH" in done.output
+
+
 def test_any_launcher_may_start_the_nodes(gpusched: Runner) -> None:
     """As mpirun does: by a variable, and the exit code is the script's."""
     gpusched.script(RUNS)

@@ -69,6 +69,8 @@ def test_other_nodes_are_reached_by_the_systems_own_launcher(
     hosts = tmp_path / "hosts"
     hosts.write_text("here\nhere\nthere\n")
     monkeypatch.setenv(variable, str(hosts))
+    program(tmp_path, launcher, "")
+    monkeypatch.setenv("PATH", first_on_path(tmp_path))
     monkeypatch.setenv("DASK_SPECIAL", "it's")
     part = Plan(("script.py", "a b"), run=tmp_path, code_to_file=True)
     first, second = systems.find(backend).node_commands(part)

@@ -149,7 +149,6 @@ def _job(request: Request) -> dict[str, Any]:
         "backoffLimitPerIndex": request.requeues,
         "maxFailedIndexes": 0,
         "podFailurePolicy": {"rules": [*([moved] if request.requeues else []), retries]},
-        "activeDeadlineSeconds": int(request.seconds) * (request.requeues + 1),
         "template": {"spec": _pod(request)},
     }
     return {
@@ -193,6 +192,8 @@ def _pod(request: Request) -> dict[str, Any]:
     return {
         "subdomain": request.name,
         "restartPolicy": "Never",
+        # Only a backstop: the first pod watches the clock, and the others outlive its starts.
+        "activeDeadlineSeconds": int(request.seconds) * (request.requeues + 1),
         "terminationGracePeriodSeconds": int(request.grace),
         "automountServiceAccountToken": False,
         "securityContext": {

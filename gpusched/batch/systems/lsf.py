@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 from gpusched.batch.plan import Plan
 from gpusched.batch.request import Request
@@ -55,7 +53,7 @@ class Lsf(System):
 
     def node_commands(self, part: Plan) -> list[list[str]]:
         """Return one command for each host of the job."""
-        return on_hosts("blaunch", Path(os.environ["LSB_DJOB_HOSTFILE"]), part)
+        return on_hosts("blaunch", "LSB_DJOB_HOSTFILE", part)
 
     def requeue(self) -> int:
         """Return the exit code for it (``-Q``)."""

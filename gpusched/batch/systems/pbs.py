@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 from gpusched.batch.plan import Plan
 from gpusched.batch.request import Request
@@ -50,7 +48,7 @@ class Pbs(System):
 
     def node_commands(self, part: Plan) -> list[list[str]]:
         """Return one command for each host of the job."""
-        return on_hosts("pbs_tmrsh", Path(os.environ["PBS_NODEFILE"]), part)
+        return on_hosts("pbs_tmrsh", "PBS_NODEFILE", part)
 
     def settled(self, request: Request) -> Request:
         """Refuse what PBS cannot do."""

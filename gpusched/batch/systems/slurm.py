@@ -6,7 +6,14 @@ import os
 
 from gpusched.batch.plan import Plan
 from gpusched.batch.request import Request
-from gpusched.batch.systems.system import System, SystemFailure, clock, job_script, node_command
+from gpusched.batch.systems.system import (
+    System,
+    SystemFailure,
+    clock,
+    job_script,
+    node_command,
+    require,
+)
 
 _STATES = {
     "PENDING": "queued",
@@ -57,6 +64,7 @@ class Slurm(System):
 
     def node_commands(self, part: Plan) -> list[list[str]]:
         """Return one srun, which starts a task a node and passes signals on."""
+        require("srun", "start this in a job of Slurm")
         flags = ["--ntasks-per-node=1", "--kill-on-bad-exit=1"]
         cpus = os.environ.get("SLURM_CPUS_PER_TASK")
         if cpus is not None:

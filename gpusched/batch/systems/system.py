@@ -88,8 +88,7 @@ class System(ABC):
         SystemFailure
             If there is no such command, or it fails; the message has what it said.
         """
-        if shutil.which(command[0]) is None:
-            raise SystemFailure(f"there is no {command[0]} on PATH: {self.remedy}")
+        require(command[0], self.remedy)
         try:
             done = subprocess.run(
                 command, input=text, capture_output=True, text=True, timeout=_PATIENCE
@@ -100,6 +99,12 @@ class System(ABC):
             told = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
             raise SystemFailure(f"{command[0]}: {told}")
         return done.stdout.strip()
+
+
+def require(program: str, remedy: str) -> None:
+    """Raise `SystemFailure` if there is no such program on PATH."""
+    if shutil.which(program) is None:
+        raise SystemFailure(f"there is no {program} on PATH: {remedy}")
 
 
 def job_script(flags: Sequence[str], request: Request, folder: str, before: str = "") -> str:
@@ -134,12 +139,30 @@ def job_script(flags: Sequence[str], request: Request, folder: str, before: str 
     )
 
 
-def on_hosts(launcher: str, hosts: Path, part: Plan) -> list[list[str]]:
-    """Return commands that start a node's part on each host of a file, which may name one often.
+def on_hosts(launcher: str, variable: str, part: Plan) -> list[list[str]]:
+    """Return commands that start a node's part on each host of a job.
 
-    The first runs here, where the job's script does.
+    Parameters
+    ----------
+    launcher
+        The command that starts others on a host.
+    variable
+        The one that names the file with the hosts, where each may stand often. The first is this
+        machine, where the job's script runs.
+    part
+        The part of one node, but for its rank.
+
+    Raises
+    ------
+    SystemFailure
+        If there is no such variable.
     """
-    names = list(dict.fromkeys(hosts.read_text().split()))
+    file = os.environ.get(variable)
+    if file is None:
+        raise SystemFailure(f"{variable} is not set: start this in a job of that batch system")
+    names = list(dict.fromkeys(Path(file).read_text().split()))
+    if len(names) > 1:
+        require(launcher, "start this in a job of that batch system")
     parts = [node_command(replace(part, rank=rank)) for rank in range(len(names))]
     told = [f"{name}={os.environ[name]}" for name in sorted(os.environ) if _is_passed_on(name)]
     others = zip(names[1:], parts[1:], strict=True)
