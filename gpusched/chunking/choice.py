@@ -12,7 +12,7 @@ from dask.utils import format_bytes
 from gpusched.chunking.target import Target, target
 
 OVERHEAD = 0.1
-"""Part of the time that the scheduler may take: larger chunks mean fewer tasks."""
+"""Part of the time that tasks may cost besides their kernels: larger chunks mean fewer tasks."""
 MOVED = 3
 """Arrays that a kernel moves for each chunk: two that it reads, and one that it writes."""
 ALIVE = 16

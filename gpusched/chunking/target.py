@@ -14,8 +14,11 @@ from gpusched.machine import machine
 
 GPU_BANDWIDTH = 1.0e12
 """Bytes a second that a GPU is taken to move where it cannot be asked; many move more."""
-DISTRIBUTED_TASK = 0.5e-3
-"""Seconds that distributed's scheduler is taken to spend on a task; 0.2 to 1 ms were measured."""
+EMPTY_TASKS = 4
+"""What a task costs in this process, over one that does nothing: its part of the graph is built and
+optimised, and its kernel looked up and launched."""
+DISTRIBUTED_TASK = 1e-3
+"""Seconds that a task is taken to cost with distributed: its scheduler takes 0.2 to 1 ms."""
 REMEMBERED = 10.0
 """Seconds that what a scheduler has told of its workers is taken for true."""
 
@@ -33,7 +36,7 @@ class Target:
     bandwidth: float
     """Bytes read and written a second by all threads together."""
     task_seconds: float
-    """What the scheduler spends on each task, one after the other."""
+    """What each task costs besides its kernels, one after the other."""
     name: str
     """For people."""
     assumed: tuple[str, ...] = ()
@@ -63,7 +66,7 @@ def here() -> Target:
         found.threads,
         _memory() // found.threads,
         found.bandwidth_all,
-        found.task_seconds,
+        EMPTY_TASKS * found.task_seconds,
         f"{found.threads} threads of this machine",
     )
 
@@ -78,7 +81,8 @@ def _gpu() -> Target:
     rate = 2 * told["MemoryClockRate"] * 1e3 * told["GlobalMemoryBusWidth"] / 8
     _, memory = device.mem_info
     threads = machine().threads
-    return Target("cuda", threads, int(memory) // threads, float(rate), machine().task_seconds,
+    return Target("cuda", threads, int(memory) // threads, float(rate),
+                  EMPTY_TASKS * machine().task_seconds,
                   f"{threads} threads of this process on one GPU")  # fmt: skip
 
 
