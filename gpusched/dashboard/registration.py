@@ -78,6 +78,8 @@ def show(scheduler: Scheduler) -> bool:
     bar: dict[str, Any] = template_variables(scheduler)
     bar["pages"].insert(1, PAGE)
     bar["plots"] += [{"url": address, "name": title} for address, title in TITLES.items()]
+    for plot in bar["plots"]:
+        plot["name"] = plot["name"].replace("GPUsched", "Gpusched")
     bar["plots"].sort(key=lambda plot: plot["name"])
     scheduler.add_plugin(Observer(scheduler))
     return True

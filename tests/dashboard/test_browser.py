@@ -18,6 +18,7 @@ from distributed import Client
 
 import gpusched
 from gpusched.dashboard.components.navigation import TITLES
+from gpusched.dashboard.pages import APPLICATIONS
 from tests.dashboard.conftest import Site, program
 from tests.waiting import PATIENCE
 
@@ -143,6 +144,12 @@ def test_page_shows_a_running_job(shown: Site, page: Page, name: str) -> None:
     assert page.locator("canvas").count() or name == "fusion"
 
 
+def test_every_plot_of_jupyterlabs_panel_opens(shown: Site, page: Page) -> None:
+    for address in filter(lambda address: "individual" in address, APPLICATIONS):
+        page.goto(shown.url + address)
+        wait_for_data(page, "data")
+
+
 def test_links_lead_from_page_to_page(shown: Site, page: Page) -> None:
     page.goto(f"{shown.url}/status")
     page.get_by_role("link", name="Gpusched", exact=True).first.click()
@@ -155,6 +162,7 @@ def test_page_says_that_nothing_has_run(page: Page) -> None:
     with gpusched.Cluster(1, 1, gpus=0, dashboard_address="127.0.0.1:0") as cluster:
         page.goto(cluster.dashboard_link.replace("status", "kernels"))
         page.get_by_text("No kernels have run yet").first.wait_for()
+        page.goto("about:blank")  # It would complain of a scheduler that goes.
 
 
 @pytest.mark.parametrize("name", SHOWS)

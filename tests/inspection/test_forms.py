@@ -82,6 +82,17 @@ def test_html_is_well_formed(build: Callable[[], Any]) -> None:
         assert kernel.name in found.html()
 
 
+def test_kernel_shows_its_lines_and_source() -> None:
+    scaled = (numbers((60, 40), 20) + 1.5) * 3
+    (kernel,) = explain(scaled).kernels
+    html = kernel._repr_html_()
+    tags = _Tags()
+    tags.feed(html)
+    assert not tags.open
+    assert "scaled = (numbers((60, 40), 20) + 1.5) * 3" in html
+    assert "def point(" in html and f"<b>{kernel.name}</b>, launched 6 times" in html
+
+
 def test_html_escapes_the_users_text() -> None:
     x = numbers((60, 40), 20)
     smaller = (x < 0.5) & (x > 0.25)

@@ -62,8 +62,8 @@ class Spill(Component):
         here = sum(row.host + row.disk for row in rows)
         written, read = sum(row.written for row in rows), sum(row.read for row in rows)
         self.root.title.text = (
-            f"Spilled, by device: {bytes_(here)} now; {bytes_(written)} written to disk, "
-            f"{bytes_(read)} read back{more(rows)}"
+            f"Spilled, by device: {bytes_(here)} now "
+            f"({bytes_(written)} written, {bytes_(read)} read back){more(rows)}"
             if here or written
             else "Spilled, by device: nothing so far"
         )
