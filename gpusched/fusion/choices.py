@@ -10,8 +10,8 @@ from gpusched.fusion.kernel import Kernel, Options
 
 WIDEST = 512
 """Bits of the vectors that loops use on CPUs, as far as the processor has them. LLVM itself
-takes half of that where vectors are widest; memory-bound loops do not mind, and polynomials take
-twice as long."""
+takes half of that where vectors are widest; most memory-bound loops do not mind, and polynomials
+take twice as long."""
 TARGETS = ("cpu", "cuda")
 SENSIBLE: dict[str, dict[str, tuple[int, ...]]] = {
     "cpu": {
@@ -77,7 +77,9 @@ def defaults(kernel: Kernel, target: str) -> Options:
     """
     plain = replace(kernel, options=Options())
     if target == "cpu":
-        values = {"vector": WIDEST, "block": generate.block(plain)}
+        from gpusched.fusion.backends import cpu
+
+        values = {"vector": cpu.vector(plain), "block": generate.block(plain)}
     else:
         from gpusched.fusion.backends.cuda.skeleton import text
         from gpusched.fusion.backends.cuda.skeleton.reduction import rows_at_once

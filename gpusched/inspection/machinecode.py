@@ -52,6 +52,6 @@ def cpu_llvm(kernel: Kernel) -> str:
     signature = cpu.signature(kernel)
     compiled = numba.njit(
         signature, error_model="numpy", nogil=True, fastmath=fastmath, no_cfunc_wrapper=True,
-        pipeline_class=cpu.pipeline(kernel.options.vector, cpu.interleave(kernel)),
+        pipeline_class=cpu.pipeline(cpu.vector(kernel), cpu.interleave(kernel)),
     )(names["kernel"])  # fmt: skip
     return str(compiled.inspect_llvm(compiled.signatures[0]))

@@ -88,7 +88,8 @@ def test_choices_are_those_that_change_something() -> None:
     columns = gpusched.explain((x * 3 + 1).sum(axis=1)).kernels[0].kernel
     assert set(possible(columns, "cpu")) == {"vector", "block"}
     assert set(possible(rows[0].kernel, "cuda")) == {"block", "unroll"}
-    assert defaults(columns, "cpu") == Options(block=512, vector=512)
+    assert defaults(columns, "cpu") == Options(block=512, vector=256)
+    assert defaults(flat, "cpu") == Options(vector=512)
 
 
 @pytest.mark.parametrize(
