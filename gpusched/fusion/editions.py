@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterable
 
 from gpusched.fusion.kernel import Edition
+from gpusched.fusion.parsing import parse
 
 
 class EditionError(ValueError):
@@ -28,7 +29,7 @@ def functions(text: str, filename: str = "<edited>") -> dict[str, ast.FunctionDe
     ['point']
     """
     try:
-        tree = ast.parse(text, filename)
+        tree = parse(text, filename)
     except SyntaxError as error:
         line = (error.text or "").strip()
         raise EditionError(f"{filename}:{error.lineno}: {error.msg}\n    {line}") from error
@@ -47,7 +48,7 @@ def check_names(text: str, filename: str, known: Iterable[str]) -> None:
     known
         Names that the text may use without defining them, besides Python's own.
     """
-    nodes = list(ast.walk(ast.parse(text, filename)))
+    nodes = list(ast.walk(parse(text, filename)))
     defined = {*known, *dir(builtins)}
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -10,12 +10,14 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from gpusched.fusion.parsing import parse
+
 
 def tree_of(function: Any) -> ast.FunctionDef | None:
     """Return the syntax tree of a function, with the lines of its file; None if it has none."""
     try:
         lines, first = inspect.getsourcelines(function)
-        module = ast.parse(textwrap.dedent("".join(lines)))
+        module = parse(textwrap.dedent("".join(lines)))
         imported = _imported(function)
     except (OSError, SyntaxError):
         return None
@@ -36,7 +38,7 @@ def _imported(function: Any) -> list[str]:
     """Return the names that the function's file imports: Python calls their attributes its way."""
     every, _ = inspect.findsource(function)
     try:
-        waiting: list[ast.AST] = list(ast.parse("".join(every)).body)
+        waiting: list[ast.AST] = list(parse("".join(every)).body)
     except SyntaxError:  # Code inside of another text; what it imports may be there.
         scope = function.__globals__
         return [name for name, value in scope.items() if isinstance(value, types.ModuleType)]
@@ -72,7 +74,7 @@ def compiled(
     tree.decorator_list = []
     # Inside another function the names of the closure are what they were.
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    outer = ast.parse(f"def outer({', '.join(cells)}):\n    pass").body[0]
+    outer = parse(f"def outer({', '.join(cells)}):\n    pass").body[0]
     assert isinstance(outer, ast.FunctionDef)
     outer.body = [tree]
     imports = [ast.Import([ast.alias(name)]) for name in imported]

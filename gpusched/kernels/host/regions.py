@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpusched.fusion.parsing import parse, parse_expression
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.rewrite import Barrier
 
@@ -124,11 +125,11 @@ def _counted(statement: ast.For, suffix: str) -> list[Part]:
     start, stop, step = {1: ("0", 0, "1"), 2: (0, 1, "1"), 3: (0, 1, 2)}[len(args)]
     given = [ast.unparse(args[k]) if isinstance(k, int) else k for k in (start, stop, step)]
     at, end, by = (f"{word}_{name}{suffix}" for word in ("next", "end", "step"))
-    before = ast.parse(f"{at} = int({given[0]})\n{end} = int({given[1]})\n{by} = int({given[2]})")
-    again = ast.parse(f"{at} < {end} and {by} > 0 or ({at} > {end} and {by} < 0)", mode="eval")
-    each = ast.parse(f"{name} = {at}\n{at} += {by}").body
+    before = parse(f"{at} = int({given[0]})\n{end} = int({given[1]})\n{by} = int({given[2]})")
+    again = parse_expression(f"{at} < {end} and {by} > 0 or ({at} > {end} and {by} < 0)")
+    each = parse(f"{name} = {at}\n{at} += {by}").body
     body = split([*each, *statement.body], suffix)
-    return [Region(before.body), Loop(again.body, body)]
+    return [Region(before.body), Loop(again, body)]
 
 
 def regions(parts: list[Part]) -> Iterator[Region]:

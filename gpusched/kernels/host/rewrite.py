@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.parsing import parse_expression
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.names import CudaNames, Path, dtype_named, numpy_dtype
 
@@ -252,4 +253,4 @@ def _unknown(path: Path) -> NotCompiledError:
 
 
 def _expression(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
+    return parse_expression(text)
