@@ -17,6 +17,7 @@ import numpy as np
 from gpusched.fusion import editions, scalars
 from gpusched.fusion.kernel import EXACT, Access, Kernel, Output, Statement
 from gpusched.fusion.operations import DEFINED, ScalarFunction, named
+from gpusched.fusion.parsing import parse
 
 BLOCK = 512
 """Elements summed in one go before the partial sum joins a wider, compensated total."""
@@ -75,7 +76,7 @@ def arguments(kernel: Kernel) -> list[str]:
 @lru_cache(maxsize=1)
 def _helpers() -> dict[str, str]:
     """Return the source of each function in `scalars` by name."""
-    tree = ast.parse(inspect.getsource(scalars))
+    tree = parse(inspect.getsource(scalars))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
