@@ -130,9 +130,12 @@ def stop(name: str, timeout: float = 30) -> str:
         state.forget(folder)
         return "was dead; its traces are removed"
     record = state.read(folder)
+    processes = _descendants(record.pid) if record else []
     try:
         control.ask(folder, {"op": "stop"})
         if _gone(folder, timeout):
+            # Its manager ends a moment after it has given the folder back.
+            psutil.wait_procs(processes, timeout=timeout)
             return "stopped"
     except control.ControlError:
         # It is ended from outside then.
