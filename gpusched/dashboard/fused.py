@@ -9,6 +9,9 @@ from typing import Any
 
 from dask.utils import key_split
 
+from gpusched.graph.batch import Batch
+from gpusched.graph.program import Program
+
 KEPT = 1000
 """Names of tasks, and processes, that are remembered."""
 
@@ -21,7 +24,7 @@ class Fused:
     """Tasks of one name."""
 
     calls: int = 0
-    """Calls of array functions that they make, each a task where nothing is fused."""
+    """Calls of array functions that they make, each a task where nothing is fused or batched."""
     tasks: int = 0
 
 
@@ -71,13 +74,12 @@ class Fusion:
             The key of each, and what is to be run for it.
         """
         for key, spec in specs:
-            function = getattr(spec, "func", None)
-            steps = getattr(getattr(function, "program", function), "steps", None)
-            if steps is None:
+            calls = _calls(getattr(spec, "func", None))
+            if not calls:
                 self.others += 1
                 continue
             found = self.by_name.setdefault(key_split(key), Fused())
-            found.calls += len(steps)
+            found.calls += calls
             found.tasks += 1
         while len(self.by_name) > KEPT:
             self.by_name.pop(next(iter(self.by_name)))
@@ -102,3 +104,14 @@ class Fusion:
             for operation, reason, times in told["breaks"]:
                 found[operation, reason] += times
         return [(*names, times) for names, times in found.most_common()]
+
+
+def _calls(function: Any) -> int:
+    """Return how many tasks there would be in the place of one that calls this function.
+
+    Those of its programs' calls, and of the other tasks in a batch; 0 where it is neither.
+    """
+    if type(function) is Batch:
+        return sum(_calls(step.function) or 1 for step in function.steps)
+    program = getattr(function, "program", function)
+    return len(program.steps) if type(program) is Program else 0

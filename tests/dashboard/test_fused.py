@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import dask.array as da
 
 import gpusched
 from gpusched.dashboard.fused import KEPT, Counted, Fused, Fusion
+from gpusched.graph.batch import Batch, Step
+from gpusched.graph.program import Program
 
 
 def told(tasks: int, *breaks: tuple[str, str, int]) -> dict[str, Any]:
@@ -23,25 +26,32 @@ def told(tasks: int, *breaks: tuple[str, str, int]) -> dict[str, Any]:
 def test_calls_of_each_name_are_counted() -> None:
     with gpusched.enable():
         x = da.ones((4000, 10), chunks=(1000, 10))
-        graph = dict(((x + 1) * 2 - x).__dask_optimize__(*_graph((x + 1) * 2 - x)))
+        y = (x + 1) * 2 - x
+        graph = dict(y.__dask_optimize__(y.__dask_graph__(), y.__dask_keys__()))
     fusion = Fusion()
     fusion.add(graph.items())
     assert list(fusion.by_name.values()) == [Fused(calls=16, tasks=4)]  # ones, add, multiply, ...
     assert fusion.others == len(graph) - 4
 
 
-def _graph(array: Any) -> tuple[Any, Any]:
-    return array.__dask_graph__(), array.__dask_keys__()
+def test_tasks_of_a_batch_count_each() -> None:
+    program = Program((), 0)
+    program.steps = (None, None)  # type: ignore[assignment]
+    batch = Batch(tuple(Step(function, ()) for function in (program, program, abs)), (2,))
+    fusion = Fusion()
+    fusion.add([("many-0", SimpleNamespace(func=batch)), ("other", SimpleNamespace(func=len)),
+                ("data", 5)])  # fmt: skip
+    assert fusion.by_name == {"many": Fused(calls=5, tasks=1)}
+    assert fusion.others == 2
 
 
 def test_names_are_bounded() -> None:
-    class Spec:
-        class func:
-            steps = (1, 2)
-
+    program = Program((), 0)
+    program.steps = (None, None)  # type: ignore[assignment]
     fusion = Fusion()
-    fusion.add(((f"name{'x' * number}-0", 0), Spec) for number in range(KEPT + 5))
-    assert len(fusion.by_name) <= KEPT
+    spec = SimpleNamespace(func=program)
+    fusion.add(((f"name{'x' * number}-0", 0), spec) for number in range(KEPT + 5))
+    assert len(fusion.by_name) == KEPT
 
 
 def test_what_a_process_tells_again_replaces_what_it_told() -> None:
