@@ -18,6 +18,7 @@ from gpusched.cluster import prometheus
 from gpusched.fusion.statistics import statistics
 from gpusched.workers import metrics
 from gpusched.workers.metrics import METRICS
+from tests.waiting import PATIENCE
 
 LAUNCHES = "gpusched_scheduler_kernel_launches_total"
 
@@ -25,7 +26,7 @@ LAUNCHES = "gpusched_scheduler_kernel_launches_total"
 def scrape(cluster: LocalCluster) -> dict[str, Any]:
     """Return the samples of the scheduler's page, in lists by name."""
     port = cluster.scheduler.http_server.port
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
         text = answer.read().decode()
     found: dict[str, Any] = {}
     for family in text_string_to_metric_families(text):

@@ -105,7 +105,7 @@ def test_other_clients_and_threads_compute_the_original(
 
     def other() -> None:
         with Client(cluster, set_as_default=False) as second:
-            inside.wait(60)
+            inside.wait(PATIENCE)
             found.append(second.compute(program).result())
             done.set()
 
@@ -114,7 +114,7 @@ def test_other_clients_and_threads_compute_the_original(
     with constant(kernel, 1):
         held = client.compute(program)
         inside.set()
-        assert done.wait(60)
+        assert done.wait(PATIENCE)
         assert (held.result() == 1).all()
     thread.join()
     np.testing.assert_array_equal(found[0], expected)

@@ -25,6 +25,7 @@ from gpusched.workers import metrics
 from gpusched.workers.metrics import METRICS, collect, sampler, snapshot
 from gpusched.workers.metrics.sampler import Sampler
 from gpusched.workers.metrics.table import INFORMATION, INFORMATION_MEANING, LABELS
+from tests.waiting import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 UUID = "GPU-8f6d2a3c-1b2c-4d5e-8f90-123456789abc"
@@ -254,8 +255,8 @@ class TestSampler:
 
         real = Sampler(ask)
         real.latest("a")
-        assert asked.wait(10)
-        threads[0].join(10)
+        assert asked.wait(PATIENCE)
+        threads[0].join(PATIENCE)
         assert threads[0].daemon
         assert real.latest("a") == "a"
 
@@ -272,7 +273,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 def scrape(port: int) -> dict[str, Any]:
     """Return the families of a page by the names of their samples."""
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
         text = answer.read().decode()
     found: dict[str, Any] = {}
     for family in text_string_to_metric_families(text):
