@@ -15,13 +15,20 @@ from dask.utils import ensure_dict
 from gpusched import events
 from gpusched.fusion.overrides import Overrides
 from gpusched.graph.batching import batched
+from gpusched.graph.collector import collector_paused
 from gpusched.graph.limits import limits
+from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 
 
 def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     """Return the graph that `gpusched.graph.hook.Hook` gives dask, see there."""
+    with collector_paused():
+        return _optimise(dsk, keys, overrides, **kwargs)
+
+
+def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     started = perf_counter()
     optimised = dask_optimize(dsk, keys, **kwargs)
     if events.active:
@@ -43,12 +50,9 @@ def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
                    overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
     functions = Functions(overrides)
+    tasks = merged(tasks, set(flatten([keys])), layers, functions, merge_bytes())
     rewritten = rewrite(tasks, functions)
-    most = limits()
-    if most.tasks < 2 or len(tasks) <= most.least:
-        return rewritten
-    wanted = flatten([keys])
-    return batched(rewritten, tasks, wanted, Sizes(layers), functions, most).tasks
+    return batched(rewritten, tasks, flatten([keys]), Sizes(layers), functions, limits()).tasks
 
 
 def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:

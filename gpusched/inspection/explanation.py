@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpusched.chunking import chosen
+from gpusched.graph.collector import collector_paused
+from gpusched.graph.merging import merge_bytes, merged
+from gpusched.graph.rewrite import Functions
+from gpusched.inspection.batches import Batches, batches
 from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernels import ExplainedKernel, explained
@@ -35,6 +36,8 @@ class Explanation:
     """What expected times are based on."""
     waits: tuple[PolicyWaits, ...] = ()
     """Thread policies that this process has waited for until now."""
+    batches: Batches = field(default_factory=Batches)
+    """How many tasks run once tiny neighbours are in batches, and why others are not."""
     chunks: str = ""
     """What ``chunks="auto"`` last meant in this process, and why; empty if nobody asked."""
 
@@ -67,6 +70,7 @@ class Explanation:
             "stops": [asdict(stop) for stop in self.stops],
             "machine": asdict(self.machine),
             "waits": [asdict(each) for each in self.waits],
+            "batches": asdict(self.batches),
             "chunks": self.chunks,
         }
         plain: dict[str, Any] = json.loads(json.dumps(found))
@@ -135,13 +139,15 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     >>> found.totals.launches, [kernel.launches for kernel in found.kernels]
     (4, [4])
     """
-    with _without_collector():
+    with collector_paused():
         return explain_graph(gather(subject, *args, **kwargs))[0]
 
 
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
     """Return the explanation of a graph, and what stands in for each of its chunks, by key."""
-    with _without_collector():
+    with collector_paused():
+        tasks = merged(wanted.tasks, wanted.keys, wanted.built.layers, Functions(), merge_bytes())
+        wanted = replace(wanted, tasks=tasks)
         walk = Walk(wanted)
         walked = walk.run()
         here = machine()
@@ -152,7 +158,9 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         halts = tuple(stops(walked, numbers))
         totals = _totals(before, walked, found)
         auto = str(chosen() or "")
-        explanation = Explanation(totals, found, kernels, halts, here, policy_waits(), auto)
+        explanation = Explanation(
+            totals, found, kernels, halts, here, policy_waits(), batches(wanted), auto
+        )
         return explanation, walk.chunks()
 
 
@@ -180,15 +188,3 @@ def _totals(before: int, walked: Walked, found: tuple[Stage, ...]) -> Totals:
         peak_unfused=max((stage.peak_unfused for stage in found), default=0),
         peak_unfused_exact=all(stage.peak_unfused_exact for stage in found),
     )
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Keep the garbage collector from looking through all tasks again and again: half the time."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()

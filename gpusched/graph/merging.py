@@ -1,0 +1,319 @@
+"""Tasks on the same chunk -> one task, so that what they share is read or computed once.
+
+dask fuses chains: an array that two others are made of stays a task of its own, whose chunks are
+written and read again. Here elementwise tasks of one chunk are put together whatever their number
+of users, and the results that others need become items of one task's result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from operator import getitem
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, Task, TaskRef, _execute_subgraph, _identity_cast
+from dask.array.core import finalize
+from dask.system import CPU_COUNT
+from dask.utils import key_split, parse_bytes
+
+from gpusched import config
+from gpusched.graph.quick import slow_part
+from gpusched.graph.rewrite import Functions, enforces, worthwhile
+from gpusched.graph.sizes import Sizes
+
+
+def merged(tasks: dict[Any, Any], wanted: Collection[Any], layers: Mapping[str, Any],
+           functions: Functions, least: int) -> dict[Any, Any]:  # fmt: skip
+    """Return a graph in which tasks on the same chunk are one.
+
+    Parameters
+    ----------
+    tasks
+        dask's nodes by key, optimised.
+    wanted
+        Keys of the results: they stay keys.
+    layers
+        Of the graph as it was built, by name: they tell the sizes of chunks.
+    functions
+        What is known of the functions in the graph.
+    least
+        Bytes of a chunk from which on its tasks are put together.
+
+    Notes
+    -----
+    A group of tasks has a level, and all that comes into it comes from lower levels: so groups form
+    no cycle. No chunk is kept for longer than dask would keep it: a group leaves at most one large
+    chunk to tasks outside, besides results that were asked for. Each task and each edge is looked
+    at a constant number of times.
+    """
+    sizes = Sizes(layers)
+    if not least or not any((sizes.of_key(name) or 0) >= least for name in layers):
+        return tasks
+    return _Merging(tasks, set(wanted), sizes, functions, least).run()
+
+
+def merge_bytes() -> int:
+    """Return the bytes of a chunk from which on the configuration has its tasks put together.
+
+    Raises
+    ------
+    ValueError
+        If the setting is no number of bytes.
+    """
+    setting = config.get("fusion.merge-bytes")
+    try:
+        return int(parse_bytes(setting or 0))
+    except (TypeError, ValueError, AttributeError):
+        raise ValueError(
+            f"gpusched.fusion.merge-bytes is {setting!r}: it takes a number of bytes, such as "
+            f"1 MiB, or null"
+        ) from None
+
+
+class _Group:
+    """Tasks that become one, or one that stays alone."""
+
+    __slots__ = ("block", "into", "level", "members", "open")
+
+    def __init__(self, level: int, block: Any, key: Any, opened: bool) -> None:
+        self.level = level
+        self.block = block
+        self.members = [key]
+        self.open = opened
+        self.into: _Group | None = None
+        """What it has become part of."""
+
+
+class _Merging:
+    def __init__(self, tasks: dict[Any, Any], wanted: set[Any], sizes: Sizes,
+                 functions: Functions, least: int) -> None:  # fmt: skip
+        self._tasks = tasks
+        self._wanted = wanted
+        self._sizes = sizes
+        self._functions = functions
+        self._least = least
+        self._operands: dict[Any, list[Any]] = {}
+        self._users: defaultdict[Any, list[Any]] = defaultdict(list)
+        self._of: dict[Any, _Group] = {}
+        self._readers: dict[Any, _Group] = {}
+        """By chunk, level and block: the group that takes it already."""
+        self._recorded: dict[int, bool] = {}
+        self._kept: list[Any] = []
+        self._held = self._wanted | {
+            other for key in wanted if gathers(tasks.get(key)) for other in tasks[key].dependencies
+        }
+        """Keys of the chunks that stay until the end, whatever is done."""
+
+    def run(self) -> dict[Any, Any]:
+        self._order()
+        for key in self._operands:
+            self._place(key)
+        number = {key: k for k, key in enumerate(self._operands)}
+        groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
+        found = []
+        for group in groups:
+            members = self._worth_it(sorted(group.members, key=number.__getitem__))
+            if members:
+                found.append(members)
+        # One chunk a thread at least, or merging would leave threads without work.
+        if len(found) < CPU_COUNT:
+            return self._tasks
+        result = dict(self._tasks)
+        for members in found:
+            for key in members:
+                del result[key]
+        for members in found:
+            result.update(self._one(members, result))
+        return result
+
+    # Groups -------------------------------------------------------------------------------
+
+    def _order(self) -> None:
+        """Note what each task depends on, depth first, operands before their users."""
+        started: set[Any] = set()
+        for key in self._tasks:
+            stack: list[tuple[Any, list[Any] | None]] = [(key, None)]
+            while stack:
+                key, operands = stack.pop()
+                if operands is not None:
+                    self._operands[key] = operands
+                    for other in operands:
+                        self._users[other].append(key)
+                elif key not in started and key in self._tasks:
+                    started.add(key)
+                    # In the same order for the same tasks of other chunks.
+                    operands = sorted(self._tasks[key].dependencies, key=str)
+                    stack.append((key, operands))
+                    stack += [(other, None) for other in reversed(operands)]
+
+    def _place(self, key: Any) -> None:
+        operands, block = self._operands[key], block_of(key)
+        if type(self._tasks[key]) is DataNode:
+            self._of[key] = _Group(-1, block, key, opened=False)
+            return
+        before = [self._of[k] for k in operands if k in self._of]
+        level = max([g.level for g in before], default=-1)
+        top = list({id(g): g for g in before if g.level == level}.values())
+        able = self._able(key)
+        group: _Group | None = None
+        if able and top and all(g.open for g in top):
+            alike = all(g.block == block for g in top)
+            if len(top) == 1 or alike:
+                group = self._joined(top, key)
+        if group is None:
+            able = able and self._is_large(key, operands)
+            group = self._sibling(operands, level + 1, block) if able else None
+            if group is None:
+                group = _Group(level + 1, block, key, able)
+            else:
+                group.members.append(key)
+        self._of[key] = group
+        if group.open:
+            for other in operands:
+                if self._of.get(other) is not group:
+                    self._readers[other, group.level, group.block] = group
+
+    def _joined(self, groups: list[_Group], key: Any) -> _Group:
+        """Return one group of several of the same level, with the task in it."""
+        largest = max(groups, key=lambda g: len(g.members))
+        for group in groups:
+            if group is not largest:
+                for member in group.members:
+                    self._of[member] = largest
+                largest.members += group.members
+                group.members, group.into = [], largest
+        largest.members.append(key)
+        return largest
+
+    def _sibling(self, operands: list[Any], level: int, block: Any) -> _Group | None:
+        """Return a group of the same chunk that takes one of these chunks, too."""
+        for other in operands:
+            found = self._readers.get((other, level, block))
+            while found is not None and found.into is not None:
+                found = found.into
+            if found is not None:
+                return found
+        return None
+
+    def _able(self, key: Any) -> bool:
+        """Return whether a task calls nothing but what is recorded, or takes no time."""
+        node = self._tasks[key]
+        if type(node) is not Task or node.data_producer or self._sizes.is_annotated(node):
+            return False
+        # A loop that computes much and joins several results is slower than a loop for each.
+        return not reduces(node) and self._is_recorded(node)
+
+    def _is_recorded(self, node: Task) -> bool:
+        if node.func is _execute_subgraph:
+            return all(self._is_recorded(n) for n in node.args[0].values() if isinstance(n, Task))
+        inner = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, Task)]
+        function = node.kwargs["enforce_dtype_function"] if enforces(node) else node.func
+        return self._is_quick(function) and all(map(self._is_recorded, inner))
+
+    def _is_quick(self, function: Any) -> bool:
+        if function is _identity_cast:
+            return True
+        found = self._recorded.get(id(function))
+        if found is None:
+            traits = self._functions.traits(function)
+            found = (traits.recorded and traits.replayed) or slow_part(function) is None
+            self._recorded[id(function)] = found
+            self._kept.append(function)
+        return found
+
+    def _is_large(self, key: Any, operands: Iterable[Any]) -> bool:
+        return any(self._nbytes(k) >= self._least for k in (key, *operands))
+
+    def _nbytes(self, key: Any) -> int:
+        node = self._tasks.get(key)
+        return (self._sizes.of_key(key) if node is None else self._sizes.of(node)) or 0
+
+    # What becomes of them -----------------------------------------------------------------
+
+    def _worth_it(self, members: list[Any]) -> list[Any]:
+        """Return the tasks of a group that become one; none if that gains nothing."""
+        inside = set(members)
+        for key in reversed(members):
+            # A large view is best made by those who take it.
+            used = self._computes(key) or not inside.isdisjoint(self._users[key])
+            if not used and self._nbytes(key) >= self._least:
+                inside.remove(key)
+        members = [key for key in members if key in inside]
+        if sum(map(self._computes, members)) < 2:
+            return []
+        left = [k for k in self._outputs(members) if k not in self._held]
+        return members if sum(self._nbytes(k) >= self._least for k in left) <= 1 else []
+
+    def _computes(self, key: Any) -> bool:
+        return worthwhile(self._tasks[key], self._functions)
+
+    def _outputs(self, members: list[Any]) -> list[Any]:
+        inside = set(members)
+        return [k for k in members if k in self._wanted or not inside.issuperset(self._users[k])]
+
+    def _one(self, members: list[Any], others: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Return the task that does what these do, and those that take its results apart."""
+        outputs = self._outputs(members)
+        inner = {key: self._tasks[key] for key in members}
+        inside = set(members)
+        given = dict.fromkeys(k for key in members for k in self._operands[key] if k not in inside)
+        name, last = outputs[0], outputs[0]
+        parts: dict[Any, Any] = {}
+        if len(outputs) > 1:
+            name = name_of(outputs, block_of(members[0]))
+            last = name
+            inner[last] = Task(last, together, *map(TaskRef, outputs))
+            parts = {k: Task(k, getitem, TaskRef(name), i) for i, k in enumerate(outputs)}
+        keys = tuple(given)
+        whole = Task(name, _execute_subgraph, inner, last, keys, *map(TaskRef, keys))
+        assert name not in others, name
+        return {name: whole, **parts}
+
+
+def gathers(node: Any) -> bool:
+    """Return whether a node takes all chunks of a result: to join them, or by another name."""
+    return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
+
+
+def together(*results: Any) -> tuple[Any, ...]:
+    """Return several results as one."""
+    return results
+
+
+def reduces(task: Task) -> bool:
+    """Return whether a task is the first step of a dask reduction, which leaves little of a chunk.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.graph.merging import reduces
+    >>> reduces(Task("s", sum, TaskRef("x"), axis=(0,), keepdims=True))
+    True
+    """
+    if task.func is _execute_subgraph:
+        last = task.args[0].get(task.args[1])
+        return isinstance(last, Task) and reduces(last)
+    return "axis" in task.kwargs and "keepdims" in task.kwargs
+
+
+def block_of(key: Any) -> Any:
+    """Return which chunk of its array a task makes.
+
+    Examples
+    --------
+    >>> from gpusched.graph.merging import block_of
+    >>> block_of(("add-1f3a", 0, 2)), block_of("finalize-1f3a")
+    ((0, 2), ())
+    """
+    return key[1:] if type(key) is tuple else ()
+
+
+def name_of(outputs: list[Any], block: Any) -> Any:
+    """Return a key for tasks with these results, with the same name for all chunks alike."""
+    layers = sorted(str(key[0] if type(key) is tuple else key) for key in outputs)
+    spread = sorted(str(block_of(key)) for key in outputs if block_of(key) != block)
+    text = repr((layers, spread if len(block) else ()))
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return (f"merged-{key_split(outputs[0])}-{digest}", *block)

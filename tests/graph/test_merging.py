@@ -1,0 +1,228 @@
+"""Tasks on one large chunk become one: tasks, launches and bytes are counted, values compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import Task, TaskRef
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpusched
+from gpusched.graph import disable, enable, merging, optimize
+from gpusched.graph.merging import merge_bytes, merged
+from gpusched.graph.rewrite import Functions
+
+SETTINGS = {
+    "gpusched.fusion.merge-bytes": 1,
+    "gpusched.fusion.minimum-elements": 0,
+    "gpusched.fusion.strict": True,
+    "gpusched.batching.tasks": 0,
+}
+CHUNKS = 4
+
+
+@pytest.fixture(autouse=True)
+def any_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(merging, "CPU_COUNT", 2)
+    with dask.config.set(SETTINGS), enable():
+        gpusched.reset_statistics()
+        yield
+
+
+def numbers(rows: int = 40, seed: int = 0) -> Any:
+    """Return an array of four chunks that lie in memory."""
+    values = np.random.default_rng(seed).uniform(0.5, 2, (rows, 5))
+    return da.from_array(values, chunks=(rows // CHUNKS, 5)).persist(scheduler="sync")
+
+
+def run(*arrays: Any) -> list[np.ndarray]:
+    return [np.asarray(x) for x in dask.persist(*arrays, scheduler="sync")]
+
+
+def unfused(*arrays: Any) -> list[np.ndarray]:
+    with disable():
+        return run(*arrays)
+
+
+def launches() -> int:
+    return gpusched.statistics().launches
+
+
+def test_what_several_results_share_is_computed_once_and_never_written() -> None:
+    x, y = numbers(), numbers(seed=1)
+    shared = np.sqrt(x) * y
+    results = shared + 1, np.exp(shared) - x, 1 / (shared + y)
+    found = run(*results)
+    assert launches() == CHUNKS
+    assert gpusched.statistics().bytes_read == x.nbytes + y.nbytes
+    assert gpusched.statistics().bytes_written == 3 * x.nbytes
+    for value, plain in zip(found, unfused(*results), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
+def test_compute_joins_the_chunks_of_several_results() -> None:
+    x = numbers()
+    shared = np.sqrt(x) * x
+    found = dask.compute(shared + 1, np.exp(shared) - x, scheduler="sync")
+    assert launches() == CHUNKS
+    for value, plain in zip(found, unfused(shared + 1, np.exp(shared) - x), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
+def test_inputs_that_are_made_by_others_are_taken_once() -> None:
+    made = numbers().map_blocks(lambda block: np.sort(block, axis=1), dtype="f8")
+    twice, plus = made * 2 + 1, (made + 1) * made
+    found = run(twice, plus)
+    assert launches() == CHUNKS
+    np.testing.assert_array_equal(found[0], unfused(twice)[0])
+    np.testing.assert_array_equal(found[1], unfused(plus)[0])
+
+
+def test_a_result_that_others_use_too_is_a_result() -> None:
+    x = numbers()
+    shared = x * 2 + 1
+    found = run(shared, shared * shared - 3)
+    assert launches() == CHUNKS
+    np.testing.assert_array_equal(found[0], unfused(shared)[0])
+
+
+def test_no_chunk_is_kept_for_longer_than_in_plain_dask() -> None:
+    """Two chunks that other tasks take one after the other are made one after the other."""
+    x = numbers()
+    shared = x * 2 + 1
+    left, right = np.sqrt(shared) + 1, np.exp(shared) - 1
+    results = [part.map_blocks(lambda block: np.sort(block, axis=1), dtype="f8")
+               for part in (left, right)]  # fmt: skip
+    found = run(*results)
+    assert launches() == 3 * CHUNKS
+    np.testing.assert_allclose(found[1], unfused(results[1])[0], rtol=1e-14)
+
+
+def test_chunks_stay_apart() -> None:
+    x = numbers()
+    total = (x * 2 + 1).sum(axis=0)
+    results = x - total, (x + total) * 2
+    found = run(*results)
+    for value, plain in zip(found, unfused(*results), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
+def test_small_chunks_are_left_alone() -> None:
+    x = numbers()
+    shared = np.sqrt(x) * 2
+    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes}):
+        run(shared + x, shared - x * 3)
+    assert launches() > CHUNKS
+
+
+@pytest.mark.parametrize("setting", [None, 0, "0"])
+def test_none_are_put_together_if_so_configured(setting: object) -> None:
+    x = numbers()
+    shared = np.sqrt(x) * 2
+    with dask.config.set({"gpusched.fusion.merge-bytes": setting}):
+        run(shared + x, shared - x * 3)
+    assert launches() > CHUNKS
+
+
+def test_a_setting_that_is_no_size_is_named() -> None:
+    with (
+        dask.config.set({"gpusched.fusion.merge-bytes": "much"}),
+        pytest.raises(ValueError, match=r"gpusched\.fusion\.merge-bytes is 'much': it takes"),
+    ):
+        merge_bytes()
+
+
+def test_fewer_chunks_than_threads_are_left_to_several_threads() -> None:
+    x = da.from_array(np.ones((40, 5)), chunks=-1).persist(scheduler="sync")
+    shared = np.sqrt(x) * 2
+    found = run(shared + x, shared - x * 3)
+    np.testing.assert_array_equal(found[1], unfused(shared - x * 3)[0])
+    assert launches() == 2
+
+
+def test_tasks_that_are_to_run_in_a_way_of_their_own_stay_alone() -> None:
+    x = numbers()
+    with dask.annotate(resources={"GPU": 1}):
+        shared = np.sqrt(x) * 2
+    run(shared + x * 2, shared - x * 3)
+    assert launches() > CHUNKS
+
+
+def test_explain_tells_what_runs() -> None:
+    x = numbers()
+    shared = np.sqrt(x) * x
+    results = [shared + 1, np.exp(shared) - x]
+    told = gpusched.explain(results)
+    run(*results)
+    assert told.totals.launches == launches() == CHUNKS
+    assert {kernel.name for kernel in told.kernels} == set(gpusched.statistics().kernels)
+    assert "merged-" in str(told)
+
+
+def merged_keys(*arrays: Any) -> set[Any]:
+    """Return the keys of the tasks that are several."""
+    graph = HighLevelGraph.merge(*(x.dask for x in arrays))
+    tasks = optimize(graph, list(flatten([x.__dask_keys__() for x in arrays])))
+    return {key for key in tasks if str(key[0]).startswith("merged-")}
+
+
+def test_the_same_results_have_the_same_names_and_others_have_others() -> None:
+    """On a cluster, a name stands for one result."""
+    x = numbers()
+    shared = np.sqrt(x) * x
+    a, b, c = shared + 1, np.exp(shared) - x, shared * x
+    names = merged_keys(a, b)
+    assert {key[1:] for key in names} == {(k, 0) for k in range(CHUNKS)}
+    assert merged_keys(a, b) == names
+    assert not names & merged_keys(a, c)
+
+
+def test_a_graph_that_would_have_a_cycle_has_none() -> None:
+    """`last` needs both `first` and what a function that is not recorded makes of it."""
+    x = numbers()
+    first = np.sqrt(x) + x
+    between = first.map_blocks(lambda block: np.sort(block, axis=1), dtype="f8")
+    last = first * between - 1
+    found = run(first, last, between + 2 * x)
+    for value, plain in zip(found, unfused(first, last, between + 2 * x), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
+def test_the_graph_that_is_given_stays_as_it_is() -> None:
+    x = numbers()
+    tasks = {k: Task(k, np.exp, TaskRef("x")) for k in [("a", 0), ("b", 0)]}
+    before = dict(tasks)
+    merged(tasks, list(tasks), dict(x.dask.layers), Functions(), 1)
+    assert tasks == before
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
+    """Sums, chains, views, reductions and functions of the user's own, used by any number."""
+    arrays = [numbers(8), numbers(8, seed=1)]
+    steps = [
+        lambda a, b: a + 2 * b,
+        lambda a, b: np.sqrt(abs(a)) * b,
+        lambda a, b: a - b.mean(axis=0),
+        lambda a, b: a[:, ::-1] + b,
+        lambda a, b: da.maximum(a, b).sum(axis=1, keepdims=True) * b,
+        lambda a, b: a.map_blocks(lambda block: np.sort(block, axis=1), dtype="f8") - b,
+        lambda a, b: a.rechunk((4, 5)).rechunk((2, 5)) * 3 - b,
+    ]
+    for _ in range(data.draw(st.integers(2, 7))):
+        step = data.draw(st.sampled_from(steps))
+        arrays.append(step(data.draw(st.sampled_from(arrays)), data.draw(st.sampled_from(arrays))))
+    wanted = data.draw(st.lists(st.sampled_from(arrays[2:]), min_size=1, max_size=3))
+    with dask.config.set({"gpusched.fusion.minimum-elements": 1 << 20}):
+        found = run(*wanted)
+    for value, plain in zip(found, unfused(*wanted), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-12)
