@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dask._task_spec import Alias, DataNode, Task, TaskRef
+from dask.array.core import finalize
 from dask.utils import key_split
 
 from gpusched.fusion.plan import Register
@@ -63,6 +64,14 @@ def batched(graph: dict[Any, Any], original: Mapping[Any, Any], wanted: Iterable
     limits
         What a batch may be.
     """
+    why = ""
+    if limits.tasks < 2:
+        why = f"gpusched.batching.tasks is {limits.tasks}"
+    elif len(graph) <= limits.least:
+        why = f"a graph of no more than {limits.least} tasks (gpusched.batching.least)"
+    if why:
+        count = _count(graph)
+        return Batched(graph, count, count, 0, Counter({why: count}))
     return _Batching(graph, original, list(wanted), sizes, functions, limits).run()
 
 
@@ -165,7 +174,8 @@ class _Batching:
 
     def _reason(self, key: Any, node: Any, nbytes: float | None) -> str:
         if key in self._pinned:
-            return "asked for by its name"
+            joins = type(node) is Task and node.func is finalize
+            return "all chunks become one" if joins else "asked for by name"
         if type(node) is not Task:
             return f"a {type(node).__name__}"
         if len(self._operands[key]) > MOST:

@@ -55,6 +55,7 @@ def html(found: Explanation) -> str:
         _table(_HEAD, [_row(stage) for stage in shown]),
         f"<p>{escape(moving(hidden))}</p>" if hidden else "",
         _stops(found),
+        f"<p>{escape(str(found.batches))}</p>" if found.batches.batches else "",
         *(f"<p>{escape(told)}</p>" for told in waits(found)),
         *(_stage(found, stage) for stage in shown),
         *(_kernel(kernel) for kernel in found.kernels),

@@ -40,6 +40,8 @@ def text(found: Explanation, details: bool = False, width: int = 80) -> str:
     if hidden:
         lines += ["", *_wrapped("", moving(hidden), width)]
     lines += list(_stops(found.stops, details, width))
+    if found.batches.batches or details:
+        lines += ["", *_wrapped("", str(found.batches), width)]
     for told in waits(found):
         lines += ["", *_wrapped("", told, width)]
     if details:

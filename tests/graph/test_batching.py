@@ -18,6 +18,7 @@ from dask.core import flatten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpusched import explain
 from gpusched.graph import disable, enable
 from gpusched.graph.batch import Batch, Given, Made, Parts, Run, Step, filled, packed
 from gpusched.graph.grouping import Grouping
@@ -327,3 +328,27 @@ def test_a_setting_that_is_no_number_is_named(key: str, value: Any, message: str
         pytest.raises(ValueError, match=message),
     ):
         limits()
+
+
+class TestExplained:
+    def test_tasks_are_told_before_and_after(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        found = explain(x * 2 + 1)
+        assert found.totals.tasks_after == 64
+        assert (found.batches.tasks, found.batches.batches, found.batches.reasons) == (8, 8, ())
+        assert "`compute` runs 8 tasks: 8 batches of tiny neighbours." in found.text(width=200)
+        assert "8 batches of tiny neighbours" in found.html()
+
+    def test_why_it_was_not_done(self) -> None:
+        x = da.from_array(numbers(640), chunks=10)
+        unknown = explain(x.map_blocks(lambda z: np.array([float(str(v)) for v in z]), dtype="f8"))
+        assert unknown.batches.reasons == (("<lambda> may take any time", 64),)
+        with dask.config.set({"gpusched.batching.tasks": 0}):
+            (reason,) = explain(x + 1).batches.reasons
+        assert reason[0] == "gpusched.batching.tasks is 0"
+        with dask.config.set({"gpusched.batching.chunk-bytes": 8}):
+            assert dict(explain(x + 1).batches.reasons) == {"chunks that are large enough": 64}
+        with dask.config.set({"optimization.fuse.active": False}):
+            (reason,) = explain(x + 1).batches.reasons
+        assert reason[0] == "optimization.fuse.active is False"
+        assert "No tasks are put into batches: 64 tasks: <lambda>" in unknown.text(True, 200)

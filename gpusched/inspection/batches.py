@@ -1,0 +1,61 @@
+"""How many tasks a graph has once tiny neighbours are in batches, and why others are not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+from dask._task_spec import List, Task, TaskRef
+from dask.array.core import finalize
+
+from gpusched.graph.batching import batched
+from gpusched.graph.limits import limits
+from gpusched.graph.rewrite import Functions, rewrite
+from gpusched.graph.sizes import Sizes
+from gpusched.inspection.gather import Wanted
+from gpusched.inspection.tasks import layer_of
+from gpusched.inspection.units import count
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What becomes of the tasks when all chunks of the results are joined, as `compute` does it."""
+
+    tasks: int = 0
+    """Tasks with neighbours in batches; those that join all chunks of an array are not counted."""
+    batches: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+    """Why tasks are not in batches, and how many of them."""
+
+    def __str__(self) -> str:
+        why = "; ".join(f"{count(number, 'task')}: {reason}" for reason, number in self.reasons)
+        if not self.batches:
+            return f"No tasks are put into batches: {why}." if why else ""
+        rest = f" Not in batches: {why}." if why else ""
+        batches = count(self.batches, "batch", "batches")
+        return f"`compute` runs {count(self.tasks, 'task')}: {batches} of tiny neighbours.{rest}"
+
+
+def batches(wanted: Wanted) -> Batches:
+    """Return what batching makes of a graph, see `gpusched.graph.batching`."""
+    if dask.config.get("optimization.fuse.active") is False:
+        count_ = sum(isinstance(node, Task) for node in wanted.tasks.values())
+        return Batches(count_, 0, (("optimization.fuse.active is False", count_),))
+    by_name: dict[str, list[TaskRef]] = {}
+    for key in sorted(wanted.keys, key=_position):
+        by_name.setdefault(layer_of(key), []).append(TaskRef(key))
+    joins = [Task(f"gpusched-{name}", finalize, List(*refs)) for name, refs in by_name.items()]
+    tasks = wanted.tasks | {task.key: task for task in joins}
+    functions = Functions()
+    keys = [task.key for task in joins]
+    sizes = Sizes(wanted.built.layers)
+    found = batched(rewrite(tasks, functions), tasks, keys, sizes, functions, limits())
+    reasons = found.reasons.copy()
+    reasons.pop("all chunks become one", None)
+    return Batches(found.after - len(joins), found.batches, tuple(reasons.most_common()))
+
+
+def _position(key: Any) -> tuple[str, tuple[Any, ...]]:
+    """Return what puts neighbours side by side."""
+    return (str(key[0]), key[1:]) if isinstance(key, tuple) else (str(key), ())
