@@ -70,6 +70,7 @@ def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
     """Return the operands that are computed before the kernels that broadcast them.
 
     In ``x / np.sqrt(row)``, every row of `x` would have its own square roots of the same numbers.
+    What is the same along a row, the compiler computes once for that row.
     """
     costly: set[int] = set()
     found: set[int] = set()
@@ -78,8 +79,9 @@ def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
             continue
         size = math.prod(node.shape)
         for operand in node.arguments:
-            less = size >= REPEATS * math.prod(operand.shape) and operand.shape != ()
-            if less and size >= WORTHWHILE and id(operand) in costly:
+            rows = operand.shape[-1:] == node.shape[-1:]
+            repeated = size >= max(WORTHWHILE, REPEATS * math.prod(operand.shape))
+            if rows and repeated and id(operand) in costly:
                 found.add(id(operand))
         if _is_costly(node) or any(id(a) in costly - found for a in node.arguments):
             costly.add(id(node))

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numba
+import numpy as np
 from numba import types
 from numba.core.compiler import Compiler
 
@@ -73,12 +74,20 @@ def vector(kernel: Kernel) -> int:
     """Return the bits of the vectors that a kernel's loop uses.
 
     Sums of light expressions wait for memory, which gives more when it is asked for half as much
-    at a time: a tenth, measured on a processor with 512 bits.
+    at a time: a tenth, measured on a processor with 512 bits. Those that compute in wider numbers
+    than they read are not light.
     """
     if kernel.options.vector:
         return kernel.options.vector
     adds = bool(kernel.outputs) and all(output.combine == "add" for output in kernel.outputs)
-    return WIDEST // 2 if adds and not _is_heavy(kernel) else WIDEST
+    light = adds and not _is_heavy(kernel) and not _widens(kernel)
+    return WIDEST // 2 if light else WIDEST
+
+
+def _widens(kernel: Kernel) -> bool:
+    read = [np.dtype(each.dtype).itemsize for each in kernel.inputs]
+    made = [np.dtype(each.dtype).itemsize for each in kernel.statements]
+    return max(made, default=0) > min(read, default=0)
 
 
 def _is_heavy(kernel: Kernel) -> bool:
