@@ -88,15 +88,18 @@ RECENT = 256
 
 def restore(token: str, payload: bytes) -> Program:
     """Return the program of that token: the same one as before, if this process still has it."""
+    program = known(token)
+    if program is not None:
+        return program
+    # Outside the lock: the steps of a batch are programs, which are restored here, too.
+    steps, inputs, overrides = unpack(payload)
+    if not dask.config.get("gpusched.fusion.enabled", True):
+        # This process is told not to fuse, whoever has sent the program.
+        steps = tuple(replace(step, recorded=False) for step in steps)
+    made = Program(steps, inputs, overrides)
+    made._payload, made._token = payload, token
     with _lock:
-        program = _restored.get(token)
-        if program is None:
-            steps, inputs, overrides = unpack(payload)
-            if not dask.config.get("gpusched.fusion.enabled", True):
-                # This process is told not to fuse, whoever has sent the program.
-                steps = tuple(replace(step, recorded=False) for step in steps)
-            program = _restored[token] = Program(steps, inputs, overrides)
-            program._payload, program._token = payload, token
+        program = _restored.setdefault(token, made)
         _keep(token, program)
     return program
 

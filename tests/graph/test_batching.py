@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from graphlib import TopologicalSorter
 from typing import Any
@@ -15,6 +18,7 @@ from dask._expr import FinalizeCompute
 from dask._task_spec import Task
 from dask.base import collections_to_expr
 from dask.core import flatten
+from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +27,7 @@ from gpusched.graph import disable, enable
 from gpusched.graph.batch import Batch, Given, Made, Parts, Run, Step, filled, packed
 from gpusched.graph.grouping import Grouping
 from gpusched.graph.limits import Limits, limits
+from gpusched.graph.program import Program
 
 SETTINGS = {
     "gpusched.batching.least": 2,
@@ -352,3 +357,32 @@ class TestExplained:
             (reason,) = explain(x + 1).batches.reasons
         assert reason[0] == "optimization.fuse.active is False"
         assert "No tasks are put into batches: 64 tasks: <lambda>" in unknown.text(True, 200)
+
+
+def test_a_batch_is_restored_in_another_process() -> None:
+    (batch,) = {
+        node.func
+        for node in graph_of(da.ones(640, chunks=10) * 2 + 1).values()
+        if isinstance(node, Task) and isinstance(node.func, Program) and len(node.args) == 2
+    }
+    code = (
+        "import sys, pickle; program = pickle.loads(sys.stdin.buffer.read());"
+        "print(program(tuple(range(8)), ())[7].tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(batch), capture_output=True, timeout=100
+    )
+    assert done.stdout.decode().strip() == str([3.0] * 10), done.stderr.decode()
+
+
+def test_on_a_cluster() -> None:
+    x = da.from_array(numbers(640), chunks=10)
+    with (
+        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster),
+        enable(),
+    ):
+        np.testing.assert_allclose((x * 2 + 1).compute(), numbers(640) * 2 + 1)
+        np.testing.assert_allclose((x * 2).sum().compute(), (numbers(640) * 2).sum())
+        kept = (x - x.mean()).persist()
+        np.testing.assert_allclose((kept + 1).compute(), numbers(640) - numbers(640).mean() + 1)
