@@ -193,11 +193,12 @@ def follow(job: Job, write: Callable[[str], object]) -> Status:
         now = Status("running")
         if (job.folder / "code").exists() or time.monotonic() - asked > _ASK:
             now, asked = status(job), time.monotonic()
-        if job.log.exists():
-            read += _copy(job.log, read, write)
         missing += now.state == "lost"
         # The exit code may take a while to be seen through a network's file system.
-        if now.state == "ended" or missing > 1:
+        over = now.state == "ended" or missing > 1
+        if job.log.exists():
+            read += _copy(job.log, read, write, whole=over)
+        if over:
             return now
         time.sleep(_LOOK)
 
@@ -236,10 +237,14 @@ def _read(file: Path) -> Job:
     return Job(**{**told, "command": tuple(told["command"])})
 
 
-def _copy(log: Path, start: int, write: Callable[[str], object]) -> int:
-    """Give the whole lines after so many bytes of a log to ``write``; return their bytes."""
+def _copy(log: Path, start: int, write: Callable[[str], object], whole: bool = True) -> int:
+    """Give a log after so many bytes to ``write``, or its complete lines; return their bytes."""
     with log.open("rb") as file:
         file.seek(start)
         data = file.read()
-    write(data.decode(errors="replace"))
+    if not whole:
+        # A character that is half written is none.
+        data = data[: data.rfind(b"\n") + 1]
+    if data:
+        write(data.decode(errors="replace"))
     return len(data)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 
+from gpusched.batch.systems.local import _new_folder
 from tests.batch.scripts import COUNTS, RUNS, STAYS, calls
 from tests.cli.conftest import Runner
 from tests.waiting import wait_for
@@ -46,7 +48,7 @@ def test_script_runs_on_two_nodes_and_its_code_is_the_commands(gpusched: Runner)
 
 def test_job_whose_node_dies_goes_on_from_what_was_kept(gpusched: Runner, jobs: Path) -> None:
     gpusched.script(COUNTS)
-    waiting = gpusched.start(*TWO, "--requeue", "--wait", "--", "script.py")
+    waiting = gpusched.start(*LOCAL, "--requeue", "--wait", "--", "script.py")
     wait_for((gpusched.folder / "up").exists)
     [first] = [each for each in gpusched.processes() if "--rank=0" in each.cmdline()]
     # Before the second start may look for it.
@@ -63,7 +65,7 @@ def test_job_whose_node_dies_goes_on_from_what_was_kept(gpusched: Runner, jobs: 
 
 def test_ctrl_c_while_waiting_cancels_the_job(gpusched: Runner, jobs: Path) -> None:
     gpusched.script(STAYS)
-    waiting = gpusched.start(*TWO, "--wait", "--", "script.py")
+    waiting = gpusched.start(*LOCAL, "--wait", "--", "script.py")
     wait_for((gpusched.folder / "up").exists)
     os.killpg(waiting.pid, signal.SIGINT)
     _, errors = waiting.communicate()
@@ -80,6 +82,12 @@ def test_job_is_ended_when_its_time_is_over(gpusched: Runner) -> None:
     assert done.returncode == 124, done.stdout + done.stderr
     assert "out of time" in done.stdout
     gpusched.may_leave_files = True
+
+
+def test_jobs_started_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: _new_folder(tmp_path), range(24)))
+    assert {path.name for path in made} == {f"local-{number}" for number in range(1, 25)}
 
 
 def test_killed_job_is_lost(gpusched: Runner, jobs: Path) -> None:

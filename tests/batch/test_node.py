@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-import signal
+import socket
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -120,22 +122,20 @@ def test_any_launcher_may_start_the_nodes(gpusched: Runner) -> None:
         process.communicate()
 
 
-def test_node_that_waits_ends_when_it_is_told_to(gpusched: Runner) -> None:
+def test_node_whose_workers_wait_ends_when_it_is_told_to(gpusched: Runner) -> None:
     (gpusched.folder / "run").mkdir()
     gpusched.script("")
-    waiting = gpusched.start("launch", "--gpus=0", "--run=run", "--rank=1", "--", "script.py")
-    # Signals are taken from here on.
-    wait_for(lambda: is_blocked(waiting.pid, signal.SIGTERM))
-    waiting.terminate()
-    waiting.communicate()
+    words = ("launch", "--gpus=0", "--run=run", "--rank=1", "--grace=0.1", "--", "script.py")
+    with socket.socket() as silent:
+        # Bound and not listening, so that nobody else can answer there.
+        silent.bind(("127.0.0.1", 0))
+        told = json.dumps({"address": f"tcp://127.0.0.1:{silent.getsockname()[1]}"})
+        (gpusched.folder / "run/scheduler.json").write_text(told)
+        waiting = gpusched.start(*words)
+        wait_for(lambda: psutil.Process(waiting.pid).children())
+        waiting.terminate()
+        waiting.communicate()
     assert waiting.returncode == 143
-
-
-def is_blocked(pid: int, number: signal.Signals) -> bool:
-    """Return whether a process has blocked a signal."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))
-    return bool(mask & (1 << (number - 1)))
 
 
 def test_scheduler_that_cannot_start_ends_the_job(gpusched: Runner) -> None:
