@@ -59,7 +59,9 @@ class MemoryMonitor:
         if self._worker.data.disk_error is not None:
             await self._wait_for_disk()
             return
-        self._told_full = False
+        if self._told_full:
+            # A task that was short of memory has found the disk writable before this did.
+            self._go_on()
         if self._manager.memory_limit:
             memory = self._without_free_buffers(memory, self._manager.memory_limit)
             self._manager._maybe_pause_or_unpause(self._worker, memory)
@@ -102,9 +104,14 @@ class MemoryMonitor:
         await asyncio.wrap_future(data.make_room())
         if data.disk_error is not None and data.held_on_host() <= data.host_limit:
             data.disk_error = None
-        if data.disk_error is None and worker.status == Status.paused:
+        if data.disk_error is None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._told_full = False
+        if self._worker.status == Status.paused:
             logger.warning("spilling works again; resuming")
-            worker.status = Status.running
+            self._worker.status = Status.running
 
     def _say_paused(self) -> None:
         """Tell the log, and through the scheduler every client, as a warning."""

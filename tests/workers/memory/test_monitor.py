@@ -37,21 +37,40 @@ class Data:
         return made
 
 
+def worker_of(data: Data, status: Status, told: list[Any]) -> Any:
+    """Return a worker without a memory limit, that adds to a list what it tells."""
+    return SimpleNamespace(
+        name="one",
+        address="tcp://127.0.0.1:1",
+        status=status,
+        data=data,
+        memory_manager=SimpleNamespace(memory_limit=None),
+        monitor=SimpleNamespace(get_process_memory=lambda: 0),
+        log_event=lambda topics, message: told.append((topics, message)),
+    )
+
+
+def test_worker_goes_on_also_where_a_task_has_found_the_disk_writable(tmp_path: Path) -> None:
+    worker = worker_of(Data(tmp_path), Status.running, [])
+    monitor = MemoryMonitor(worker)
+    asyncio.run(monitor.check())
+    assert worker.status is Status.paused
+    worker.data.disk_error = None
+    asyncio.run(monitor.check())
+    assert worker.status is Status.running
+    # Who pauses it for another reason is not told otherwise.
+    worker.status = Status.paused
+    asyncio.run(monitor.check())
+    assert worker.status is Status.paused
+
+
 @pytest.mark.parametrize("before", [Status.running, Status.paused])
 def test_full_disk_is_told_once_also_by_a_worker_that_memory_has_paused(
     tmp_path: Path, before: Status
 ) -> None:
     told: list[Any] = []
-    worker = SimpleNamespace(
-        name="one",
-        address="tcp://127.0.0.1:1",
-        status=before,
-        data=Data(tmp_path),
-        memory_manager=SimpleNamespace(memory_limit=None),
-        monitor=SimpleNamespace(get_process_memory=lambda: 0),
-        log_event=lambda topics, message: told.append((topics, message)),
-    )
-    monitor = MemoryMonitor(worker)  # type: ignore[arg-type]
+    worker = worker_of(Data(tmp_path), before, told)
+    monitor = MemoryMonitor(worker)
 
     def look(times: int) -> None:
         for _ in range(times):
