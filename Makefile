@@ -40,7 +40,7 @@ test-models: $(VENV)/.models-test
 test-peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)
 
-# About 12 minutes on two quiet cores. ARGS="--only clip heat" measures some works alone.
+# About a quarter of an hour on two quiet cores. ARGS="--only clip heat" measures some works alone.
 bench: $(VENV)/.bench
 	$(BIN)/python -m tests.benchmarks --write docs/explanation/performance.md $(ARGS)
 

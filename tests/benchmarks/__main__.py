@@ -30,9 +30,9 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
-    parser.add_argument("--repeat", type=int, default=7, help="timings of each (default 7)")
+    parser.add_argument("--repeat", type=int, default=5, help="timings of each (default 5)")
     parser.add_argument(
-        "--budget", type=float, default=1.0, metavar="SECONDS",
+        "--budget", type=float, default=0.7, metavar="SECONDS",
         help="of timings of each contender, work and dtype: slow ones are timed less often",
     )  # fmt: skip
     parser.add_argument("--elements", type=int, help="of every work, instead of its own number")

@@ -14,6 +14,12 @@ from typing import Any
 from tests.benchmarks.contenders import load
 from tests.benchmarks.contenders.base import Case, Prepared, Unavailable
 
+INTERPRETED = "dask", "dask-cluster", "dask-numexpr", "cubed", "numexpr", "numpy"
+"""Contenders whose first call compiles nothing."""
+
+LONG = 5.0
+"""Seconds from which on such a first call is the timing: what is cold then does not count."""
+
 SETTLE = 0.05
 """Seconds before each timing, for the threads of the library before it to stop spinning."""
 
@@ -57,7 +63,7 @@ def measure(case: Case, names: list[str], rounds: int, budget: float) -> dict[st
     for name, timing in timings.items():
         prepared = _prepare(case, name, timing)
         if prepared is not None:
-            ready[name] = _Entrant(prepared, _warm_up(prepared, timing, rounds, budget))
+            ready[name] = _Entrant(prepared, _warm_up(name, prepared, timing, rounds, budget))
     shuffler = random.Random(0)
     for left in range(rounds, 0, -1):
         order = [name for name, entrant in ready.items() if entrant.rounds >= left]
@@ -92,11 +98,14 @@ def check(case: Case, prepared: Prepared, timing: Timing) -> None:
         timing.absent = f"wrong result: error {timing.error:.3g}, allowed {case.work.tolerance:.3g}"
 
 
-def _warm_up(prepared: Prepared, timing: Timing, rounds: int, budget: float) -> int:
+def _warm_up(name: str, prepared: Prepared, timing: Timing, rounds: int, budget: float) -> int:
     """Make the second call, and return how many are to be timed.
 
-    A call that takes the whole budget is the timing: what is cold then does not count beside it.
+    A call that takes the whole budget is the timing.
     """
+    if name in INTERPRETED and timing.first is not None and timing.first > LONG:
+        timing.seconds.append(timing.first)
+        return 0
     seconds = _seconds(prepared.run)
     if seconds < budget:
         return min(rounds, max(2, int(budget / seconds)))
