@@ -191,7 +191,11 @@ class BufferPool:
             if self._keeper is None:
                 name = "gpusched-buffers"
                 self._keeper = threading.Thread(target=self._keep, name=name, daemon=True)
-                self._keeper.start()
+                try:
+                    self._keeper.start()
+                except RuntimeError:
+                    # As the interpreter ends, or where there are too many: tried again next time.
+                    self._keeper = None
 
     def _keep(self) -> None:
         while True:

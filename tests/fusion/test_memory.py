@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -228,6 +229,21 @@ def test_a_thread_gives_back_what_is_free_and_ends() -> None:
     again = pool.empty(SHAPE, FLOAT)
     assert pool._keeper is not None
     del again
+
+
+def test_buffers_are_lent_also_where_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = bounded(1 << 24, keep=lambda: 60.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert pool.empty(SHAPE, FLOAT).shape == SHAPE
+    assert pool._keeper is None
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", lambda thread: None)
+        assert pool.empty(SHAPE, FLOAT).shape == SHAPE
+        assert pool._keeper is not None
 
 
 def test_no_thread_where_buffers_are_kept_for_ever() -> None:
