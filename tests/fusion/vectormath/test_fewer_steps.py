@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -15,6 +16,7 @@ from gpusched.fusion.backends.cpu import pipeline
 from gpusched.fusion.vectormath import FEWER_STEPS, FUNCTIONS
 from tests.fusion.vectormath.test_vectormath import distance, dtype_of, samples
 
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "mathematics.md"
 LEAST = {"expit_f32": -87.0, "expit_f64": -708.0}
 """Below, results are less than the smallest normal number, and may be zero."""
 
@@ -84,3 +86,12 @@ def test_edges_are_numpys(name: str) -> None:
 def test_what_is_fast_is_less_exact_than_what_is_not() -> None:
     for name, function in FEWER_STEPS.items():
         assert FUNCTIONS[name].max_ulp < function.max_ulp <= 5
+
+
+def test_page_states_the_bounds() -> None:
+    text = PAGE.read_text()
+    table = text[text.index("## Fast mathematics") : text.index("Tests hold these")]
+    for name, function in FEWER_STEPS.items():
+        (line,) = [line for line in table.splitlines() if line.startswith(f"| `{name[:-4]}`")]
+        cell = line.split("|")[2 if name.endswith("f32") else 3]
+        assert cell.split("ULP")[0].strip() == f"{function.max_ulp:g}"
