@@ -20,14 +20,26 @@ def write(path: Path, results: Results) -> None:
     ValueError
         If the page has only one of the marks, or another order.
     """
-    text = path.read_text() if path.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
+    picture = path.with_suffix(".svg")
+    replace(path, body(results, picture.name))
+    plot.write(picture, results)
+
+
+def replace(path: Path, measured: str) -> None:
+    """Write what was measured to a page, between its marks; a page that is not there is begun.
+
+    Raises
+    ------
+    ValueError
+        If the page has only one of the marks, or another order.
+    """
+    title = path.stem.capitalize()
+    text = path.read_text() if path.exists() else f"# {title}\n\n{BEGIN}\n{END}\n"
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{path} lacks {BEGIN!r} or, after it, {END!r}: add a line with each")
-    picture = path.with_suffix(".svg")
-    plot.write(picture, results)
-    path.write_text(f"{before}{BEGIN}\n\n{body(results, picture.name)}\n\n{END}{after}")
+    path.write_text(f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}")
 
 
 def body(results: Results, picture: str) -> str:

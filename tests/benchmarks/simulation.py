@@ -88,8 +88,8 @@ class Program:
     """What is done with each chunk."""
 
     name: str
-    kernels: int
-    """Launches for each chunk."""
+    kernels: float
+    """Launches for each chunk, on average."""
     moved: float
     """Bytes that these read and write, over those of the chunk."""
     tasks: float = 1.0
