@@ -4,13 +4,14 @@ Each group has a level, and what comes into a group comes from lower levels: so 
 cycle, whatever the graph. Tasks are gone through depth first, operands before their users: a task
 joins the group of its operands if it has but one at the highest level, and otherwise the group of
 its level that is still open. So neighbours are side by side in one group, and a subtree ends in it.
-Each task and each edge is looked at a constant number of times.
+Each task and each edge is looked at a constant number of times. A group whose results would be sent
+to many that use little of them is parted again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 from gpusched.graph.limits import Limits
@@ -104,7 +105,41 @@ class Grouping:
                 self._place(key)
             else:
                 self._alone(key)
-        return sorted(self._groups, key=lambda group: group.level)
+        groups = sorted(self._groups, key=lambda group: group.level)
+        scattered = self._scattered(groups)
+        return [part for group in groups for part in self._parted(group, group in scattered)]
+
+    def _scattered(self, groups: list[Group]) -> set[Group]:
+        """Return the groups whose results go to many others, which need a small part of them each.
+
+        Each of those would have all of them in memory. Where each of many takes all, as in the
+        second of two matrices, that is no more than without groups.
+        """
+        taken: dict[Group, dict[Group, set[Any]]] = {}
+        for group in groups:
+            for key in group.members:
+                for other in self._operands[key]:
+                    source = self.of[other]
+                    if source is not group and len(source.members) > 1:
+                        taken.setdefault(source, {}).setdefault(group, set()).add(other)
+        return {source for source, by_taker in taken.items() if self._spreads(by_taker.values())}
+
+    def _spreads(self, taken: Collection[Set[Any]]) -> bool:
+        """Return whether much more of a group's results is sent than is used."""
+        results = sum([self._sizes[key] for key in set().union(*taken)])
+        used = sum([self._sizes[key] for keys in taken for key in keys])
+        return results > _SLIGHT and results * len(taken) > _SPREAD * used
+
+    def _parted(self, group: Group, apart: bool) -> list[Group]:
+        """Return a group, or one for each of its members."""
+        if not apart:
+            return [group]
+        found = []
+        for key in group.members:
+            self.of[key] = single = Group(group.level, 0)
+            single.members.append(key)
+            found.append(single)
+        return found
 
     def _measured(self) -> dict[Any, int]:
         """Return how many tasks come before each, one after the other, at most."""
@@ -157,5 +192,9 @@ class Grouping:
         self.of[key] = group
 
 
+_SLIGHT = 1 << 16
+"""Bytes that cost less to send than to send by themselves."""
+_SPREAD = 4
+"""Bytes of a group's results that are sent for each that is used, at most."""
 _TASKS = 8
 """Tasks of a group for each of those side by side, at most."""

@@ -278,6 +278,22 @@ def test_groups_form_no_cycle(data: Any) -> None:
         assert len(group.members) == 1 or (set(group.members) <= tiny and group.nbytes <= 200)
 
 
+@pytest.mark.parametrize(("nbytes", "together"), [(8192, False), (1024, True)])
+def test_results_that_are_scattered_are_not_kept_together(nbytes: int, together: bool) -> None:
+    # 16 chunks, each of which is used by 8 tasks that use none of the others.
+    chunks = [f"chunk-{k}" for k in range(16)]
+    operands: dict[str, list[str]] = {chunk: [] for chunk in chunks}
+    for k in range(128):
+        operands[f"user-{k}"] = [chunks[k // 8]]
+    sizes = dict.fromkeys(operands, nbytes)
+    bounds = Limits(tasks=16, nbytes=16 * nbytes, chunk=nbytes, least=1)
+    groups = Grouping(operands, sizes, set(operands), set(), bounds).run()
+    made = [group.members for group in groups if group.members[0] in chunks]
+    assert made == ([chunks] if together else [[chunk] for chunk in chunks])
+    users = [group.members for group in groups if group.members[0] not in chunks]
+    assert users == [[f"user-{k}" for k in range(n, n + 8)] for n in range(0, 128, 8)]
+
+
 class TestParts:
     @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8))
     def test_they_are_the_chunks(self, shapes: list[tuple[int, int]]) -> None:
