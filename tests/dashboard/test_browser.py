@@ -137,8 +137,8 @@ def picture(page: Page, name: str) -> None:
         PICTURES.mkdir(exist_ok=True)
         path = PICTURES / f"dashboard-{name}.png"
         page.screenshot(path=path)
-        # Few colours are enough, and take a third of the bytes.
-        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+        # Few colours are enough, and take half of the bytes.
+        Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 @pytest.mark.parametrize("name", SHOWS)

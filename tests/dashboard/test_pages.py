@@ -155,8 +155,8 @@ def test_workers_tell_only_while_somebody_looks(monkeypatch: pytest.MonkeyPatch)
     ):
         client.compute(program(), sync=True)
         assert not events.active
-        cluster.loop.add_callback(observer_of(cluster.scheduler).look)
-        wait_for(lambda: events.active)
+        look = observer_of(cluster.scheduler).look
+        wait_for(lambda: cluster.loop.add_callback(look) or events.active)
         wait_for(lambda: not events.active)
     assert not events.active
 
