@@ -394,7 +394,7 @@ def test_a_batch_is_restored_in_another_process() -> None:
 def test_on_a_cluster() -> None:
     x = da.from_array(numbers(640), chunks=10)
     with (
-        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster),
         enable(),
     ):
