@@ -300,6 +300,7 @@ def test_a_fork_has_a_pool_and_memory_of_its_own(emptied: BufferPool) -> None:
     process = multiprocessing.get_context("fork").Process(target=_child, args=(array, send))
     process.start()
     send.close()
+    assert receive.poll(120)
     assert receive.recv() == (0, SMALLEST, False)
     process.join(60)
     assert process.exitcode == 0
