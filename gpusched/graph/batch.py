@@ -88,6 +88,16 @@ class Batch:
         *inputs
             What the tasks take from outside.
         """
+        outer = events.thread.task
+        try:
+            made = self._run(keys, inputs)
+        finally:
+            events.thread.task = outer
+        if len(self.outputs) == 1:
+            return made[self.outputs[0]]
+        return packed([made[k] for k in self.outputs])
+
+    def _run(self, keys: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         made: list[Any] = []
         for key, (function, args, kwargs) in zip(keys, self.steps, strict=True):
             if events.active:
@@ -102,9 +112,7 @@ class Batch:
             except Exception as error:
                 error.add_note(f"gpusched: for chunk {key}, one of {len(keys)} tasks in a batch")
                 raise
-        if len(self.outputs) == 1:
-            return made[self.outputs[0]]
-        return packed([made[k] for k in self.outputs])
+        return made
 
 
 def filled(structure: Any, inputs: Sequence[Any], made: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._expr import FinalizeCompute
-from dask._task_spec import Task
+from dask._task_spec import Task, TaskRef
 from dask.base import collections_to_expr
 from dask.core import flatten
 from distributed import Client, LocalCluster
@@ -28,6 +28,7 @@ from gpusched.graph.batch import Batch, Given, Made, Parts, Run, Step, filled, p
 from gpusched.graph.grouping import Grouping
 from gpusched.graph.limits import Limits, limits
 from gpusched.graph.program import Program
+from gpusched.graph.rewrite import Functions, rewrite
 
 SETTINGS = {
     "gpusched.batching.least": 2,
@@ -276,6 +277,18 @@ def test_groups_form_no_cycle(data: Any) -> None:
     assert all(other < k for k, others in after.items() for other in others)
     for group in groups:
         assert len(group.members) == 1 or (set(group.members) <= tiny and group.nbytes <= 200)
+
+
+def test_futures_are_references() -> None:
+    class Future(TaskRef):
+        pass
+
+    functions = Functions()
+    graph = {k: Task(k, np.add, ref("x"), 1) for k, ref in (("a", TaskRef), ("b", Future))}
+    for node in rewrite(graph, functions).values():
+        assert isinstance(node.func, Program)
+        assert [type(arg) for arg in node.args] == [TaskRef]
+        assert node({"x": np.ones(3)}).tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize(("nbytes", "together"), [(8192, False), (1024, True)])
