@@ -105,10 +105,11 @@ class Children:
         Stopped
             If this process has been told to stop.
         """
-        number = self._next(seconds)
+        left = [each for each in (seconds, self._left()) if each is not None]
+        number = self._next(min(left, default=None))
         if number is not None and number != signal.SIGCHLD:
             raise Stopped(_REQUESTS[number])
-        if self._ends is not None and time.monotonic() >= self._ends:
+        if self._left() == 0:
             self._ends = None
             raise Stopped(OUT_OF_TIME)
 
@@ -127,12 +128,13 @@ class Children:
             child.kill()
             child.wait()
 
+    def _left(self) -> float | None:
+        return None if self._ends is None else max(0.0, self._ends - time.monotonic())
+
     def _next(self, seconds: float | None) -> signal.Signals | None:
-        left = [] if self._ends is None else [self._ends - time.monotonic()]
-        patience = min([*left, *([] if seconds is None else [seconds])], default=None)
-        if patience is None:
+        if seconds is None:
             return signal.Signals(signal.sigwait(self._watched))
-        found = signal.sigtimedwait(self._watched, max(0.0, patience))
+        found = signal.sigtimedwait(self._watched, max(0.0, seconds))
         return None if found is None else signal.Signals(found.si_signo)
 
 

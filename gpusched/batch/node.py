@@ -74,11 +74,18 @@ def serve(plan: Plan, folder: str) -> int:
         With a ``run`` or an ``address``, and a ``rank``.
     folder
         Where the script's modules are, for the workers too.
+
+    Raises
+    ------
+    NodeError
+        If ``run`` is the folder of another start.
     """
     environment = _environment(plan, folder)
-    if plan.rank == 0:
-        return _First(plan, environment).serve()
-    return _follow(plan, environment)
+    if plan.rank != 0:
+        return _follow(plan, environment)
+    if plan.run is not None:
+        _prepare(plan.run)
+    return _First(plan, environment).serve()
 
 
 class _First:
@@ -97,15 +104,15 @@ class _First:
         plan, ended = self._plan, True
         with self._children:
             try:
-                _prepare(plan.run)
                 code = self._run()
             except Stopped as told:
                 code = self._stop(told.code)
             except NodeError as error:
                 print(f"gpusched launch: {error}", file=sys.stderr, flush=True)
                 code, ended = 1, False
-            if plan.run is not None and ended:
-                # Before the scheduler ends, since the other nodes end with it.
+            if plan.run is not None and (ended or not plan.code_to_file):
+                # Before the scheduler ends, since the other nodes end with it. The head of a job
+                # itself finds out that a node has failed.
                 write_whole(plan.run / "code", str(code))
             self._close()
         return code if not (plan.code_to_file and ended) else 0
@@ -210,9 +217,7 @@ def _share_of_script(grace: float) -> float:
     return max(grace - 2 * CLOSING, grace / 2)
 
 
-def _prepare(run: Path | None) -> None:
-    if run is None:
-        return
+def _prepare(run: Path) -> None:
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     used = [name for name in ("scheduler.json", "code") if (run / name).exists()]
     if used:

@@ -67,7 +67,7 @@ def _launch(plan: Any) -> int:
         plan = replace(plan, rank=node.rank_here())
     try:
         return node.serve(plan, script) if plan.backend is None else head.lead(plan)
-    except (SystemFailure, OSError) as error:
+    except (SystemFailure, node.NodeError, OSError) as error:
         raise Failed(str(error)) from None
 
 

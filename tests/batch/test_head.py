@@ -11,7 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pytest_mock import MockerFixture
 
+from gpusched.batch.children import Children, Stopped
 from tests.waiting import PATIENCE, wait_gone
 
 LEAD = Path(__file__).with_name("lead.py")
@@ -163,6 +165,18 @@ def test_what_does_not_end_is_killed(head: Head, monkeypatch: pytest.MonkeyPatch
     started.terminate()
     started.communicate(timeout=PATIENCE)
     assert started.returncode == 143
+
+
+def test_limit_that_passes_while_a_job_ends_is_no_news(mocker: MockerFixture) -> None:
+    """Nor is it asked for again and again."""
+    waited = mocker.spy(signal, "sigtimedwait")
+    with Children(limit=0.05) as children:
+        child = children.start(["sleep", "0.3"])
+        assert children.ended(child, PATIENCE)
+        assert waited.call_count <= 2
+        with pytest.raises(Stopped):
+            children.wait()
+        children.wait(0)
 
 
 def test_killed_head_takes_its_nodes_along(head: Head) -> None:

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from gpusched.batch.plan import Plan
 from gpusched.batch.request import Request
-from gpusched.batch.systems.system import System, SystemFailure, job_script, node_command
+from gpusched.batch.systems.system import (
+    System,
+    SystemFailure,
+    job_script,
+    node_command,
+    require,
+)
 
 
 class Local(System):
@@ -33,7 +39,7 @@ class Local(System):
         """Start the script, which goes on without this process."""
         from gpusched.cluster.named import state
 
-        self.ask("bash", "-c", "true")
+        require("bash", self.remedy)
         folder = _new_folder(request.root)
         lock = state.acquire(folder)
         assert lock is not None, f"{folder} was made a moment ago"
