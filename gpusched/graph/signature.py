@@ -75,8 +75,11 @@ class Signatures:
         inner, wanted, keys, *values = task.args
         found = self._inner.get(id(inner))
         if found is None:
-            found = self._inner[id(inner)] = _Inside(self, inner, keys)
+            found = _Inside(self, inner, keys)
             found.number = self._numbers.setdefault(found.signature, len(self._numbers))
+            if not isinstance(wanted, tuple):
+                # Fused by layers, so it is that of other tasks as well.
+                self._inner[id(inner)] = found
         outer = [self._value(values[k], inputs) for k in found.used]
         inputs += found.literals
         # A number, since signatures are hashed for each task, and this one may be long.
