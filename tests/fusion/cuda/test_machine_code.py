@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +10,13 @@ import pytest
 
 pytest.importorskip("numba_cuda", reason="numba-cuda compiles; 'pip install gpusched[cuda13]'")
 
-from gpusched.fusion.backends.cuda.compiler import Compiled, disassembler
+from gpusched.fusion.backends.cuda.compiler import disassembler
 from gpusched.fusion.backends.cuda.runtime import compile_for
 from gpusched.fusion.cache import CompiledKernel
-from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.kernel import EXACT, FAST, Kernel
+from gpusched.fusion.precision import applied
 from tests.fusion import recording
+from tests.fusion.cuda.sass import FLOAT64, SPILLS, count, read
 from tests.fusion.test_operations import ufunc_of
 
 try:
@@ -25,20 +25,6 @@ except FileNotFoundError as reason:
     pytest.skip(str(reason), allow_module_level=True)
 
 KINDS = [(8, 0), (9, 0), (10, 0)]
-_INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+ )?([A-Z][\w.]*)", re.M)
-SPILLS = ("LDL", "STL")
-FLOAT64 = ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX", "F2F.F64", "F2F.F32.F64", "MUFU.RCP64H",
-           "MUFU.RSQ64H", "I2F.F64", "F2I.F64")  # fmt: skip
-
-
-def instructions(compiled: Compiled) -> Counter[str]:
-    found = Counter(_INSTRUCTION.findall(compiled.sass()))
-    assert found["EXIT"], "no machine code was read"
-    return found
-
-
-def count(found: Counter[str], *starts: str) -> int:
-    return sum(n for name, n in found.items() if name.startswith(starts))
 
 
 def kernels(function: Callable[..., Any], *arrays: np.ndarray) -> list[Kernel]:
@@ -87,7 +73,7 @@ def test_accesses_are_wide_and_registers_suffice(name: str, cc: tuple[int, int])
     function, arrays = PROGRAMS[name]
     (kernel,) = kernels(function, *arrays)
     compiled = compile_for(kernel, cc)
-    found = instructions(compiled)
+    found = read(compiled)
     loads, stores = VECTORS[name]
     assert count(found, "LDG.E.128") >= loads
     assert count(found, "STG.E.128") >= stores
@@ -98,7 +84,7 @@ def test_accesses_are_wide_and_registers_suffice(name: str, cc: tuple[int, int])
 @pytest.mark.parametrize("cc", KINDS, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
 def test_float64_is_found_where_it_is(cc: tuple[int, int]) -> None:
     (kernel,) = kernels(lambda a: a * 3.5 + a, array("f8"))
-    found = instructions(compile_for(kernel, cc))
+    found = read(compile_for(kernel, cc))
     assert count(found, *FLOAT64)
     assert count(found, "LDG.E.128")
 
@@ -118,7 +104,7 @@ SPECIAL = ["erf", "erfc", "expit", "gamma"]
 def test_function_of_float32_stays_in_float32(name: str) -> None:
     function = ufunc_of(name)
     (kernel,) = kernels(lambda *a: function(*a), *[array("f4")] * function.nin)
-    found = instructions(compile_for(kernel, (9, 0)))
+    found = read(compile_for(kernel, (9, 0)))
     if name in ("sin", "cos", "tan"):
         # The reduction of huge arguments multiplies by digits of pi, with float64 or the stack.
         assert count(found, "DMUL", "DFMA", "DADD") <= 32
@@ -129,15 +115,30 @@ def test_function_of_float32_stays_in_float32(name: str) -> None:
 
 def test_products_and_sums_are_not_contracted() -> None:
     (kernel,) = kernels(lambda a, b: a * b + a, array("f4"), array("f4"))
-    found = instructions(compile_for(kernel, (9, 0)))
+    found = read(compile_for(kernel, (9, 0)))
     assert not count(found, "FFMA")
     assert count(found, "FMUL")
     assert count(found, "FADD")
 
 
+@pytest.mark.parametrize(("dtype", "contracted"), [("f4", "FFMA.FTZ"), ("f8", "DFMA")])
+def test_fast_mathematics_contracts_products_and_sums(dtype: str, contracted: str) -> None:
+    (kernel,) = kernels(lambda a, b: a * b + a, array(dtype), array(dtype))
+    exact, fast = (read(compile_for(applied(kernel, mode), (9, 0))) for mode in (EXACT, FAST))
+    assert count(fast, contracted)
+    assert not count(exact, contracted)
+    assert count(fast, "FADD", "DADD") < count(exact, "FADD", "DADD")
+
+
+def test_fast_mathematics_takes_fewer_steps_for_quotients_and_roots() -> None:
+    (kernel,) = kernels(lambda a, b: np.sqrt(a / b), array("f4"), array("f4"))
+    exact, fast = (read(compile_for(applied(kernel, mode), (9, 0))) for mode in (EXACT, FAST))
+    assert len(fast) < 0.6 * len(exact)
+
+
 def test_sum_of_float32_widens_once_per_group_of_vectors() -> None:
     first, *_ = kernels(lambda a: (a * a).sum(), array("f4"))
-    found = instructions(compile_for(first, (9, 0)))
+    found = read(compile_for(first, (9, 0)))
     assert count(found, "FADD") > count(found, "DADD") > 0
     assert count(found, "LDG.E.128") >= 4
 
