@@ -84,8 +84,18 @@ class Holding:
         """Return the arrays that a running task holds."""
         return [*self.given, *arrays_in(registers)]
 
-    def note(self, segment: Segment, local: list[Any]) -> None:
-        """Note what the calls of a segment return, which was recorded: `local` by register."""
+    def note(self, segment: Segment, local: list[Any], registers: list[Any]) -> None:
+        """Note what the calls of a segment return, once it is recorded and gone through.
+
+        Parameters
+        ----------
+        segment
+            The calls.
+        local
+            What they returned for lazy chunks, by register.
+        registers
+            What the segment leaves for others.
+        """
         for register, step in segment.steps:
             chunks = lazy_in(local[register])
             if not computes(step.function):
@@ -95,6 +105,9 @@ class Holding:
                 self.made[register] = [np.zeros(c.shape, c.dtype) for c in chunks]
             else:
                 self.made[register] = arrays_in(local[register])
+        for register in segment.outputs:
+            # The very arrays that later segments are given, as each counts once.
+            self.made[register] = arrays_in(registers[register])
 
     def called(self, segment: Segment, before: list[Any]) -> tuple[int, bool]:
         """Return the most bytes held while a segment's functions are called, one by one.

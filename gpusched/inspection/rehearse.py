@@ -176,7 +176,7 @@ class Rehearser(Rehearsal):
             told = f"recording failed: {type(error).__name__}: {error}"[:200]
             self._halt(segment.steps[-1], told)
             return self._call(segment, registers)
-        self._holding.note(segment, local)
+        self._holding.note(segment, local, registers)
         plan = recorder.plan(arrays, outputs)
         replayed = segment.replayed and recorder.escape is None
         if not replayed:
@@ -223,7 +223,7 @@ class Rehearser(Rehearsal):
             segment.finish(recorder, local, registers)
         except Exception:  # whatever a function makes of zeros: then they are called one by one
             return self._call(segment, registers)
-        self._holding.note(segment, local)
+        self._holding.note(segment, local, registers)
         self._called(segment, before)
 
     def _called(self, segment: Segment, before: list[Any]) -> None:

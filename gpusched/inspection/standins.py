@@ -170,7 +170,9 @@ def elementwise(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     small = [a[(slice(0, 1),) * a.ndim] if isinstance(a, np.ndarray) else a for a in args]
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     with np.errstate(all="ignore"):
-        return np.zeros(shape, np.asarray(function(*small, **kwargs)).dtype)
+        found = function(*small, **kwargs)
+    # Several arrays, put together as they are, are not of one shape.
+    return None if isinstance(found, tuple) else np.zeros(shape, np.asarray(found).dtype)
 
 
 _CHUNKS = ("numpy.ndarray", "cupy.ndarray")

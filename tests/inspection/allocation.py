@@ -17,6 +17,7 @@ from gpusched.fusion import devices
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.memory import pool
+from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.inspection.gather import gather
 from gpusched.inspection.memory import held
@@ -43,11 +44,14 @@ def allocated(program: Any) -> list[Allocated]:
     are NumPy's own arrays, which `tracemalloc` counts.
     """
     wanted = gather(program)
+    layers = wanted.built.layers
+    tasks = merged(wanted.tasks, wanted.keys, layers, Functions(), merge_bytes())
+    wanted = replace(wanted, tasks=tasks)
     variants = {variant.key: variant for variant in Walk(wanted).run().variants}
     with dask.config.set({"gpusched.memory.pool-limit": 0}), np.errstate(all="ignore"):
         pool.clear()
-        fused = _peaks(rewrite(dict(wanted.tasks), Functions()), variants)
-        plain = _peaks(dict(wanted.tasks), variants)
+        fused = _peaks(rewrite(tasks, Functions()), variants)
+        plain = _peaks(tasks, variants)
     return [Allocated(variants[key], fused[key], plain[key]) for key in variants]
 
 
