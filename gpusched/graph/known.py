@@ -76,9 +76,22 @@ def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
     return result.astype(dtype)
 
 
+def together(*results: Any) -> tuple[Any, ...]:
+    """Return the results of several tasks that run as one.
+
+    Examples
+    --------
+    >>> from gpusched.graph.known import together
+    >>> together(1, 2)
+    (1, 2)
+    """
+    return results
+
+
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, overlap._trim, enforced, one_of])  # fmt: skip
+                   operator.getitem, overlap._trim, enforced, together,
+                   one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(

@@ -19,6 +19,7 @@ from dask.system import CPU_COUNT
 from dask.utils import key_split, parse_bytes
 
 from gpusched import config
+from gpusched.graph.known import together
 from gpusched.graph.quick import slow_part
 from gpusched.graph.rewrite import Functions, enforces, worthwhile
 from gpusched.graph.sizes import Sizes
@@ -275,11 +276,6 @@ class _Merging:
 def gathers(node: Any) -> bool:
     """Return whether a node takes all chunks of a result: to join them, or by another name."""
     return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
-
-
-def together(*results: Any) -> tuple[Any, ...]:
-    """Return several results as one."""
-    return results
 
 
 def reduces(task: Task) -> bool:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpusched
+from gpusched.fusion import shortage
 from gpusched.graph import disable, enable, merging, optimize
 from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.rewrite import Functions
@@ -104,6 +105,17 @@ def test_no_chunk_is_kept_for_longer_than_in_plain_dask() -> None:
     found = run(*results)
     assert launches() == 3 * CHUNKS
     np.testing.assert_allclose(found[1], unfused(results[1])[0], rtol=1e-14)
+
+
+def test_what_does_not_fit_is_run_in_parts() -> None:
+    x = numbers()
+    shared = np.sqrt(x) * 2
+    results = shared + x, shared - x * 3
+    with shortage.in_pieces(3):
+        found = run(*results)
+    assert launches() > CHUNKS
+    for value, plain in zip(found, unfused(*results), strict=True):
+        np.testing.assert_array_equal(value, plain)
 
 
 def test_chunks_stay_apart() -> None:
