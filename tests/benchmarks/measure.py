@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
@@ -83,6 +84,12 @@ def _prepare(case: Case, name: str, timing: Timing) -> Prepared | None:
         check(case, prepared, timing)
     except (ImportError, Unavailable) as reason:
         timing.absent = str(reason)
+    except Exception as error:
+        # The page says so; the others are measured all the same.
+        timing.absent = (
+            f"failed: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        )
+        traceback.print_exc()
     return None if timing.absent else prepared
 
 

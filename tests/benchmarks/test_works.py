@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +51,16 @@ def test_a_wrong_result_is_not_timed() -> None:
     assert timings["dask"].absent.startswith("wrong result")
     assert not timings["dask"].seconds
     assert len(timings["numpy"].seconds) == 2
+
+
+def test_a_contender_that_fails_says_so_and_stops_no_other() -> None:
+    def broken(xp: Any, *inputs: Any) -> Any:
+        raise RuntimeError("no such thing\nand more")
+
+    work = replace(WORKS["clip"], programs={"dask": broken})
+    timings = measure(small(work), ["dask", "numpy"], rounds=1, budget=60)
+    assert timings["dask"].absent == "failed: RuntimeError: no such thing"
+    assert timings["numpy"].seconds
 
 
 def test_a_slow_contender_is_timed_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -25,9 +26,12 @@ def example() -> ModuleType:
 
 def loaded(xp: Any = None) -> ModuleType:
     """Return the example as a module whose functions call `xp`; NumPy if not given."""
-    spec = importlib.util.spec_from_file_location("terrain_example", EXAMPLE)
+    name = f"terrain_example_{id(xp)}"
+    spec = importlib.util.spec_from_file_location(name, EXAMPLE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # torch's compiler looks modules up by their names.
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     if xp is not None:
         vars(module)["np"] = xp
