@@ -57,7 +57,8 @@ def check(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu
 def assert_same(found: Any, expected: Any, ulp: int = 0, scale: float | None = None) -> None:
     """Assert equal types, dtypes, shapes and values, floats within `ulp` units in the last place.
 
-    `scale` widens the unit to that of numbers of that size: sums are as exact as their terms.
+    `scale` widens the unit to that of numbers of that size, where the result is less: sums are as
+    exact as their terms.
     """
     if isinstance(expected, tuple):
         assert len(found) == len(expected)
@@ -71,7 +72,7 @@ def assert_same(found: Any, expected: Any, ulp: int = 0, scale: float | None = N
         np.testing.assert_array_equal(found, expected)
         return
     with np.errstate(all="ignore"):
-        unit = np.spacing(np.abs(expected) if scale is None else found.dtype.type(scale))
+        unit = np.spacing(np.maximum(np.abs(expected), found.dtype.type(scale or 0)))
         finite = np.isfinite(expected)
         distance = np.where(finite, np.abs(found - expected), 0)
         close = ~finite | (distance == 0) | (distance <= ulp * unit)
