@@ -110,7 +110,7 @@ class Rehearser(Rehearsal):
         least = held([*inputs, *arrays_in(result)])
         variant.peak = max(variant.peak, least)
         variant.unfused_peak = max(variant.unfused_peak, least)
-        if variant.unknown:
+        if variant.unknown or any(map(self.declared.depends_on_values, variant.layers)):
             variant.peak_known = variant.unfused_peak_known = False
 
     # Tasks with a program -----------------------------------------------------------------

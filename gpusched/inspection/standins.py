@@ -216,6 +216,10 @@ class Declared:
         told = self._told(layer)
         return told["chunks"] if told is not None else ()
 
+    def depends_on_values(self, layer: str) -> bool:
+        """Return whether dask does not know the lengths of a layer's chunks."""
+        return any(n != n for lengths in self.chunks(layer) for n in lengths)
+
     def _told(self, layer: str) -> dict[str, Any] | None:
         found = self._layers.get(layer)
         told = getattr(found, "collection_annotations", None)

@@ -195,3 +195,9 @@ def test_memory_of_any_chain_is_predicted(steps: list[Any], chunks: tuple[int, i
         for each in large(allocated(arrays[-1])):
             assert each.predicted.peak == pytest.approx(each.fused, rel=0.1)
             assert each.fused <= each.plain * 1.01 + ROWS * 8
+
+
+def test_lengths_that_depend_on_values_are_not_known() -> None:
+    x = wide().ravel()
+    found = explain(x[x > 0.5] * 2 + 1)
+    assert not found.totals.peak_exact and not found.totals.peak_unfused_exact
