@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusched.fusion import checking, overrides
 from gpusched.fusion.editions import EditionError, functions
-from gpusched.fusion.kernel import Edition, Kernel
+from gpusched.fusion.kernel import EXACT, Edition, Kernel
 from gpusched.fusion.overrides import Override, TextOverride
 
 SOURCE = "<your version>"
@@ -40,6 +40,11 @@ class Edited:
 
     def __init__(self, kernel: Kernel, make: Callable[[], Override], path: Path | None = None,
                  tolerance: float | None = None) -> None:  # fmt: skip
+        if kernel.mathematics != EXACT:
+            raise EditionError(
+                f"kernel {kernel.name} computes in the fast mode: change it as gpusched.explain "
+                "shows it in the exact mode; your version holds in both"
+            )
         self.kernel = kernel
         self.path = path
         self.tolerance = tolerance

@@ -32,8 +32,8 @@ def edit(kernel: ExplainedKernel, path: str | Path | None, target: str, editor: 
             f"{file} is there already: gpusched.override(kernel, {str(file)!r}) takes it as it is; "
             "give another path, or overwrite=True"
         )
-    file.write_text(getattr(kernel, sources[target]))
     found = edited_file(kernel.kernel.original or kernel.kernel, file, target, tolerance)
+    file.write_text(getattr(kernel, sources[target]))
     if command:
         subprocess.run([*command, str(file)], check=True)
         found.apply()

@@ -1,6 +1,7 @@
 """Vectorised functions against others': `python -m tests.benchmarks.mathematics --help`.
 
-One thread, arrays that stay in the processor's caches, so that it is the functions that are timed.
+One thread, arrays that stay in the processor's caches, so that it is the functions that are timed;
+by the processor's time rather than the clock's, which other processes use too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import random
 import sys
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numba
@@ -139,9 +140,9 @@ def measure(name: str, repeat: int) -> dict[str, float]:
             shuffler.shuffle(order)
             for way in order:
                 found[way]()
-                start = perf_counter()
+                start = process_time()
                 found[way]()
-                taken[way].append(perf_counter() - start)
+                taken[way].append(process_time() - start)
     return {way: ELEMENTS / median(seconds) / 1e6 for way, seconds in taken.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -15,6 +16,7 @@ import pytest
 import gpusched
 from gpusched.fusion.cache import kernels, reference
 from gpusched.fusion.devices import HOST
+from gpusched.fusion.editions import EditionError
 from gpusched.fusion.kernel import EXACT, FAST, Kernel
 from gpusched.fusion.overrides import NONE, Overrides, active
 from gpusched.fusion.precision import applied
@@ -123,6 +125,29 @@ def test_device_compiles_in_the_mode_of_the_program() -> None:
     RECORDER.on(watched).compile(kernel)
     NONE.on(watched).compile(kernel)
     assert [k.mathematics for k in compiled] == [FAST, EXACT]
+
+
+def test_version_of_a_kernel_holds_in_both_modes_and_is_made_in_the_exact_one(
+    tmp_path: Path,
+) -> None:
+    y = np.sin(da.from_array(np.linspace(-9, 9, 10_000), chunks=10_000)) * 2
+    with gpusched.enable(mathematics="fast"):
+        (shown,) = gpusched.explain(y).kernels
+        with pytest.raises(EditionError, match="fast mode: change it as"):
+            shown.edit(tmp_path / "fast.py")
+        assert not list(tmp_path.iterdir())
+        with gpusched.enable(mathematics="exact"):
+            (shown,) = gpusched.explain(y).kernels
+            edited = shown.edit(tmp_path / "exact.py")
+        text = edited.path.read_text()
+        edited.path.write_text(text.replace("float64(2.0)", "float64(3.0)"))
+        quick = y.compute(scheduler="sync")
+        edited.apply(check=False)
+        try:
+            changed = y.compute(scheduler="sync")
+        finally:
+            edited.remove()
+    np.testing.assert_allclose(changed, quick * 1.5)
 
 
 def test_two_threads_compute_in_both_modes_at_once() -> None:
