@@ -76,7 +76,7 @@ def test_job_that_is_out_of_time_goes_back_and_goes_on(
     slurm.command("scontrol", "release", number)
     slurm.command("scontrol", "update", f"jobid={number}", "starttime=now")
     (submit.folder / "go").touch()
-    wait_for((jobs / job / "code").exists)
+    slurm.wait_for_state(number, "COMPLETED", "FAILED")
     text = (jobs / f"{job}.log").read_text()
     assert (jobs / job / "code").read_text() == "0", text
     assert "whole 21.0" in text
