@@ -3,6 +3,7 @@
 # make test-cuda    compile for GPUs and run their kernels on the CPU: needs no GPU
 # make test-models  call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers   run dask's own array tests with every chunk fused
+# make test-interop use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
 # make docs         make the pages of the documentation, in docs/_build
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cuda test-models test-peers bench docs lint format clean
+.PHONY: help demo test test-cuda test-models test-interop test-peers bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -31,11 +32,15 @@ test-cuda: $(VENV)/.cuda-test
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test
-	$(BIN)/python -m pytest $(PARALLEL) tests/models tests/ops/test_torch.py tests/interop \
+	$(BIN)/python -m pytest $(PARALLEL) tests/models tests/ops/test_torch.py \
 	    tests/serialization/arrays \
 	    tests/threadsafe/test_real.py tests/workers/memory/test_sizes.py $(ARGS)
 	$(BIN)/python -m pytest $(PARALLEL) tests/test_examples.py tests/test_documentation.py \
-	    -k "arrays or models or saved or interoperate" $(ARGS)
+	    -k "arrays or models or saved" $(ARGS)
+
+test-interop: $(VENV)/.interop-test
+	$(BIN)/python -m pytest $(PARALLEL) tests/interop $(ARGS)
+	$(BIN)/python -m pytest tests/test_documentation.py -k interoperate $(ARGS)
 
 test-peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)
@@ -60,12 +65,12 @@ clean:
 	rm -rf $(VENV) build dist docs/_build docs/reference/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.models-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.models-test $(VENV)/.interop-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@
 
 # Installed first, with its own index, since PyPI's torch brings CUDA's libraries: gigabytes.
-$(VENV)/.models-test $(VENV)/.bench: $(VENV)/.torch
+$(VENV)/.models-test $(VENV)/.interop-test $(VENV)/.bench: $(VENV)/.torch
 $(VENV)/.torch: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-deps --retries 0 \
 	    --index-url https://download.pytorch.org/whl/cpu \

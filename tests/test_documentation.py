@@ -168,7 +168,9 @@ def test_page_can_be_followed(reader: Reader, page: Path) -> None:
     """First its commands, whose clusters and files its Python may then use."""
     for library in NEEDS.get(page.stem, ()):
         if importlib.util.find_spec(library) is None:
-            pytest.skip(f"needs {library}, which comes with the extra models-test")
+            pytest.skip(
+                f"needs {library}, which comes with the extras models-test and interop-test"
+            )
     reader.run("bash", "-euxc", "\n".join(commands(page)))
     found = blocks(page)
     code, program = ["from typing import Any", inspect.getsource(follow)], ""

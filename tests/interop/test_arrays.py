@@ -12,7 +12,7 @@ import pytest
 import gpusched
 
 Compute = Callable[[Callable[[], Any]], tuple[Any, int]]
-MISSING = "comes with the extra models-test"
+MISSING = "comes with the extra interop-test"
 
 
 def test_dask_image(random: np.random.Generator, launched: Compute) -> None:

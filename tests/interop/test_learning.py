@@ -13,7 +13,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-pytest.importorskip("sklearn", reason="scikit-learn comes with the extra models-test")
+pytest.importorskip("sklearn", reason="scikit-learn comes with the extra interop-test")
 
 Compute = Callable[[Callable[[], Any]], tuple[Any, int]]
 
@@ -84,7 +84,7 @@ def test_array_api_of_sklearn() -> None:
 
 def test_dask_ml(random: np.random.Generator, launched: Compute) -> None:
     preprocessing = pytest.importorskip(
-        "dask_ml.preprocessing", reason="dask-ml comes with the extra models-test"
+        "dask_ml.preprocessing", reason="dask-ml comes with the extra interop-test"
     )
     decomposition = pytest.importorskip("dask_ml.decomposition")
     from sklearn.decomposition import PCA
