@@ -102,5 +102,4 @@ def statistics() -> Statistics:
 def reset_statistics() -> None:
     """Set this process's counters to zero."""
     with _lock:
-        for f in fields(Statistics):
-            setattr(_total, f.name, type(getattr(_total, f.name))())
+        vars(_total).update(vars(Statistics()))
