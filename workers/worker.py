@@ -24,6 +24,7 @@ from distributed.worker_state_machine import (
     StateMachineEvent,
 )
 
+from gpusched.orphans import end_with_parent
 from gpusched.workers import affinity, exits, metrics, protection, versions
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution
@@ -33,7 +34,6 @@ from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
 from gpusched.workers.onstream import OnStream
-from gpusched.workers.orphans import end_with_parent
 from gpusched.workers.outgoing import Outgoing
 from gpusched.workers.unreadable import Unreadable, fetch_each
 from gpusched.workers.watched import Watched
@@ -83,6 +83,7 @@ class DeviceWorker(Worker):
                 "a gpusched worker keeps results in a store of its own: leave out data"
             )
         if kwargs.get("nanny"):
+            # The nanny's thread that started this process waits for it, so it lives as long.
             end_with_parent()
         if cpus:
             refused = affinity.pin(tuple(cpus))

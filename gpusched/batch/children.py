@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+
+from gpusched.orphans import end_with_parent
 
 OUT_OF_TIME = 124
 """Exit code of what was ended because its time was over, as that of timeout(1)."""
@@ -24,8 +24,6 @@ _REQUESTS = {
     signal.SIGHUP: 128 + signal.SIGHUP,
 }
 """What batch systems send, and the exit code it asks for."""
-_PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h."""
 
 
 class Stopped(Exception):
@@ -139,12 +137,9 @@ class Children:
 
 
 def _begin(mask: set[signal.Signals], parent: int) -> Callable[[], None]:
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-
     def begin() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if library is not None:
-            library.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
+        end_with_parent(signal.SIGTERM)
         if os.getppid() != parent:
             # It died before the kernel was told.
             os._exit(TERMINATED)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from gpusched.batch import systems
 from gpusched.batch.children import OUT_OF_TIME, TERMINATED, Children, Stopped
-from gpusched.batch.node import CLOSING, write_whole
+from gpusched.batch.node import CLOSING
 from gpusched.batch.plan import Plan
 from gpusched.batch.systems.system import System
+from gpusched.files import write_whole
 
 CODE = "code"
 """The file in a job's folder that has its exit code, once it has ended for good."""

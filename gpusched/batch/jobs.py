@@ -15,8 +15,8 @@ from pathlib import Path
 from gpusched import config
 from gpusched.batch import systems
 from gpusched.batch.children import TERMINATED
-from gpusched.batch.node import write_whole
 from gpusched.batch.request import Request
+from gpusched.files import write_whole
 
 _JOB = re.compile(r"([a-z0-9]+)-([\w.\[\]-]+)")
 _RECORD = "job.json"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gpusched.batch.children import TERMINATED, Children, Stopped
 from gpusched.batch.plan import Plan
+from gpusched.files import write_whole
 
 RANKS = (
     "SLURM_PROCID",
@@ -283,10 +284,3 @@ def _code(child: subprocess.Popen[bytes]) -> int:
     """Return an exit code as a shell tells it."""
     code = child.returncode
     return code if code >= 0 else 128 - code
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader finds the whole of it or none."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text)
-    partial.replace(path)

@@ -80,6 +80,11 @@ class Request:
                 )
         _check_folder(self.root)
 
+    @property
+    def mebibytes(self) -> int | None:
+        """Memory of each node in MiB, rounded up, as batch systems are told it."""
+        return None if self.memory is None else -(-self.memory // 2**20)
+
     def plan(self) -> Plan:
         """Return what the job's launcher is told, but for the job's folder."""
         return Plan(

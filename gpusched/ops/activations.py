@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.kernels import kernel
+from gpusched.ops.chunks import same
 
 
 @kernel("float32(float32)", "float64(float64)")
@@ -124,13 +125,9 @@ def activation(asked: str | Callable[[Any], Any] | None) -> Callable[[Any], Any]
         For an unknown name.
     """
     if asked is None:
-        return _same
+        return same
     if callable(asked):
         return asked
     if asked not in ACTIVATIONS:
         raise ValueError(f"no activation {asked!r}: there are {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[asked]
-
-
-def _same(x: Any) -> Any:
-    return x

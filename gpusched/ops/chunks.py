@@ -44,11 +44,12 @@ def parameter(value: Any) -> Delayed:
     if isinstance(value, da.Array):
         # By a key that is no chunk's: dask's culling takes (name, 0, 0) for one of its own, and
         # loses it, or not, by the order of a set.
-        return delayed(_same, pure=True)(value.rechunk(-1).to_delayed().item())
+        return delayed(same, pure=True)(value.rechunk(-1).to_delayed().item())
     return delayed(value, pure=True, traverse=False)
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
+    """Return what is given."""
     return value
 
 

@@ -37,13 +37,12 @@ class Windows:
         ValueError
             If a number is missing or out of range.
         """
-        found = cls(
+        return cls(
             _numbers("size", size, ndim, 1),
             _numbers("stride", stride, ndim, 1),
             _numbers("padding", padding, ndim, 0),
             _numbers("dilation", dilation, ndim, 1),
         )
-        return found
 
     @property
     def reach(self) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ once the call returns, for nobody reads the answer.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import signal
 import sys
@@ -16,14 +15,12 @@ from multiprocessing.connection import Connection
 from pickle import PicklingError
 from typing import Any
 
+from gpusched.orphans import end_with_parent
 from gpusched.threadsafe import messages
 from gpusched.threadsafe.home import PLAIN, Home
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference, Returned
 from gpusched.threadsafe.proxy import _BOUND
 from gpusched.threadsafe.specials import specials
-
-_PR_SET_PDEATHSIG = 1
-"""From linux/prctl.h."""
 
 
 class Child:
@@ -82,8 +79,7 @@ def _raised(error: Exception) -> bytes:
 
 def main(descriptor: int) -> None:
     """Answer requests until the parent ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    end_with_parent()
     # Typed at a terminal, it goes to all its processes; the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = Connection(descriptor)

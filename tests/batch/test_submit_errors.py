@@ -47,7 +47,10 @@ BAD = [
     (["--backend=k8s", "--image=x", "script.py"], "--backend k8s needs --claim NAME:PATH"),
     (["--backend=k8s", "--image=x", "--claim=name", "script.py"], "needs --claim NAME:PATH"),
     ([*K8S, "script.py"], "is not in /shared, where pods see the claim"),
-    ([*K8S, "--directory=/shared", "--queue=x", "script.py"], "--queue has no meaning on Kube"),
+    (
+        [*K8S, "--directory=/shared", "--queue=x", "script.py"],
+        "with --backend k8s: change what",
+    ),
     ([*K8S, "--directory=/shared", "--name=A", "script.py"], "Kubernetes takes small letters"),
 ]
 

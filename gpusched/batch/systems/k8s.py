@@ -10,7 +10,7 @@ from typing import Any
 from gpusched.batch.children import OUT_OF_TIME
 from gpusched.batch.plan import COMMAND, Plan
 from gpusched.batch.request import Request
-from gpusched.batch.systems.system import System, SystemFailure
+from gpusched.batch.systems.system import System, SystemFailure, refuse_queueing
 
 _PORT = 8786
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -34,6 +34,7 @@ class Kubernetes(System):
     name = "k8s"
     submitter = "kubectl"
     remedy = "install it, or send what --dry-run prints to the cluster in another way"
+    unknown = "NotFound"
 
     def script(self, request: Request) -> str:
         """Return a manifest for kubectl."""
@@ -50,13 +51,10 @@ class Kubernetes(System):
 
     def state(self, number: str) -> str | None:
         """Ask for the Job's conditions and pods."""
-        try:
-            told = json.loads(self.ask("kubectl", "get", "job", number, "--output=json"))
-        except SystemFailure as failure:
-            if "NotFound" in str(failure):
-                return None
-            raise
-        status = told.get("status", {})
+        told = self.look_up("kubectl", "get", "job", number, "--output=json")
+        if told is None:
+            return None
+        status = json.loads(told).get("status", {})
         over = {"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"}
         for condition in status.get("conditions", ()):
             if condition["type"] in over and condition["status"] == "True":
@@ -104,12 +102,7 @@ class Kubernetes(System):
             folder = getattr(request, name)
             if folder is not None and not folder.is_relative_to(seen):
                 raise ValueError(f"--{name} {folder} is not in {seen}, where pods see the claim")
-        for name in ("queue", "account", "options"):
-            if getattr(request, name):
-                raise ValueError(
-                    f"--{name.removesuffix('s')} has no meaning on Kubernetes: change what "
-                    f"--dry-run prints"
-                )
+        refuse_queueing(request, "change what --dry-run prints")
         if not request.name.replace("-", "").isalnum() or request.name != request.name.lower():
             raise ValueError(
                 f"--name {request.name}: Kubernetes takes small letters, digits and '-' only"
@@ -223,7 +216,7 @@ def _plan(request: Request) -> Plan:
 def _resources(request: Request) -> dict[str, Any]:
     asked = {
         "cpu": None if request.cpus is None else str(request.cpus),
-        "memory": None if request.memory is None else f"{-(-request.memory // 2**20)}Mi",
+        "memory": None if request.mebibytes is None else f"{request.mebibytes}Mi",
         "nvidia.com/gpu": str(request.gpus) if request.gpus else None,
     }
     given = {name: value for name, value in asked.items() if value is not None}

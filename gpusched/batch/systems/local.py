@@ -16,6 +16,7 @@ from gpusched.batch.systems.system import (
     SystemFailure,
     job_script,
     node_command,
+    refuse_queueing,
     require,
 )
 
@@ -62,9 +63,7 @@ class Local(System):
         """Share the machine's GPUs, or its cores and its memory, among the nodes."""
         from gpusched.workers.devices import visible_devices
 
-        for flag in ("queue", "account", "options"):
-            if getattr(request, flag):
-                raise ValueError(f"--{flag.removesuffix('s')} has no meaning with --backend local")
+        refuse_queueing(request, "leave it out")
         there = len(visible_devices())
         gpus = there // request.nodes if request.gpus is None else request.gpus
         if gpus * request.nodes > there:

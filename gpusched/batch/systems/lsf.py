@@ -23,6 +23,7 @@ class Lsf(System):
     name = "lsf"
     submitter = "bsub"
     remedy = "submit from a machine of the cluster, or use --backend local"
+    unknown = "is not found"
 
     def script(self, request: Request) -> str:
         """Return a script for bsub."""
@@ -39,13 +40,8 @@ class Lsf(System):
 
     def state(self, number: str) -> str | None:
         """Ask bjobs."""
-        try:
-            told = self.ask("bjobs", "-noheader", "-o", "stat", number)
-        except SystemFailure as failure:
-            if "is not found" in str(failure):
-                return None
-            raise
-        return _STATES.get(told.strip())
+        told = self.look_up("bjobs", "-noheader", "-o", "stat", number)
+        return None if told is None else _STATES.get(told)
 
     def cancel(self, number: str) -> None:
         """Cancel by bkill."""
@@ -63,8 +59,8 @@ class Lsf(System):
 def _flags(request: Request) -> list[str]:
     cores = request.cpus or 1
     needs = [f"span[ptile={cores}]"]
-    if request.memory is not None:
-        needs.append(f"rusage[mem={-(-request.memory // 2**20)}MB/host]")
+    if request.mebibytes is not None:
+        needs.append(f"rusage[mem={request.mebibytes}MB/host]")
     named = {"-q": request.queue, "-P": request.account}
     return [
         f"-J {request.name}",

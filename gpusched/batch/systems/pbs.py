@@ -6,7 +6,7 @@ import re
 
 from gpusched.batch.plan import Plan
 from gpusched.batch.request import Request
-from gpusched.batch.systems.system import System, SystemFailure, clock, job_script, on_hosts
+from gpusched.batch.systems.system import System, clock, job_script, on_hosts
 
 _STATES = {**dict.fromkeys("QHWT", "queued"), **dict.fromkeys("RESBU", "running")}
 """By the letters of qstat; others are of jobs that are over."""
@@ -18,6 +18,7 @@ class Pbs(System):
     name = "pbs"
     submitter = "qsub"
     remedy = "submit from a machine of the cluster, or use --backend local"
+    unknown = "unknown job|has finished"
 
     def script(self, request: Request) -> str:
         """Return a script for qsub."""
@@ -33,13 +34,7 @@ class Pbs(System):
 
     def state(self, number: str) -> str | None:
         """Ask qstat."""
-        try:
-            told = self.ask("qstat", "-f", number)
-        except SystemFailure as failure:
-            if re.search("unknown job|has finished", str(failure), re.IGNORECASE):
-                return None
-            raise
-        found = re.search(r"job_state = (\w)", told)
+        found = re.search(r"job_state = (\w)", self.look_up("qstat", "-f", number) or "")
         return None if found is None else _STATES.get(found[1])
 
     def cancel(self, number: str) -> None:
@@ -62,7 +57,7 @@ class Pbs(System):
 
 
 def _flags(request: Request) -> list[str]:
-    memory = None if request.memory is None else f"{-(-request.memory // 2**20)}mb"
+    memory = None if request.mebibytes is None else f"{request.mebibytes}mb"
     asked = {"ncpus": request.cpus, "ngpus": request.gpus or None, "mem": memory}
     chunk = [f"{name}={value}" for name, value in asked.items() if value is not None]
     flags = {"-q": request.queue, "-A": request.account}

@@ -8,7 +8,6 @@ from gpusched.batch.plan import Plan
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import (
     System,
-    SystemFailure,
     clock,
     job_script,
     node_command,
@@ -36,6 +35,8 @@ class Slurm(System):
     name = "slurm"
     submitter = "sbatch"
     remedy = "submit from a machine of the cluster (`module load slurm`), or use --backend local"
+    # Said also of a job whose end is some minutes past.
+    unknown = "invalid job id"
 
     def script(self, request: Request) -> str:
         """Return a script for sbatch."""
@@ -49,14 +50,8 @@ class Slurm(System):
 
     def state(self, number: str) -> str | None:
         """Ask squeue."""
-        try:
-            told = self.ask("squeue", "--noheader", "--jobs", number, "--format=%T")
-        except SystemFailure as failure:
-            # So is a job whose end is some minutes past.
-            if "Invalid job id" in str(failure):
-                return None
-            raise
-        return _STATES.get(told.partition("\n")[0].strip())
+        told = self.look_up("squeue", "--noheader", "--jobs", number, "--format=%T")
+        return None if told is None else _STATES.get(told.partition("\n")[0])
 
     def cancel(self, number: str) -> None:
         """Cancel by scancel."""
@@ -84,7 +79,7 @@ def _flags(request: Request) -> list[str]:
     asked = {
         "gpus-per-node": request.gpus or None,
         "cpus-per-task": request.cpus,
-        "mem": None if request.memory is None else f"{-(-request.memory // 2**20)}M",
+        "mem": None if request.mebibytes is None else f"{request.mebibytes}M",
         "partition": request.queue,
         "account": request.account,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -34,6 +35,8 @@ class System(ABC):
     """The command that takes jobs."""
     remedy: str
     """What to do where that command is missing."""
+    unknown: str
+    """What its commands say of jobs they no longer know: a regular expression, in any case."""
 
     @abstractmethod
     def script(self, request: Request) -> str:
@@ -99,6 +102,29 @@ class System(ABC):
             told = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
             raise SystemFailure(f"{command[0]}: {told}")
         return done.stdout.strip()
+
+    def look_up(self, *command: str) -> str | None:
+        """Return what a command tells of a job, as `ask` does; None if the job is unknown."""
+        try:
+            return self.ask(*command)
+        except SystemFailure as failure:
+            if re.search(self.unknown, str(failure), re.IGNORECASE):
+                return None
+            raise
+
+
+def refuse_queueing(request: Request, remedy: str) -> None:
+    """Refuse flags for what this backend lacks: queues, accounts, and flags of its own.
+
+    Raises
+    ------
+    ValueError
+        That names the flag.
+    """
+    for name in ("queue", "account", "options"):
+        if getattr(request, name):
+            flag = f"--{name.removesuffix('s')}"
+            raise ValueError(f"{flag} has no meaning with --backend {request.backend}: {remedy}")
 
 
 def require(program: str, remedy: str) -> None:

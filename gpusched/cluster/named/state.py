@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from gpusched.files import write_whole
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -130,9 +132,7 @@ def is_alive(folder: Path) -> bool:
 
 def write(folder: Path, record: Record) -> None:
     """Write a record, so that a reader finds the whole of it or none."""
-    partial = folder / "state.partial"
-    partial.write_text(json.dumps(asdict(record)))
-    partial.replace(folder / "state.json")
+    write_whole(folder / "state.json", json.dumps(asdict(record)))
 
 
 def read(folder: Path) -> Record | None:
