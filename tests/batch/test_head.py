@@ -14,6 +14,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from gpusched.batch.children import Children, Stopped
+from tests.cli.conftest import hear_requests
 from tests.waiting import PATIENCE, wait_gone
 
 LEAD = Path(__file__).with_name("lead.py")
@@ -41,6 +42,7 @@ class Head:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=hear_requests,
             env=os.environ | {"JOB": str(self.folder)},
         )
         self.started.append(head)

@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE, wait_gone
 _MARK = "GPUSCHED_TEST_RUN"
 
 
-def _hear_requests() -> None:
+def hear_requests() -> None:
     """Undo what the shell that started the tests may have said: background jobs ignore Ctrl-C."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -59,7 +59,7 @@ class Runner:
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Start the command as the leader of its own group of processes."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        options = {**pipes, "preexec_fn": _hear_requests, **options}
+        options = {**pipes, "preexec_fn": hear_requests, **options}
         return subprocess.Popen(
             [sys.executable, "-m", "gpusched", *self.command, *arguments],
             cwd=self.folder,
