@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import psutil
 import pytest
 from click.testing import CliRunner, Result
@@ -29,7 +31,13 @@ def hear_requests() -> None:
 
 def call(*arguments: str) -> Result:
     """Call ``gpusched`` in this process: quick, for what is refused before anything starts."""
-    return CliRunner().invoke(main, arguments)
+    # Commands put their flags into the settings, which a process of their own would take with it.
+    before = copy.deepcopy(dask.config.config)
+    try:
+        return CliRunner().invoke(main, arguments)
+    finally:
+        dask.config.config.clear()
+        dask.config.config.update(before)
 
 
 class Runner:
