@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import dask
+import pytest
 
 EVERYTHING = {
     "gpusched.fusion.minimum-elements": 0,
@@ -22,12 +24,22 @@ EVERYTHING = {
 """Fuse single operations on single elements, let the recorder's own faults show, and batch the
 tasks of the smallest graphs, so that there are several batches. Chunks are as large as without."""
 
+COUNTING = {"test_blockwise_fusion": {"gpusched.batching.least": None}}
+"""Tests of how many tasks there are, by name: batches as users have them, none in graphs so small.
+"""
+
 
 def pytest_configure(config: Any) -> None:
     from gpusched.graph import enable
 
     dask.config.set(EVERYTHING)
     enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with dask.config.set(COUNTING.get(item.name, {})):
+        return (yield)
 
 
 def pytest_sessionfinish(session: Any) -> None:
