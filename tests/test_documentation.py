@@ -89,9 +89,7 @@ def commands(page: Path) -> list[str]:
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
-FOLLOWED = [
-    page for page in PAGES[2:] if {"python", "console"} & {b.language for b in blocks(page)}
-]
+FOLLOWED = [page for page in PAGES if {"python", "console"} & {b.language for b in blocks(page)}]
 
 
 class Reader:
