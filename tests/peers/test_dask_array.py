@@ -61,27 +61,32 @@ def run_tests(module: str, directory: Path, fused: bool, only: set[str] | None =
     return Run(**outcomes, output=done.stdout)
 
 
-def check(module: str, directory: Path) -> None:
-    """Fail if a test fails fused that passes plain."""
+def check(module: str, directory: Path) -> int:
+    """Fail if a test fails fused that passes plain; return how many tasks were fused."""
     fused = run_tests(module, directory, fused=True)
     assert fused.passed or fused.skipped, fused.output[-3000:]
+    counts = json.loads((directory / "statistics.main").read_text())
     lost = set()
     if fused.failed:
         lost = fused.failed & run_tests(module, directory, fused=False, only=fused.failed).passed
+    if lost:
+        # Some take port 8787, which a test beside this one may have; what comes after them then
+        # waits for a cluster that did not start.
+        again = directory / "again"
+        again.mkdir()
+        lost &= run_tests(module, again, fused=True, only=lost).failed
     assert not lost, f"{sorted(lost)}\n{fused.output[-6000:]}"
-    counts = json.loads((directory / "statistics.main").read_text())
     outcome = f"{len(fused.passed)} passed, {len(fused.failed)} failed as they do plain"
     tasks = f"{counts['fused_tasks']} of {counts['tasks']} tasks fused"
     print(f"{module}: {outcome}, {len(fused.skipped)} skipped; {tasks}")
+    return int(counts["fused_tasks"])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("module", DAILY)
 def test_common_modules(module: str, tmp_path: Path) -> None:
-    check(module, tmp_path)
-    counts = json.loads((tmp_path / "statistics.main").read_text())
-    assert counts["fused_tasks"] > 20
+    assert check(module, tmp_path) > 20
 
 
 @pytest.mark.peers
