@@ -17,9 +17,18 @@ def load_ipython_extension(shell: Any) -> None:
     """
 
     def gpusched_profile(line: str, cell: str | None = None) -> Any:
+        """Run the cell, and show one timeline of all that it did.
+
+        ``%%gpusched_profile -n found -o profile.html`` also names the profile, and writes it as
+        HTML, or as a trace for Perfetto where the file ends in .json.
+        """
         return _profile(shell, line, cell)
 
     def gpusched_explain(line: str) -> Any:
+        """Explain the arrays that an expression gives, without computing them.
+
+        ``%gpusched_explain (x + 1).mean()``
+        """
         return _explain(shell, line)
 
     shell.register_magic_function(gpusched_profile, "line_cell")
@@ -32,14 +41,22 @@ def _profile(shell: Any, line: str, cell: str | None) -> Any:
 
     options, code = _options(line) if cell is not None else (_Options(), line)
     if cell is not None and code:
-        raise _usage(f"%%gpusched_profile takes no {code!r}: write the code below it")
+        raise _usage(
+            f"%%gpusched_profile takes no {code!r}: write the code below it, and a name for the "
+            f"profile as -n {code}"
+        )
     with gpusched.profile() as found:
         # An error is shown by the shell.
-        shell.run_cell(cell if cell is not None else code, store_history=False)
-    if options.output:
-        _write(found, options.output)
+        ran = shell.run_cell(cell if cell is not None else code, store_history=False)
     if options.name:
         shell.user_ns[options.name] = found
+    if options.output:
+        _write(found, options.output)
+    if not ran.success:
+        from IPython.display import display
+
+        display(found)
+        raise _usage("the profiled cell failed; its profile is of what ran until then")
     return found
 
 

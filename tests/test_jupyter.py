@@ -71,9 +71,12 @@ def test_profile_is_written_and_named(shell: Any, tmp_path: Path) -> None:
 
 
 def test_cell_that_fails_is_still_profiled(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    found = shell.run_cell_magic("gpusched_profile", "", PROGRAM + "\n1 / 0")
-    assert "ZeroDivisionError" in capsys.readouterr().out
-    assert found.kernels
+    ran = shell.run_cell(f"%%gpusched_profile -n found\n{PROGRAM}\n1 / 0")
+    assert not ran.success
+    told = capsys.readouterr()
+    assert told.out.count("ZeroDivisionError: ") == 1
+    assert "the profiled cell failed" in told.out + told.err
+    assert shell.user_ns["found"].kernels
 
 
 @pytest.mark.parametrize("line", ["x.sum()", "--nonsense", "-o"])

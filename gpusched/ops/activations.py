@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.kernels import kernel
-from gpusched.ops.chunks import same
+from gpusched.ops.chunks import floating, same
 
 
 @kernel("float32(float32)", "float64(float64)")
@@ -41,7 +41,8 @@ def sigmoid(x: Any) -> Any:
     Parameters
     ----------
     x
-        Of any shape and real dtype. The result's dtype is that of ``exp(x)``.
+        Of any shape and real dtype. The result is floating: float32 of integers of up to 16 bits,
+        float64 of larger ones.
 
     Examples
     --------
@@ -50,6 +51,7 @@ def sigmoid(x: Any) -> Any:
     >>> ops.sigmoid(np.array([-1000.0, 0.0, 1000.0]))
     array([0. , 0.5, 1. ])
     """
+    x = floating(x)
     decay = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, decay) / (1 + decay)
 
@@ -60,7 +62,8 @@ def silu(x: Any) -> Any:
     Parameters
     ----------
     x
-        Of any shape and real dtype. The result's dtype is that of ``exp(x)``.
+        Of any shape and real dtype. The result is floating: float32 of integers of up to 16 bits,
+        float64 of larger ones.
 
     Examples
     --------
@@ -69,6 +72,7 @@ def silu(x: Any) -> Any:
     >>> ops.silu(np.array([-1.0, 0.0, 1.0])).round(4)
     array([-0.2689,  0.    ,  0.7311])
     """
+    x = floating(x)
     return x * sigmoid(x)
 
 

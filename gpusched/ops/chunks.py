@@ -34,6 +34,29 @@ def along(function: Callable[..., Any], x: Any, axis: int | tuple[int, ...], **k
     )
 
 
+def floating(x: Any) -> Any:
+    """Return real numbers in a dtype that has fractions: those of small integers in float32.
+
+    Raises
+    ------
+    TypeError
+        If they are no real numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.ops.chunks import floating
+    >>> floating(np.array([255], dtype="uint8")).dtype, floating(np.array([1])).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    x = x if hasattr(x, "dtype") else np.asarray(x)
+    if x.dtype.kind == "f":
+        return x
+    if x.dtype.kind in "biu":
+        return x.astype(np.result_type(x.dtype, np.float32))
+    raise TypeError(f"an array of {x.dtype} was given: real numbers are needed")
+
+
 def whole(x: da.Array, axis: int) -> da.Array:
     """Return the array with an axis in one chunk."""
     return x if len(x.chunks[axis]) == 1 else x.rechunk({axis: -1})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gpusched.ops.chunks import along, beside, check_shape
+from gpusched.ops.chunks import along, beside, check_shape, floating
 
 
 def layer_norm(
@@ -24,7 +24,8 @@ def layer_norm(
     Parameters
     ----------
     x
-        Of any shape, float32 or float64. One task a chunk if the axes lie in one chunk.
+        Of any shape, float32 or float64; integers become one of them. One task a
+        chunk if the axes lie in one chunk.
     axis
         Over which the mean and the variance (of the population) are taken.
     weight, bias
@@ -51,6 +52,7 @@ def layer_norm(
     array([[-1.,  1.],
            [-1.,  1.]])
     """
+    x = floating(x)
     axes = normalize_axis_tuple(axis, x.ndim)
     y = along(_standardise, x, axes, eps=eps)
     return _scaled(y, x, axes, weight, bias)
@@ -71,7 +73,7 @@ def batch_norm(
     Parameters
     ----------
     x
-        Of any shape, float32 or float64.
+        Of any shape, float32 or float64; integers become one of them.
     mean, variance
         Of each channel, as a trained model holds them; those of `x` itself (of the population) if
         neither is given, as in training.
@@ -103,6 +105,7 @@ def batch_norm(
     array([[-1., -1.],
            [ 1.,  1.]])
     """
+    x = floating(x)
     (channel,) = axes = normalize_axis_tuple(axis, x.ndim)
     if (mean is None) != (variance is None):
         missing = "mean" if mean is None else "variance"

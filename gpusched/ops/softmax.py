@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.ops.chunks import along
+from gpusched.ops.chunks import along, floating
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
@@ -15,8 +15,9 @@ def softmax(x: Any, axis: int = -1) -> Any:
     Parameters
     ----------
     x
-        Of any shape and real dtype; the result has its shape and chunks, and the dtype of
-        ``exp(x)``. One task a chunk if the axis lies in one chunk, else dask's tree reductions.
+        Of any shape and real dtype; the result has its shape and chunks, and is floating: float32
+        of integers of up to 16 bits, float64 of larger ones. One task a chunk if
+        the axis lies in one chunk, else dask's tree reductions.
     axis
         Along which the result's sum is 1.
 
@@ -33,7 +34,7 @@ def softmax(x: Any, axis: int = -1) -> Any:
     array([[0.5, 0.5],
            [1. , 0. ]])
     """
-    return along(_softmax, x, axis)
+    return along(_softmax, floating(x), axis)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:
@@ -56,7 +57,7 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
     >>> ops.log_softmax(np.array([1e4, 0.0]))
     array([     0., -10000.])
     """
-    return along(_log_softmax, x, axis)
+    return along(_log_softmax, floating(x), axis)
 
 
 def _softmax(x: Any, axis: Any) -> Any:

@@ -142,3 +142,29 @@ def test_maxima_of_whole_numbers() -> None:
     found = ops.max_pool(da.from_array(x, chunks=2), 3, 1, 1)
     assert found.dtype == np.int8
     np.testing.assert_array_equal(found.compute()[0, :, 0, 0], [-15, 1])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "bool"])
+@pytest.mark.parametrize(
+    "function",
+    [ops.sigmoid, ops.silu, ops.softmax, ops.log_softmax, ops.layer_norm, ops.batch_norm],
+    ids=lambda function: function.__name__,
+)
+def test_integers_give_what_their_values_give(function: Any, dtype: str) -> None:
+    x = np.array([[0, 1, 200, 3], [1, 0, 7, 255]]).astype(dtype)
+    expected = function(x.astype("float64"))
+    for given in (x, da.from_array(x, chunks=(1, 2))):
+        found = np.asarray(function(given))
+        assert found.dtype == ("float64" if dtype == "int32" else "float32")
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
+
+
+def test_means_of_bytes_are_taken_away_without_wrapping() -> None:
+    x, mean = np.array([[1, 9]], "uint8"), np.array([3, 3], "uint8")
+    found = ops.batch_norm(x, mean, np.ones(2, "uint8"), eps=0)
+    np.testing.assert_array_equal(found, [[-2, 6]])
+
+
+def test_complex_numbers_are_refused() -> None:
+    with pytest.raises(TypeError, match="complex128"):
+        ops.sigmoid(np.ones(3, complex))
