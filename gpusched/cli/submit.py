@@ -15,6 +15,8 @@ from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.node import read_command
 
 _PATH = click.Path(path_type=Path)
+_LEAST_MEMORY = 64 << 20
+"""Bytes: less is a number whose unit was forgotten."""
 _PASSED_ON = (
     "nodes",
     "gpus",
@@ -194,6 +196,9 @@ def _bytes(text: str | None) -> int | None:
         number = int(parse_bytes(text))
     except ValueError:
         number = 0
-    if number < 1:
-        raise ValueError(f"cannot read --memory-per-node {text!r}: write bytes, as in '200 GiB'")
+    if number < _LEAST_MEMORY:
+        raise ValueError(
+            f"--memory-per-node {text!r} is not the memory of a node: write bytes with a unit, as "
+            f"in '200 GiB', and {_LEAST_MEMORY >> 20} MiB at least"
+        )
     return number

@@ -27,8 +27,9 @@ BAD = [
     ([SLURM, "--time=2m", "script.py"], "--grace 120 s leaves nothing of --time 120 s"),
     ([SLURM, "--nodes=0", "script.py"], "0 is not in the range x>=1"),
     ([SLURM, "--gpus-per-node=-1", "script.py"], "-1 is not in the range x>=0"),
-    ([SLURM, "--memory-per-node=much", "script.py"], "cannot read --memory-per-node 'much'"),
-    ([SLURM, "--memory-per-node=-1", "script.py"], "cannot read --memory-per-node '-1'"),
+    ([SLURM, "--memory-per-node=much", "script.py"], "--memory-per-node 'much' is not the memory"),
+    ([SLURM, "--memory-per-node=-1", "script.py"], "--memory-per-node '-1' is not the memory"),
+    ([SLURM, "--memory-per-node=3", "script.py"], "write bytes with a unit"),
     ([SLURM, "--name=my job", "script.py"], "'my job' cannot be a job's name"),
     ([SLURM, "--option=exclusive", "script.py"], "should be one flag of the batch system"),
     (
@@ -96,6 +97,12 @@ def test_what_the_batch_system_refuses_is_told(
     done = submit(SLURM, "--queue=x", "script.py")
     assert done.exit_code == 1
     assert "sbatch: sbatch: error: invalid partition: x" in done.output
+
+
+def test_folder_that_is_not_on_this_machine_is_named() -> None:
+    done = submit(LOCAL, "--gpus-per-node=0", "--directory=/no/such", "script.py")
+    assert done.exit_code == 1
+    assert "--directory /no/such is no folder of this machine" in done.output
 
 
 def test_system_is_chosen_by_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
