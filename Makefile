@@ -45,7 +45,7 @@ test-interop: $(VENV)/.interop-test
 test-peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)
 
-# About a quarter of an hour on two quiet cores. ARGS="--only clip heat" measures some works alone.
+# About an hour on two quiet cores. ARGS="--only clip heat" measures some works alone.
 bench: $(VENV)/.bench
 	$(BIN)/python -m tests.benchmarks --write docs/explanation/performance.md $(ARGS)
 
