@@ -44,6 +44,11 @@ def sigmoid(x: Any) -> Any:
         Of any shape and real dtype. The result is floating: float32 of integers of up to 16 bits,
         float64 of larger ones.
 
+    Raises
+    ------
+    TypeError
+        If `x` is of no real dtype.
+
     Examples
     --------
     >>> import numpy as np
@@ -64,6 +69,11 @@ def silu(x: Any) -> Any:
     x
         Of any shape and real dtype. The result is floating: float32 of integers of up to 16 bits,
         float64 of larger ones.
+
+    Raises
+    ------
+    TypeError
+        If `x` is of no real dtype.
 
     Examples
     --------

@@ -37,6 +37,8 @@ def layer_norm(
     ------
     numpy.exceptions.AxisError
         If there is no such axis.
+    TypeError
+        If `x` is of no real dtype.
     ValueError
         If ``weight`` or ``bias`` has another shape.
 
@@ -88,6 +90,8 @@ def batch_norm(
     ------
     numpy.exceptions.AxisError
         If there is no such axis.
+    TypeError
+        If `x` is of no real dtype.
     ValueError
         If one of ``mean`` and ``variance`` is missing, or any has another shape than one value
         for each channel.

@@ -25,6 +25,8 @@ def softmax(x: Any, axis: int = -1) -> Any:
     ------
     numpy.exceptions.AxisError
         If there is no such axis.
+    TypeError
+        If `x` is of no real dtype.
 
     Examples
     --------
@@ -49,6 +51,8 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
     ------
     numpy.exceptions.AxisError
         If there is no such axis.
+    TypeError
+        If `x` is of no real dtype.
 
     Examples
     --------

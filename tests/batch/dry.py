@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import dask.config
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from gpusched.cli import main
+from tests.cli.conftest import call
 
 SYSTEMS = ("slurm", "pbs", "lsf", "k8s", "local")
 KUBERNETES = ("--image=gpusched:cuda13", "--claim=project:/shared")
@@ -16,7 +16,7 @@ KUBERNETES = ("--image=gpusched:cuda13", "--claim=project:/shared")
 
 def submit(*flags: str) -> Result:
     """Return what `gpusched submit` prints and its exit code."""
-    return CliRunner().invoke(main, ["submit", *flags])
+    return call("submit", *flags)
 
 
 def script(backend: str, *flags: str, command: str = "script.py --n 3") -> str:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner
 
 from gpusched.batch import node
 from gpusched.batch.plan import Plan
 from gpusched.cli import main
 from tests.batch.scripts import RUNS
-from tests.cli.conftest import Runner
+from tests.cli.conftest import Runner, call
 from tests.waiting import wait_for
 
 
@@ -65,7 +64,7 @@ def test_plan_and_flags_say_the_same() -> None:
     ],
 )
 def test_bad_input_is_named(words: list[str], message: str) -> None:
-    done = CliRunner().invoke(main, ["launch", *words])
+    done = call("launch", *words)
     assert done.exit_code == 2
     assert message in done.output
 
@@ -84,7 +83,7 @@ def test_launcher_outside_a_job_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     words = [f"--backend={backend}", f"--folder={tmp_path / 'job'}", "--", "script.py"]
-    done = CliRunner().invoke(main, ["launch", *words])
+    done = call("launch", *words)
     assert done.exit_code == 1
     assert message in done.output
 
@@ -95,7 +94,7 @@ def test_launcher_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PBS_NODEFILE", str(hosts))
     monkeypatch.setenv("PATH", str(tmp_path))
     words = ["--backend=pbs", f"--folder={tmp_path / 'job'}", "--", "script.py"]
-    done = CliRunner().invoke(main, ["launch", *words])
+    done = call("launch", *words)
     assert done.exit_code == 1
     assert "there is no pbs_tmrsh on PATH" in done.output
 

@@ -50,7 +50,7 @@ BAD = [
     ([*K8S, "script.py"], "is not in /shared, where pods see the claim"),
     (
         [*K8S, "--directory=/shared", "--queue=x", "script.py"],
-        "with --backend k8s: change what",
+        "--queue has no meaning with --backend k8s: change what",
     ),
     ([*K8S, "--directory=/shared", "--name=A", "script.py"], "Kubernetes takes small letters"),
 ]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from gpusched.cli import main
 from gpusched.cluster import authority, certificates
 from gpusched.cluster.certificates import create, load
+from tests.cli.conftest import call
 
 
 def mode(path: Path) -> int:
@@ -260,7 +260,7 @@ def test_clock_that_is_far_behind_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 
 def command(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["certificates", *map(str, arguments)])
+    return call("certificates", *map(str, arguments))
 
 
 def test_command_prints_settings_that_hold(tmp_path: Path) -> None:

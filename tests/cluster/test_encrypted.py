@@ -15,12 +15,11 @@ from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner
 from distributed import Client
 
-from gpusched.cli import main
 from gpusched.cluster import authority
 from gpusched.cluster.certificates import create, load
+from tests.cli.conftest import call
 from tests.waiting import PATIENCE, wait_for, wait_gone
 
 CLIENT = """
@@ -198,7 +197,7 @@ def test_expired_certificates_are_refused(
 def test_printed_settings_are_enough(tmp_path_factory: pytest.TempPathFactory, own: Path) -> None:
     """No flag and no argument says anything of certificates."""
     folder = tmp_path_factory.mktemp("settings")
-    printed = CliRunner().invoke(main, ["certificates", str(folder / "own")]).output
+    printed = call("certificates", str(folder / "own")).output
     (folder / "tls.yaml").write_text(printed[printed.index("\ndistributed:") :])
     starter = Processes(folder)
     starter.environment["DASK_CONFIG"] = str(folder / "tls.yaml")

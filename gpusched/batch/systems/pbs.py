@@ -18,7 +18,7 @@ class Pbs(System):
     name = "pbs"
     submitter = "qsub"
     remedy = "submit from a machine of the cluster, or use --backend local"
-    unknown = "unknown job|has finished"
+    unknown = "(?i)unknown job|has finished"
 
     def script(self, request: Request) -> str:
         """Return a script for qsub."""

@@ -36,7 +36,7 @@ class Slurm(System):
     submitter = "sbatch"
     remedy = "submit from a machine of the cluster (`module load slurm`), or use --backend local"
     # Said also of a job whose end is some minutes past.
-    unknown = "invalid job id"
+    unknown = "Invalid job id"
 
     def script(self, request: Request) -> str:
         """Return a script for sbatch."""
@@ -51,7 +51,7 @@ class Slurm(System):
     def state(self, number: str) -> str | None:
         """Ask squeue."""
         told = self.look_up("squeue", "--noheader", "--jobs", number, "--format=%T")
-        return None if told is None else _STATES.get(told.partition("\n")[0])
+        return None if told is None else _STATES.get(told.partition("\n")[0].strip())
 
     def cancel(self, number: str) -> None:
         """Cancel by scancel."""

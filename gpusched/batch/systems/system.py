@@ -36,7 +36,7 @@ class System(ABC):
     remedy: str
     """What to do where that command is missing."""
     unknown: str
-    """What its commands say of jobs they no longer know: a regular expression, in any case."""
+    """What its commands say of jobs they no longer know: a regular expression."""
 
     @abstractmethod
     def script(self, request: Request) -> str:
@@ -108,7 +108,7 @@ class System(ABC):
         try:
             return self.ask(*command)
         except SystemFailure as failure:
-            if re.search(self.unknown, str(failure), re.IGNORECASE):
+            if re.search(self.unknown, str(failure)):
                 return None
             raise
 
