@@ -13,7 +13,7 @@ import pytest
 from distributed import Client
 
 from tests.deploy.jobs import Site
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, wait_gone
 
 
 @dataclass
@@ -52,7 +52,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
             process.terminate()
         for process in started:
             process.wait(PATIENCE)
-        assert site.left() == []
+        wait_gone(site.processes())
 
 
 def _find(file: Path) -> Pages:

@@ -34,14 +34,6 @@ class Site:
             "GPUSCHED": str(Path(sys.executable).with_name("gpusched")),
         }
 
-    def left(self) -> list[str]:
-        """Kill and name the processes that are left."""
-        alive = list(self.processes())
-        told = [f"{process.pid} {' '.join(process.cmdline())}" for process in alive]
-        for process in alive:
-            process.kill()
-        return told
-
     def processes(self) -> Iterator[psutil.Process]:
         """Yield the processes that were started."""
         for process in psutil.process_iter():
