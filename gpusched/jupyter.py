@@ -89,9 +89,13 @@ def _explain(shell: Any, line: str) -> Any:
     """Explain the arrays that an expression gives."""
     import gpusched
 
-    if not line.strip():
+    line = line.strip()
+    if not line:
         raise _usage("%gpusched_explain takes an expression, such as %gpusched_explain x.sum()")
-    return gpusched.explain(shell.ev(line))
+    # As a cell of its own, so that the explanation can show the line.
+    file = shell.compile.cache(line, shell.execution_count)
+    code = compile(line, file, "eval")
+    return gpusched.explain(eval(code, shell.user_global_ns, shell.user_ns))
 
 
 def _usage(message: str) -> Exception:

@@ -55,6 +55,20 @@ def test_lines_of_the_cell_are_those_behind_its_kernels(shell: Any) -> None:
     assert "total = ((x - 0.5) * 3" in [place.text for place in row.places][-1]
 
 
+def test_places_are_named_as_cells(shell: Any) -> None:
+    before = shell.execution_count
+    shell.run_cell("import dask.array as da\nx = da.ones(4000, chunks=1000)\ny = x * 2 + 1",
+                   store_history=True)  # fmt: skip
+    told = str(gpusched.explain(shell.user_ns["y"]))
+    assert f"In[{before}]:3" in told
+
+
+def test_explained_expression_is_shown_as_a_line(shell: Any) -> None:
+    shell.run_cell(PROGRAM)
+    told = shell.run_line_magic("gpusched_explain", " x * 3 + x ").text()
+    assert f"In[{shell.execution_count}]:1" in told and "x * 3 + x" in told
+
+
 def test_line_is_profiled_too(shell: Any) -> None:
     shell.run_cell(PROGRAM)
     found = shell.run_line_magic("gpusched_profile", "(x * 2 + 1).compute(scheduler='sync')")

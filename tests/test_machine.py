@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import dask
@@ -32,13 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_measuring_takes_less_than_a_second() -> None:
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        found = measure()
-        times.append(time.perf_counter() - started)
-    assert min(times) < 1
+def test_what_is_measured_is_plausible() -> None:
+    found = measure()
     assert found.bandwidth_all >= found.bandwidth_one > 1e7
     assert found.heavy_rate_double > 1e5
     assert 0 < found.task_seconds < 0.1

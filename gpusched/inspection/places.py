@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import linecache
 import os
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -33,16 +34,28 @@ class Place:
 def short(file: str) -> str:
     """Return a file's name as it is shown: relative to the folder one is in, where it is below.
 
+    What was written in a cell is shown as IPython shows it: ``In[3]``.
+
     Examples
     --------
     >>> from gpusched.inspection.places import short
     >>> short("/somewhere/else/model.py")
     'model.py'
     """
+    if cell := _cell(file):
+        return cell
     if file.startswith("<") or not os.path.isabs(file):
         return file
     relative = os.path.relpath(file)
     return os.path.basename(file) if relative.startswith("..") else relative
+
+
+def _cell(file: str) -> str:
+    """Return the cell whose code IPython keeps under that name; empty if there is none."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    told = shell.compile.format_code_name(file) if shell is not None else None
+    return told[1] if told else ""
 
 
 @lru_cache(maxsize=4096)
