@@ -70,8 +70,7 @@ def check(module: str, directory: Path) -> int:
     if fused.failed:
         lost = fused.failed & run_tests(module, directory, fused=False, only=fused.failed).passed
     if lost:
-        # Some take port 8787, which a test beside this one may have; what comes after them then
-        # waits for a cluster that did not start.
+        # Some start clusters, which tests beside this one may disturb.
         again = directory / "again"
         again.mkdir()
         lost &= run_tests(module, again, fused=True, only=lost).failed
