@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -37,6 +38,19 @@ def wait_gone(processes: Iterable[psutil.Process], patience: float = PATIENCE) -
     for process in alive:
         process.kill()
     assert not told
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kill processes, and return when they are gone.
+
+    Not Python's trackers of semaphores: they remove those of the killed from /dev/shm, and end.
+    """
+    found = list(processes)
+    for process in found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "resource_tracker" not in _describe(process):
+                process.kill()
+    wait_gone(found)
 
 
 def _describe(process: psutil.Process) -> str:

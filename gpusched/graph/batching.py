@@ -106,6 +106,9 @@ class _Batching:
         self._order(self._wanted)
         for key in self._operands:
             self._judge(key)
+        if not self._tiny:
+            count = _count(self._graph)
+            return Batched(self._graph, count, count, 0, self._reasons)
         grouping = Grouping(self._operands, self._sizes, self._tiny, self._data, self._limits)
         groups = grouping.run()
         outside = {
@@ -180,6 +183,12 @@ class _Batching:
             return f"a {type(node).__name__}"
         if len(self._operands[key]) > MOST:
             return "tasks of very many chunks"
+        of_operands = [self._sizes.get(other, math.inf) for other in self._operands[key]]
+        largest = max(of_operands, default=0)
+        if largest == math.inf:
+            return "chunks of unknown size"
+        if max(nbytes or 0, largest) > self._limits.chunk:
+            return "chunks that are large enough"
         task = self._graph[key]
         if type(task.func) is not Program:
             task = self._unrecorded.rewrite(task)
@@ -188,13 +197,11 @@ class _Batching:
         called = self._cheap.refusal(task.func)
         if called:
             return f"{called} may take any time"
-        of_operands = [self._sizes.get(other, math.inf) for other in self._operands[key]]
         if nbytes is None and moves(task):
             nbytes = sum(of_operands)
-        largest = max(of_operands, default=0)
-        if nbytes is None or largest == math.inf:
+        if nbytes is None:
             return "chunks of unknown size"
-        if max(nbytes, largest) > self._limits.chunk:
+        if nbytes > self._limits.chunk:
             return "chunks that are large enough"
         self._sizes[key] = nbytes
         if self._declared.is_annotated(node):

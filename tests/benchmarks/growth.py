@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -65,48 +66,79 @@ WORKS = {"W1": options, "W11": tiny_chunks}
 
 
 def measure(rounds: int, largest: int) -> list[Growth]:
-    """Return the seconds of each work and size, with fusion and without; medians of the small."""
+    """Return the seconds of each work and size, with fusion and without; medians of the small.
+
+    One worker and two, fused and plain, take turns at each size, so that a slow moment of the
+    machine falls on all of them.
+    """
     found = []
-    for workers in WORKERS:
-        with Cluster(workers, 1, gpus=0, silence_logs=50) as cluster, Client(cluster) as client:
-            client.wait_for_workers(workers)
-            for name, build in WORKS.items():
-                for fused in (True, False):
-                    with enable() if fused else disable():
-                        dask.compute(build(1))
-                        for scale in (each for each in SCALES if each <= largest):
-                            times = [
-                                _timed(build, scale) for _ in range(1 if scale > 4 else rounds)
-                            ]
-                            found.append(Growth(name, scale, workers, fused, median(times)))
-                            print(found[-1], file=sys.stderr)
-    return found
+    with ExitStack() as stack:
+        clients = {workers: stack.enter_context(_cluster(workers)) for workers in WORKERS}
+        cases = [(client, workers, fused) for fused in (True, False)
+                 for workers, client in clients.items()]  # fmt: skip
+        for name, build in WORKS.items():
+            for client, _, fused in cases:
+                _timed(client, fused, build, 1)
+            for scale in (each for each in SCALES if each <= largest):
+                for client, workers, fused in cases * (1 if scale > 4 else rounds):
+                    seconds = _timed(client, fused, build, scale)
+                    found.append(Growth(name, scale, workers, fused, seconds))
+                    print(found[-1], file=sys.stderr)
+    return medians(found)
 
 
-def _timed(build: Any, scale: int) -> float:
-    start = perf_counter()
-    dask.compute(build(scale))
-    return perf_counter() - start
+def medians(found: list[Growth]) -> list[Growth]:
+    """Return one for all that were timed of each work and size.
+
+    Examples
+    --------
+    >>> from tests.benchmarks.growth import Growth, medians
+    >>> medians([Growth("W1", 4, 1, True, seconds) for seconds in (3.0, 1.0, 2.0)])
+    [Growth(work='W1', scale=4, workers=1, fused=True, seconds=2.0)]
+    """
+    times: defaultdict[Growth, list[float]] = defaultdict(list)
+    for each in found:
+        times[replace(each, seconds=0)].append(each.seconds)
+    return [replace(each, seconds=median(seconds)) for each, seconds in times.items()]
 
 
-def costs(tasks: int = 1000) -> Costs:
+@contextmanager
+def _cluster(workers: int) -> Iterator[Client]:
+    with (
+        Cluster(workers, 1, gpus=0, silence_logs=50) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(workers)
+        yield client
+
+
+def _timed(client: Client, fused: bool, build: Callable[[int], Any], scale: int) -> float:
+    with enable() if fused else disable():
+        start = perf_counter()
+        dask.compute(build(scale), scheduler=client)
+        return perf_counter() - start
+
+
+def costs(tasks: int = 1000, rounds: int = 3) -> Costs:
     """Return what was measured here, with the bandwidth and the network of the GPUs assumed.
 
-    The scheduler's and the worker's seconds are those of their processes' CPU: on two cores they
-    would wait for each other.
+    The scheduler's and the worker's seconds are those of their processes' CPU, the least of some
+    rounds: on two cores they would wait for each other.
     """
     with _processes() as (client, scheduler, worker):
-        array = da.full(tasks * 100, 0.5, chunks=100) * 2
+        found = []
         with disable():
-            wait((array[: 100 * 100] + 1).persist())  # imports what tasks need
-            before = _cpu(scheduler), _cpu(worker)
-            kept = array.persist()
-            wait(kept)
-            after = _cpu(scheduler), _cpu(worker)
+            for number in range(1 + rounds):
+                array = da.full(tasks * 100, float(number), chunks=100) * 2
+                before = _cpu(scheduler), _cpu(worker)
+                wait(array.persist())
+                found.append((_cpu(scheduler) - before[0], _cpu(worker) - before[1]))
         trips = [_trip(client) for _ in range(200)]
+    # The first round imports what tasks need.
+    least = [min(each) / tasks for each in zip(*found[1:], strict=True)]
     return Costs(
-        scheduler=(after[0] - before[0]) / tasks,
-        worker=(after[1] - before[1]) / tasks,
+        scheduler=least[0],
+        worker=least[1],
         launch=launch(),
         latency=max(NETWORK, median(trips) / 2),
         bandwidth=GPU_BANDWIDTH,

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.waiting import PATIENCE, wait_for, wait_gone
+from tests.waiting import PATIENCE, kill_all, wait_for
 
 SUBNET = "10.231.77"
 PREFIX = "gpusched-test"
@@ -176,16 +175,11 @@ class Site:
 
     def close(self) -> None:
         """Kill what still runs on the hosts, and take all links up."""
-        for _, process, _ in self.logs:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(PATIENCE)
         for host in self.network.hosts:
-            left = host.processes()
-            for one in left:
-                one.kill()
-            wait_gone(left)
+            kill_all(host.processes())
             host.plug()
+        for _, process, _ in self.logs:
+            process.wait(PATIENCE)
 
 
 class Running:
