@@ -161,7 +161,8 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
             axes.set(xscale="log", yscale="log", title=name, xlabel="GPUs")
             axes.set_xticks(GPUS, [f"{n:,}" for n in GPUS])
             axes.grid(linewidth=0.3)
-            axes.legend(fontsize=7)
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center", fontsize=8)
         figure.axes[0].set_ylabel("TB of input a second")
         figure.savefig(path, metadata={"Date": None})
 
