@@ -168,39 +168,70 @@ def status(job: Job) -> Status:
     return Status("lost") if code is None else Status("ended", code)
 
 
-def show(job: Job, write: Callable[[str], object]) -> None:
-    """Give what a job has printed so far to ``write``."""
-    command = systems.find(job.backend).log_command(job.number)
-    if command:
-        subprocess.run(command, check=False)
-    elif job.log.exists():
-        _copy(job.log, 0, write)
+class Log:
+    """What a job prints, given to a function, each part once.
 
-
-def follow(job: Job, write: Callable[[str], object]) -> Status:
-    """Give what a job prints to ``write`` until it is over; return how it is then.
-
-    Raises
-    ------
-    gpusched.batch.systems.system.SystemFailure
-        If the batch system does not say how it is.
+    Parameters
+    ----------
+    job
+        Whose log it is.
+    write
+        Takes text.
     """
-    command = systems.find(job.backend).log_command(job.number)
-    if command:
-        subprocess.run([*command, "--follow"], check=False)
-    read, asked, missing = 0, float("-inf"), 0
-    while True:
-        now = Status("running")
-        if (job.folder / "code").exists() or time.monotonic() - asked > _ASK:
-            now, asked = status(job), time.monotonic()
-        missing += now.state == "lost"
-        # The exit code may take a while to be seen through a network's file system.
-        over = now.state == "ended" or missing > 1
-        if job.log.exists():
-            read += _copy(job.log, read, write, whole=over)
-        if over:
-            return now
-        time.sleep(_LOOK)
+
+    def __init__(self, job: Job, write: Callable[[str], object]) -> None:
+        self._job = job
+        self._write = write
+        self._command = systems.find(job.backend).log_command(job.number)
+        """What shows it, where the batch system has it; run once, since it begins at the start."""
+        self._read = 0
+
+    def show(self) -> None:
+        """Give what has been printed so far."""
+        if self._command:
+            subprocess.run(self._command, check=False)
+        else:
+            self._copy()
+
+    def follow(self) -> Status:
+        """Give what is printed until the job is over; return how it is then.
+
+        Goes on where an earlier call was interrupted.
+
+        Raises
+        ------
+        gpusched.batch.systems.system.SystemFailure
+            If the batch system does not say how it is.
+        """
+        command, self._command = self._command, []
+        if command:
+            subprocess.run([*command, "--follow"], check=False)
+        asked, missing = float("-inf"), 0
+        while True:
+            now = Status("running")
+            if (self._job.folder / "code").exists() or time.monotonic() - asked > _ASK:
+                now, asked = status(self._job), time.monotonic()
+            missing += now.state == "lost"
+            # The exit code may take a while to be seen through a network's file system.
+            over = now.state == "ended" or missing > 1
+            self._copy(whole=over)
+            if over:
+                return now
+            time.sleep(_LOOK)
+
+    def _copy(self, whole: bool = True) -> None:
+        """Give what has come since the last time, or the complete lines of it."""
+        if not self._job.log.exists():
+            return
+        with self._job.log.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        if not whole:
+            # A character that is half written is none.
+            data = data[: data.rfind(b"\n") + 1]
+        if data:
+            self._write(data.decode(errors="replace"))
+            self._read += len(data)
 
 
 def cancel(job: Job) -> bool:
@@ -235,16 +266,3 @@ def remove(job: Job) -> None:
 def _read(file: Path) -> Job:
     told = json.loads(file.read_text())
     return Job(**{**told, "command": tuple(told["command"])})
-
-
-def _copy(log: Path, start: int, write: Callable[[str], object], whole: bool = True) -> int:
-    """Give a log after so many bytes to ``write``, or its complete lines; return their bytes."""
-    with log.open("rb") as file:
-        file.seek(start)
-        data = file.read()
-    if not whole:
-        # A character that is half written is none.
-        data = data[: data.rfind(b"\n") + 1]
-    if data:
-        write(data.decode(errors="replace"))
-    return len(data)

@@ -50,8 +50,11 @@ def logs(job: str, follow: bool) -> None:
     from gpusched.batch import jobs
 
     with _told():
-        found = jobs.find(job)
-        (jobs.follow if follow else jobs.show)(found, _write)
+        log = jobs.Log(jobs.find(job), _write)
+        if follow:
+            log.follow()
+        else:
+            log.show()
 
 
 @jobs.command()
@@ -86,14 +89,15 @@ def wait_for(job: Any) -> int:
 
     told = None
     with _told():
+        log = jobs.Log(job, _write)
         try:
             with stopping_cleanly():
-                ended = jobs.follow(job, _write)
+                ended = log.follow()
         except (KeyboardInterrupt, SystemExit) as stop:
             told = stop
             click.echo(f"cancelling job {job.identity}; once more to leave it to itself", err=True)
             jobs.cancel(job)
-            ended = jobs.follow(job, lambda text: None)
+            ended = log.follow()
     if isinstance(told, SystemExit):
         return int(str(told.code))
     if told is not None:

@@ -27,6 +27,18 @@ time.sleep(600)
 """
 """Tells by a file that it runs, and does not end by itself."""
 
+TIDIES = """\
+import pathlib, time
+
+print("stays", flush=True)
+pathlib.Path("up").touch()
+try:
+    time.sleep(600)
+finally:
+    print("tidies up")
+"""
+"""The same, with something to say before and after."""
+
 COUNTS = """\
 import pathlib, time
 import dask.array as da

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from gpusched.batch.systems.local import _new_folder
-from tests.batch.scripts import COUNTS, RUNS, STAYS, calls
+from tests.batch.scripts import COUNTS, RUNS, TIDIES, calls
 from tests.cli.conftest import Runner
 from tests.waiting import wait_for
 
@@ -64,13 +64,15 @@ def test_job_whose_node_dies_goes_on_from_what_was_kept(gpusched: Runner, jobs: 
 
 
 def test_ctrl_c_while_waiting_cancels_the_job(gpusched: Runner, jobs: Path) -> None:
-    gpusched.script(STAYS)
+    gpusched.script(TIDIES)
     waiting = gpusched.start(*LOCAL, "--wait", "--", "script.py")
     wait_for((gpusched.folder / "up").exists)
     os.killpg(waiting.pid, signal.SIGINT)
-    _, errors = waiting.communicate()
+    told, errors = waiting.communicate()
     assert waiting.returncode == 130
     assert "cancelling job local-1" in errors
+    # Of what came before and after, each line once.
+    assert told.splitlines().count("stays") == told.splitlines().count("tidies up") == 1
     assert (jobs / "local-1/code").read_text() == "143"
     gpusched.may_leave_files = True
 
