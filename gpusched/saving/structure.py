@@ -65,19 +65,26 @@ def decode_array(encoded: Any, decoder: Decoder) -> Described:
             found = Described(
                 name, decoder.value(chunks), decoder.value(dtype), decoder.value(meta)
             )
-            if _are_chunks(found.chunks) and isinstance(found.dtype, np.dtype):
+            known = _are_chunks(found.chunks) and isinstance(found.dtype, np.dtype)
+            if known and (found.meta is None or _is_array(found.meta)):
                 return found
     raise CorruptFrameError(f"{encoded!r:.200} describes no array")
 
 
 def _are_chunks(chunks: Any) -> bool:
-    if type(chunks) is not tuple or not all(type(sizes) is tuple for sizes in chunks):
+    if type(chunks) is not tuple or not all(type(s) is tuple and s for s in chunks):
         return False
     return all(
         (type(size) is int and size >= 0) or (type(size) is float and math.isnan(size))
         for sizes in chunks
         for size in sizes
     )
+
+
+def _is_array(meta: Any) -> bool:
+    """Return whether dask takes it for an array."""
+    dtype, shape = getattr(meta, "dtype", None), getattr(meta, "shape", None)
+    return isinstance(dtype, np.dtype) and isinstance(shape, tuple)
 
 
 def summary(array: Any) -> dict[str, Any]:
@@ -182,12 +189,22 @@ def decode(encoded: Any, outputs: list[Any], decoder: Decoder) -> Any:
         case {"tuple": list(items)}:
             return tuple(decode(item, outputs, decoder) for item in items)
         case {"dict": list(pairs)}:
-            return {decoder.value(k): decode(v, outputs, decoder) for k, v in map(_pair, pairs)}
+            return {
+                _key(decoder.value(k)): decode(v, outputs, decoder) for k, v in map(_pair, pairs)
+            }
         case {"dataset": content}:
             return _dataset(content, outputs, decoder)
         case {"data array": [name, content]}:
             return _dataset(content, outputs, decoder)[_ITSELF].rename(decoder.value(name))
     return decoder.value(encoded)
+
+
+def _key(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError as error:
+        raise CorruptFrameError(f"{value!r:.200} is no key of a dict") from error
+    return value
 
 
 def _pair(encoded: Any) -> tuple[Any, Any]:

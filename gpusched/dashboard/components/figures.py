@@ -6,6 +6,7 @@ from math import pi
 from typing import Any
 
 from bokeh.models import AllIndices, BasicTicker, HoverTool, NumeralTickFormatter, Range1d
+from bokeh.models.annotations import Title
 from bokeh.plotting import figure
 
 INK = "#7d858e"
@@ -29,8 +30,8 @@ def plot(title: str, **kwargs: Any) -> Any:
         Those of `bokeh.plotting.figure`.
     """
     settings = {"tools": "", "toolbar_location": None, "x_range": Range1d(start=0, end=1), **kwargs}
-    found: Any = figure(title=title, **settings)
-    found.title.text_color = INK
+    # No text: while another thread's dashboard updates, bokeh does not turn texts into titles.
+    found: Any = figure(title=Title(text=title, text_color=INK), **settings)
     found.axis.axis_label_text_color = found.axis.major_label_text_color = INK
     found.axis.axis_line_color = found.axis.major_tick_line_color = INK
     found.axis.axis_label_text_font_style = "normal"
