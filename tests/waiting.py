@@ -48,9 +48,14 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
     found = list(processes)
     for process in found:
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "resource_tracker" not in _describe(process):
+            if not is_tracker(process):
                 process.kill()
     wait_gone(found)
+
+
+def is_tracker(process: psutil.Process) -> bool:
+    """Return whether it is Python's tracker of semaphores, which ends by itself."""
+    return "resource_tracker" in _describe(process)
 
 
 def _describe(process: psutil.Process) -> str:

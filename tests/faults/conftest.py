@@ -14,7 +14,7 @@ import pytest
 from distributed import Client
 
 from gpusched import Cluster
-from tests.waiting import wait_gone
+from tests.waiting import is_tracker, wait_gone
 
 # Found out quickly that a worker is gone, so that the tests are quick.
 SETTINGS = {
@@ -63,11 +63,4 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Harmed]]:
     for thing in reversed(opened):
         thing.__exit__(None, None, None)
     started = set(psutil.Process().children(recursive=True)) - before
-    wait_gone(p for p in started if "tracker" not in _name(p))
-
-
-def _name(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return "tracker"
+    wait_gone(p for p in started if not is_tracker(p))
