@@ -1,10 +1,19 @@
-"""A cluster of one worker process with a dashboard, and a program to run on it."""
+"""A cluster in processes of its own, with a dashboard, and a program to run on it.
+
+Not in this process: bokeh switches its checks of values off, for all threads, while a page is
+updated, and tests make and read pages here.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -12,6 +21,7 @@ import pytest
 from distributed import Client
 
 import gpusched
+from tests.waiting import PATIENCE
 
 
 def program() -> Any:
@@ -21,16 +31,12 @@ def program() -> Any:
 
 
 class Site:
-    """A cluster, its client, and where its dashboard is."""
+    """A scheduler and its workers, a client, and where the dashboard is."""
 
-    def __init__(self, cluster: gpusched.Cluster, client: Client) -> None:
-        self.cluster = cluster
+    def __init__(self, file: Path, client: Client) -> None:
+        self.file = file
         self.client = client
-        self.url = cluster.dashboard_link.rpartition("/")[0]
-
-    @property
-    def scheduler(self) -> Any:
-        return self.cluster.scheduler
+        self.url = f"http://127.0.0.1:{client.scheduler_info()['services']['dashboard']}"
 
     def compute(self) -> None:
         """Run the program once."""
@@ -59,13 +65,47 @@ class Site:
         assert not failed, failed
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    """Start a cluster on which the program has run once."""
+@contextmanager
+def running(*commands: list[str]) -> Iterator[None]:
+    """Run Python's modules while the block runs, and end them then, with all they started."""
+    started = [
+        subprocess.Popen([sys.executable, "-m", *command], start_new_session=True)
+        for command in commands
+    ]
+    try:
+        yield
+    finally:
+        for process in reversed(started):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in started:
+            process.wait(timeout=PATIENCE)
+
+
+def worker(file: Path, name: str, *flags: str) -> list[str]:
+    """Return the command that starts a worker for `running`."""
+    where = [f"--scheduler-file={file}", "--host=127.0.0.1", "--no-dashboard"]
+    return ["gpusched", "worker", *where, "--cpu", "--nthreads=1", f"--name={name}", *flags]
+
+
+@contextmanager
+def serving(folder: Path, workers: int, *flags: str) -> Iterator[Site]:
+    """Start a cluster with a dashboard."""
+    file = folder / "scheduler.json"
+    where = [f"--scheduler-file={file}", "--host=127.0.0.1", "--port=0"]
+    scheduler = ["gpusched", "scheduler", *where, "--dashboard-address=127.0.0.1:0"]
     with (
-        gpusched.Cluster(1, 1, gpus=0, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster) as client,
+        running(scheduler, *(worker(file, str(name), *flags) for name in range(workers))),
+        Client(scheduler_file=str(file), timeout=PATIENCE) as client,
+        gpusched.enable(),
     ):
-        found = Site(cluster, client)
+        client.wait_for_workers(workers, timeout=PATIENCE)
+        yield Site(file, client)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Start a cluster on which the program has run once."""
+    with serving(tmp_path_factory.mktemp("site"), 1) as found:
         found.compute()
         yield found

@@ -14,12 +14,11 @@ from typing import Any
 
 import dask.array as da
 import pytest
-from distributed import Client
 
 import gpusched
 from gpusched.dashboard.components.navigation import TITLES
 from gpusched.dashboard.pages import APPLICATIONS
-from tests.dashboard.conftest import Site, program
+from tests.dashboard.conftest import Site, program, serving
 from tests.waiting import PATIENCE
 
 pytest.importorskip("playwright", reason="needs playwright, of the extra test")
@@ -74,19 +73,15 @@ def larger() -> Any:
 
 
 @pytest.fixture(scope="module")
-def shown(site: Site) -> Iterator[Site]:
+def shown(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Give the cluster to look at: a larger one for pictures."""
     if not REGENERATE:
         yield site
         return
-    with (
-        gpusched.Cluster(2, 1, gpus=0, memory_limit="1 GiB",
-                         dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster) as client,
-    ):  # fmt: skip
+    with serving(tmp_path_factory.mktemp("larger"), 2, "--memory-limit=1GiB") as cluster:
         # More than the workers keep in memory.
         kept = da.random.default_rng(1).random((12_500, 10_000), chunks=(1250, 10_000)).persist()
-        found = LargerSite(cluster, client)
+        found = LargerSite(cluster.file, cluster.client)
         found.compute()
         yield found
         del kept

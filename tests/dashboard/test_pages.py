@@ -7,13 +7,14 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from bokeh.client import ClientSession, pull_session
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import gpusched
 from gpusched import events
@@ -21,8 +22,8 @@ from gpusched.dashboard import observer
 from gpusched.dashboard.components.navigation import TITLES
 from gpusched.dashboard.observer import observer_of
 from gpusched.dashboard.pages import APPLICATIONS
-from tests.dashboard.conftest import Site, program
-from tests.waiting import wait_for
+from tests.dashboard.conftest import Site, program, running, worker
+from tests.waiting import PATIENCE, wait_for
 
 
 def get(url: str) -> str:
@@ -163,30 +164,35 @@ def test_workers_tell_only_while_somebody_looks(monkeypatch: pytest.MonkeyPatch)
 
 def test_worker_that_joins_is_watched_too(site: Site, pulled: Any) -> None:
     pulled("timeline")
-    site.cluster.scale(2)
-    site.client.wait_for_workers(2)
-    with site.computing():
-        wait_for(lambda: {worker for worker, _ in observer_of(site.scheduler).spans} >= {"0", "1"})
-    site.cluster.scale(1)
+
+    def watched(dask_scheduler: Any) -> set[str]:
+        return {worker for worker, _ in observer_of(dask_scheduler).spans}
+
+    with running(worker(site.file, "1")):
+        site.client.wait_for_workers(2, timeout=PATIENCE)
+        with site.computing():
+            wait_for(lambda: site.client.run_on_scheduler(watched) >= {"0", "1"})
 
 
-def test_plain_scheduler_shows_them_and_workers_of_dask_are_devices() -> None:
-    import dask.config
-
+def test_plain_scheduler_shows_them_and_workers_of_dask_are_devices(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    common = [f"--scheduler-file={file}", "--host=127.0.0.1"]
+    page = ["--port=0", "--dashboard-address=127.0.0.1:0"]
+    preload = ["--preload=gpusched.cluster.scheduler"]
     with (
-        dask.config.set({"distributed.scheduler.preload": ["gpusched.cluster.scheduler"],
-                         "gpusched.worker.check-versions": False}),
-        LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster),
+        running(["dask", "scheduler", *common, *page, *preload],
+                ["dask", "worker", *common, "--nthreads=1", "--no-dashboard", "--name=0"]),
+        Client(scheduler_file=str(file), timeout=PATIENCE) as client,
     ):  # fmt: skip
-        url = cluster.dashboard_link.rpartition("/")[0]
-        session = pull_session(url=f"{url}/gpus")
+        client.wait_for_workers(1, timeout=PATIENCE)
+        found = Site(file, client)
+        session = pull_session(url=f"{found.url}/gpus")
         try:
             assert columns(session, "limit")["label"] == ["0  CPU"]
         finally:
             session.close()
         for address in ("kernels", "fusion", "timeline"):
-            assert "bokeh" in get(f"{url}/{address}")
+            assert "bokeh" in get(f"{found.url}/{address}")
 
 
 def test_several_schedulers_follow_in_one_process() -> None:
