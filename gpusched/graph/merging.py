@@ -25,8 +25,8 @@ from gpusched.graph.rewrite import Functions, enforces, worthwhile
 from gpusched.graph.sizes import Sizes
 
 
-def merged(tasks: dict[Any, Any], wanted: Collection[Any], layers: Mapping[str, Any],
-           functions: Functions, least: int) -> dict[Any, Any]:  # fmt: skip
+def merged(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes, functions: Functions,
+           least: int) -> dict[Any, Any]:  # fmt: skip
     """Return a graph in which tasks on the same chunk are one.
 
     Parameters
@@ -35,8 +35,8 @@ def merged(tasks: dict[Any, Any], wanted: Collection[Any], layers: Mapping[str, 
         dask's nodes by key, optimised.
     wanted
         Keys of the results: they stay keys.
-    layers
-        Of the graph as it was built, by name: they tell the sizes of chunks.
+    sizes
+        Of the chunks.
     functions
         What is known of the functions in the graph.
     least
@@ -49,8 +49,7 @@ def merged(tasks: dict[Any, Any], wanted: Collection[Any], layers: Mapping[str, 
     chunk to tasks outside, besides results that were asked for. Each task and each edge is looked
     at a constant number of times.
     """
-    sizes = Sizes(layers)
-    if not least or not any((sizes.of_key(name) or 0) >= least for name in layers):
+    if not least or sizes.largest < least:
         return tasks
     return _Merging(tasks, set(wanted), sizes, functions, least).run()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +14,7 @@ from dask.utils import ensure_dict
 
 from gpusched import events
 from gpusched.fusion.overrides import Overrides
+from gpusched.graph.absorbing import absorbed
 from gpusched.graph.batching import batched
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.limits import limits
@@ -49,10 +50,29 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 
 def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
                    overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
-    functions = Functions(overrides)
-    tasks = merged(tasks, set(flatten([keys])), layers, functions, merge_bytes())
+    functions, sizes = Functions(overrides), Sizes(layers)
+    tasks = regrouped(tasks, set(flatten([keys])), sizes, functions)
     rewritten = rewrite(tasks, functions)
-    return batched(rewritten, tasks, flatten([keys]), Sizes(layers), functions, limits()).tasks
+    return batched(rewritten, tasks, flatten([keys]), sizes, functions, limits()).tasks
+
+
+def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
+              functions: Functions) -> dict[Any, Any]:  # fmt: skip
+    """Return a graph with tasks put together that dask leaves apart, still without programs.
+
+    Parameters
+    ----------
+    tasks
+        dask's nodes by key, optimised.
+    wanted
+        Keys of the results: they stay keys.
+    sizes
+        Of the chunks.
+    functions
+        What is known of the functions in the graph.
+    """
+    tasks = absorbed(tasks, wanted, sizes, functions, limits().chunk)
+    return merged(tasks, wanted, sizes, functions, merge_bytes())
 
 
 def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:

@@ -30,6 +30,8 @@ class Sizes:
         self._largest = {name: largest(layer) for name, layer in layers.items()}
         self.annotated = {name for name, layer in layers.items() if _annotations(layer)}
         """Layers whose tasks are to run in a way of their own, such as on certain workers."""
+        self.largest = max((n for n in self._largest.values() if n is not None), default=0)
+        """Bytes of the largest chunk whose size is known."""
 
     def of(self, node: Any) -> int | None:
         """Return the bytes of a task's result at most; None if that is not known.

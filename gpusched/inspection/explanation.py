@@ -9,8 +9,9 @@ from typing import Any
 
 from gpusched.chunking import chosen
 from gpusched.graph.collector import collector_paused
-from gpusched.graph.merging import merge_bytes, merged
+from gpusched.graph.optimisation import regrouped
 from gpusched.graph.rewrite import Functions
+from gpusched.graph.sizes import Sizes
 from gpusched.inspection.batches import Batches, batches
 from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.gather import Wanted, gather
@@ -146,7 +147,8 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
     """Return the explanation of a graph, and what stands in for each of its chunks, by key."""
     with collector_paused():
-        tasks = merged(wanted.tasks, wanted.keys, wanted.built.layers, Functions(), merge_bytes())
+        sizes = Sizes(wanted.built.layers)
+        tasks = regrouped(wanted.tasks, wanted.keys, sizes, Functions())
         wanted = replace(wanted, tasks=tasks)
         walk = Walk(wanted)
         walked = walk.run()

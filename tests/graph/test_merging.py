@@ -20,6 +20,7 @@ from gpusched.fusion import shortage
 from gpusched.graph import disable, enable, merging, optimize
 from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.rewrite import Functions
+from gpusched.graph.sizes import Sizes
 
 SETTINGS = {
     "gpusched.fusion.merge-bytes": 1,
@@ -212,7 +213,7 @@ def test_the_graph_that_is_given_stays_as_it_is() -> None:
     x = numbers()
     tasks = {k: Task(k, np.exp, TaskRef("x")) for k in [("a", 0), ("b", 0)]}
     before = dict(tasks)
-    merged(tasks, list(tasks), dict(x.dask.layers), Functions(), 1)
+    merged(tasks, list(tasks), Sizes(x.dask.layers), Functions(), 1)
     assert tasks == before
 
 

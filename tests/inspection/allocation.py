@@ -17,8 +17,9 @@ from gpusched.fusion import devices
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.memory import pool
-from gpusched.graph.merging import merge_bytes, merged
+from gpusched.graph.optimisation import regrouped
 from gpusched.graph.rewrite import Functions, rewrite
+from gpusched.graph.sizes import Sizes
 from gpusched.inspection.gather import gather
 from gpusched.inspection.memory import held
 from gpusched.inspection.standins import arrays_in
@@ -44,8 +45,7 @@ def allocated(program: Any) -> list[Allocated]:
     are NumPy's own arrays, which `tracemalloc` counts.
     """
     wanted = gather(program)
-    layers = wanted.built.layers
-    tasks = merged(wanted.tasks, wanted.keys, layers, Functions(), merge_bytes())
+    tasks = regrouped(wanted.tasks, wanted.keys, Sizes(wanted.built.layers), Functions())
     wanted = replace(wanted, tasks=tasks)
     variants = {variant.key: variant for variant in Walk(wanted).run().variants}
     with dask.config.set({"gpusched.memory.pool-limit": 0}), np.errstate(all="ignore"):

@@ -1,0 +1,155 @@
+"""Pieces of a large chunk, each taken by one small task -> part of that task.
+
+Where arrays of different chunks meet, dask cuts large chunks into small ones, a task each, and
+another task computes with the piece and with others like it. xarray's groups of days come so: as
+many pieces as days. Cutting is a view, so whoever takes the piece may as well cut it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Alias, DataNode, Task, _execute_subgraph
+from dask.array import _shuffle, chunk
+
+from gpusched.graph.rewrite import Functions, worthwhile
+from gpusched.graph.sizes import Sizes
+
+_CUTS = frozenset([operator.getitem, chunk.getitem, _shuffle._getitem, np.transpose, np.squeeze,
+                   np.expand_dims])  # fmt: skip
+"""They take time for their result only, whatever the size of what they are given."""
+
+
+def absorbed(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes, functions: Functions,
+             largest: int) -> dict[Any, Any]:  # fmt: skip
+    """Return a graph in which small tasks cut their own pieces of large chunks.
+
+    Parameters
+    ----------
+    tasks
+        dask's nodes by key, optimised.
+    wanted
+        Keys of the results: they stay keys.
+    sizes
+        Of the chunks.
+    functions
+        What is known of the functions in the graph.
+    largest
+        Bytes of a small chunk at most.
+
+    Notes
+    -----
+    A large chunk is then kept until the last of these tasks has run, so it must be one whose pieces
+    would together keep as many bytes. No task takes two large chunks that did not before: it still
+    runs where its large chunk is. Each task and each edge is looked at a constant number of times.
+    """
+    return _Absorbing(tasks, set(wanted), sizes, functions, largest).run()
+
+
+class _Absorbing:
+    def __init__(self, tasks: dict[Any, Any], wanted: set[Any], sizes: Sizes,
+                 functions: Functions, largest: int) -> None:  # fmt: skip
+        self._tasks = tasks
+        self._wanted = wanted
+        self._sizes = sizes
+        self._functions = functions
+        self._largest = largest
+        self._users: Counter[Any] = Counter()
+        self._large: dict[Any, list[Any]] = {}
+        """By a piece's key: the large chunks that it is cut from."""
+
+    def run(self) -> dict[Any, Any]:
+        self._find_pieces()
+        if not any(self._large.values()):
+            return self._tasks
+        result = dict(self._tasks)
+        for key, node in self._tasks.items():
+            if key not in self._large and type(node) is Task and key in result:
+                inside = self._taken(node)
+                if inside:
+                    result[key] = Task.fuse(*inside, node, key=key)
+                    for each in inside:
+                        del result[each.key]
+        return result
+
+    def _find_pieces(self) -> None:
+        """Note the pieces that may be cut elsewhere."""
+        for node in self._tasks.values():
+            self._users.update(node.dependencies)
+        cut: defaultdict[Any, int] = defaultdict(int)
+        for key, node in self._tasks.items():
+            if self._is_piece(key, node):
+                self._large[key] = [k for k in node.dependencies if self._nbytes(k) > self._largest]
+                for other in self._large[key]:
+                    cut[other] += self._nbytes(key)
+        for key, large in list(self._large.items()):
+            if any(cut[k] < self._nbytes(k) and not self._stays(k) for k in large):
+                del self._large[key]
+
+    def _is_piece(self, key: Any, node: Any) -> bool:
+        return (
+            type(node) is Task
+            and self._users[key] == 1
+            and key not in self._wanted
+            and not node.data_producer
+            and _cuts(node)
+            and 0 < self._nbytes(key) <= self._largest
+            and not self._sizes.is_annotated(node)
+        )
+
+    def _taken(self, node: Task) -> list[Any]:
+        """Return the pieces that a task may cut itself, and their other names."""
+        found: list[Any] = []
+        large: set[Any] = set()
+        for key in node.dependencies:
+            names = []
+            while self._is_name(key):
+                names.append(self._tasks[key])
+                key = self._tasks[key].target
+            if key in self._large:
+                found += (self._tasks[key], *names)
+                large.update(self._large[key])
+            elif self._nbytes(key) > self._largest:
+                large.add(key)
+        able = len(large) == 1 and found and self._is_able(node)
+        return found if able else []
+
+    def _is_name(self, key: Any) -> bool:
+        """Return whether a key is no more than another name of a task, for one that takes it."""
+        return (
+            type(self._tasks.get(key)) is Alias
+            and self._users[key] == 1
+            and key not in self._wanted
+        )
+
+    def _is_able(self, node: Task) -> bool:
+        return (
+            not node.data_producer
+            and self._nbytes(node.key) <= self._largest
+            and not self._sizes.is_annotated(node)
+            and worthwhile(node, self._functions)
+        )
+
+    def _stays(self, key: Any) -> bool:
+        """Return whether a chunk is kept whatever is done: as data, or as a cluster's result."""
+        return key not in self._tasks or type(self._tasks[key]) is DataNode
+
+    def _nbytes(self, key: Any) -> int:
+        """Return the bytes of a chunk at most; 0 if that is not known."""
+        node = self._tasks.get(key)
+        return (self._sizes.of_key(key) if node is None else self._sizes.of(node)) or 0
+
+
+def _cuts(task: Task) -> bool:
+    """Return whether a task does no more than take a piece of a chunk."""
+    if task.func is _execute_subgraph:
+        inner = task.args[0].values()
+        return all(type(n) is Alias or (type(n) is Task and _cuts(n)) for n in inner)
+    try:
+        return task.func in _CUTS
+    except TypeError:
+        return False
