@@ -151,11 +151,15 @@ class Recorder:
             raise UnfusibleError("reduction of an empty array")
         kept = enumerate(node.shape)
         shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
-        key = ("reduce", combine, axes, keepdims, id(node))
+        again = _reduced_before(combine, node, axes)
+        if again is not None and keepdims:
+            return again
+        argument = node if again is None else again.argument
+        key = ("reduce", combine, axes, keepdims, id(argument))
 
         def make() -> Node:
-            self.operations += 1
-            return Reduce(node.dtype, shape, combine, node, axes, keepdims)
+            self.operations += again is None
+            return Reduce(node.dtype, shape, combine, argument, axes, keepdims)
 
         return self._intern(key, make)
 
@@ -321,3 +325,10 @@ def _check(operation: Operation, inputs: tuple[np.dtype, ...], operands: tuple[V
         exponent = operands[1]
         if not isinstance(exponent, int | np.integer) or exponent < 0:
             raise UnfusibleError("integer power whose exponent may be negative")
+
+
+def _reduced_before(combine: str, node: Node, axes: tuple[int, ...]) -> Reduce | None:
+    """Return a node that is the same reduction of these axes: dask reduces parts, then those."""
+    if isinstance(node, Reduce) and node.keepdims:
+        return node if (node.combine, node.axes) == (combine, axes) else None
+    return None

@@ -200,6 +200,8 @@ class _Merging:
     def _able(self, key: Any) -> bool:
         """Return whether a task calls nothing but what is recorded, or takes no time."""
         node = self._tasks[key]
+        if type(node) is Alias:
+            return key not in self._wanted
         if type(node) is not Task or node.data_producer or self._sizes.is_annotated(node):
             return False
         # A loop that computes much and joins several results is slower than a loop for each.
@@ -247,7 +249,8 @@ class _Merging:
         return members if sum(self._nbytes(k) >= self._least for k in left) <= 1 else []
 
     def _computes(self, key: Any) -> bool:
-        return worthwhile(self._tasks[key], self._functions)
+        node = self._tasks[key]
+        return type(node) is Task and worthwhile(node, self._functions)
 
     def _outputs(self, members: list[Any]) -> list[Any]:
         inside = set(members)

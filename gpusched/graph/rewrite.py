@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from dask._task_spec import (
     _execute_subgraph,
     _identity_cast,
 )
-from dask.array.core import _enforce_dtype
+from dask.array.core import _concatenate2, _enforce_dtype
 
 from gpusched import events
 from gpusched.fusion.overrides import Overrides, active
@@ -207,6 +208,9 @@ class _Translation:
             result = self.step(task.key, function, args, kwargs)
             return self.step(task.key, enforced, (result, dtype, function), {})
         kwargs = {name: self.argument(a, known_keys) for name, a in task.kwargs.items()}
+        only = None if kwargs else of_one(task.func, args)
+        if only is not None:
+            return self.step(task.key, only[0], (only[1],), {})
         return self.step(task.key, task.func, args, kwargs)
 
     def step(
@@ -268,6 +272,46 @@ class _Translation:
         # dask would look inside a tuple or list for references; a DataNode is taken as it is.
         self.inputs.append(value if isinstance(value, TaskRef) else DataNode(None, value))
         return Register(len(self.inputs) - 1)
+
+
+def of_one(function: Any, args: tuple[Any, ...]) -> tuple[Any, Any] | None:
+    """Return what is called with what, in the end, where dask joins parts that are only one.
+
+    Parameters
+    ----------
+    function
+        As dask reduces what has been reduced in parts: what joins them, then what reduces them.
+    args
+        Nested lists of the parts.
+
+    Returns
+    -------
+    tuple of a function and its argument, or None
+        None if there are several parts, or it is another function.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from dask.array.core import _concatenate2
+    >>> from gpusched.graph.rewrite import of_one
+    >>> from toolz import compose
+    >>> both = compose(np.max, partial(_concatenate2, axes=[0, 1]))
+    >>> of_one(both, ([["part"]],)) == (np.max, "part"), of_one(both, ([["one", "other"]],))
+    (True, None)
+    """
+    first: Any = getattr(function, "first", None)
+    funcs: Any = getattr(function, "funcs", ())
+    if not isinstance(first, partial) or first.func is not _concatenate2:
+        return None
+    if len(funcs) != 1 or len(args) != 1:
+        return None
+    part = args[0]
+    for _ in first.keywords.get("axes", ()):
+        if type(part) is not list or len(part) != 1:
+            return None
+        part = part[0]
+    return None if type(part) is list else (funcs[0], part)
 
 
 def _renumbered(step: ProgramStep, inputs: int) -> ProgramStep:

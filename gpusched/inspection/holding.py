@@ -10,7 +10,7 @@ from dask._task_spec import Task, _execute_subgraph
 from dask.array.chunk import getitem
 
 from gpusched.fusion.chunk import LazyChunk
-from gpusched.graph.known import bare, computes
+from gpusched.graph.known import bare, computes, together
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.inspection.memory import held, owner
@@ -98,16 +98,16 @@ class Holding:
         """
         for register, step in segment.steps:
             chunks = lazy_in(local[register])
-            if not computes(step.function):
+            if register in segment.outputs and step.function is not together:
+                # The very arrays that later segments are given, as each counts once.
+                self.made[register] = arrays_in(registers[register])
+            elif not computes(step.function):
                 shown = [a for r in sorted(step.registers) for a in self.made[r]]
                 self.made[register] = _copied(step.function, chunks, shown)
             elif chunks:
                 self.made[register] = [np.zeros(c.shape, c.dtype) for c in chunks]
             else:
                 self.made[register] = arrays_in(local[register])
-        for register in segment.outputs:
-            # The very arrays that later segments are given, as each counts once.
-            self.made[register] = arrays_in(registers[register])
 
     def called(self, segment: Segment, before: list[Any]) -> tuple[int, bool]:
         """Return the most bytes held while a segment's functions are called, one by one.

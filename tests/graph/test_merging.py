@@ -108,6 +108,38 @@ def test_no_chunk_is_kept_for_longer_than_in_plain_dask() -> None:
     np.testing.assert_allclose(found[1], unfused(results[1])[0], rtol=1e-14)
 
 
+def softmax(x: Any) -> tuple[Any, Any]:
+    largest = x.max(axis=1, keepdims=True)
+    powers = np.exp(x - largest)
+    sums = powers.sum(axis=1, keepdims=True)
+    return powers / sums, largest + np.log(sums)
+
+
+def test_reductions_along_an_axis_of_one_chunk_are_steps_of_one_task() -> None:
+    x = numbers()
+    found = run(*softmax(x))
+    # The largest, the sums, both results. No exponentials are written, and no parts are joined.
+    assert launches() == 4 * CHUNKS
+    assert gpusched.statistics().bytes_written == x.nbytes + 3 * x.nbytes // x.shape[1]
+    for value, plain in zip(found, unfused(*softmax(x)), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
+def test_reductions_that_are_asked_for_too_stay_results() -> None:
+    x = numbers()
+    largest = x.max(axis=1, keepdims=True)
+    results = largest, np.exp(x - largest), x.min(axis=1)
+    found = run(*results)
+    for value, plain in zip(found, unfused(*results), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
+def test_a_sum_by_itself_has_nothing_to_fuse() -> None:
+    with dask.config.set({"gpusched.fusion.minimum-operations": 2}):
+        run(numbers().sum(axis=1), numbers(seed=1).max(axis=1, keepdims=True))
+    assert launches() == 0
+
+
 def test_what_does_not_fit_is_run_in_parts() -> None:
     x = numbers()
     shared = np.sqrt(x) * 2
@@ -228,6 +260,8 @@ def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
         lambda a, b: a - b.mean(axis=0),
         lambda a, b: a[:, ::-1] + b,
         lambda a, b: da.maximum(a, b).sum(axis=1, keepdims=True) * b,
+        lambda a, b: np.exp(a - a.max(axis=1, keepdims=True)) / b.sum(axis=1)[:, None],
+        lambda a, b: (a - b.mean(axis=1, keepdims=True)) / a.std(axis=1, keepdims=True),
         lambda a, b: a.map_blocks(lambda block: np.sort(block, axis=1), dtype="f8") - b,
         lambda a, b: a.rechunk((4, 5)).rechunk((2, 5)) * 3 - b,
     ]
