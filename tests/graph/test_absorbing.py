@@ -60,7 +60,8 @@ def check(*arrays: Any) -> None:
     with disable():
         plain = dask.persist(*arrays, scheduler="sync")
     for one, other in zip(found, plain, strict=True):
-        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-14)
+        # Numbers that nearly cancel keep few digits, and other ones in another order.
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-12, atol=1e-8)
 
 
 def test_a_task_a_day_cuts_its_piece_and_computes() -> None:
