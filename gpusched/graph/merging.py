@@ -1,8 +1,9 @@
 """Tasks on the same chunk -> one task, so that what they share is read or computed once.
 
 dask fuses chains: an array that two others are made of stays a task of its own, whose chunks are
-written and read again. Here elementwise tasks of one chunk are put together whatever their number
-of users, and the results that others need become items of one task's result.
+written and read again. Here elementwise tasks of one chunk, and reductions along axes of which it
+has all, are put together whatever their number of users, and the results that others need become
+items of one task's result.
 """
 
 from __future__ import annotations
