@@ -68,7 +68,7 @@ class _Absorbing:
             return self._tasks
         result = dict(self._tasks)
         for key, node in self._tasks.items():
-            if key not in self._large and type(node) is Task and key in result:
+            if key not in self._large and type(node) is Task:
                 inside = self._taken(node)
                 if inside:
                     result[key] = Task.fuse(*inside, node, key=key)
