@@ -6,9 +6,6 @@ updated, and tests make and read pages here.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import dask.array as da
+import psutil
 import pytest
 from distributed import Client
 
 import gpusched
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, wait_gone
 
 
 def program() -> Any:
@@ -68,24 +66,21 @@ class Site:
 @contextmanager
 def running(*commands: list[str]) -> Iterator[None]:
     """Run Python's modules while the block runs, and end them then, with all they started."""
-    started = [
-        subprocess.Popen([sys.executable, "-m", *command], start_new_session=True)
-        for command in commands
-    ]
+    started = [psutil.Popen([sys.executable, "-m", *command]) for command in commands]
     try:
         yield
     finally:
+        every = [each for process in started for each in process.children(recursive=True)]
         for process in reversed(started):
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGTERM)
-        for process in started:
-            process.wait(timeout=PATIENCE)
+            process.terminate()
+        wait_gone([*started, *every])
 
 
 def worker(file: Path, name: str, *flags: str) -> list[str]:
     """Return the command that starts a worker for `running`."""
-    where = [f"--scheduler-file={file}", "--host=127.0.0.1", "--no-dashboard"]
-    return ["gpusched", "worker", *where, "--cpu", "--nthreads=1", f"--name={name}", *flags]
+    where = [f"--scheduler-file={file}", f"--local-directory={file.parent}", "--host=127.0.0.1"]
+    kind = ["--cpu", "--nthreads=1", "--no-dashboard", f"--name={name}"]
+    return ["gpusched", "worker", *where, *kind, *flags]
 
 
 @contextmanager
