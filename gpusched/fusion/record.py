@@ -149,11 +149,11 @@ class Recorder:
             return node
         if node.shape and 0 in node.shape:
             raise UnfusibleError("reduction of an empty array")
-        kept = enumerate(node.shape)
-        shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
         again = _reduced_before(combine, node, axes)
         if again is not None and keepdims:
             return again
+        kept = enumerate(node.shape)
+        shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
         argument = node if again is None else again.argument
         key = ("reduce", combine, axes, keepdims, id(argument))
 

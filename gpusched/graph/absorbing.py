@@ -140,8 +140,7 @@ class _Absorbing:
 
     def _nbytes(self, key: Any) -> int:
         """Return the bytes of a chunk at most; 0 if that is not known."""
-        node = self._tasks.get(key)
-        return (self._sizes.of_key(key) if node is None else self._sizes.of(node)) or 0
+        return self._sizes.within(self._tasks, key) or 0
 
 
 def _cuts(task: Task) -> bool:

@@ -164,7 +164,7 @@ class _Batching:
     def _judge(self, key: Any) -> None:
         """Note a task's size, and whether it is tiny."""
         node = self._original.get(key)
-        nbytes = self._declared.of_key(key) if node is None else self._declared.of(node)
+        nbytes = self._declared.within(self._original, key)
         if nbytes is not None:
             self._sizes[key] = nbytes
         if key in self._data:

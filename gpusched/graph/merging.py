@@ -230,8 +230,7 @@ class _Merging:
         return any(self._nbytes(k) >= self._least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
-        node = self._tasks.get(key)
-        return (self._sizes.of_key(key) if node is None else self._sizes.of(node)) or 0
+        return self._sizes.within(self._tasks, key) or 0
 
     # What becomes of them -----------------------------------------------------------------
 

@@ -46,6 +46,19 @@ class Sizes:
             return nbytes if isinstance(nbytes, int) else None
         return self.of_key(result_key(node))
 
+    def within(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
+        """Return the bytes of a chunk of a graph at most, be it a task's or kept elsewhere.
+
+        Parameters
+        ----------
+        tasks
+            dask's nodes by key, before they were rewritten.
+        key
+            The chunk's; without a node it is kept on a cluster.
+        """
+        node = tasks.get(key)
+        return self.of_key(key) if node is None else self.of(node)
+
     def of_key(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most, by its key; None if that is not known."""
         name = key[0] if type(key) is tuple and key else layer_of(key)
