@@ -63,10 +63,11 @@ class _Line:
         while (call := self.calls.get()) is not None:
             self.busy = True
             self.carry_out(call)
+            # Held here, the last result would stay in memory until the next call; and what is in a
+            # cycle with it would be left for another thread to collect.
+            del call
             self.gone.delete()
             self.busy = False
-            # Held here, the last result would stay in memory until the next call.
-            del call
 
     def carry_out(self, call: _Call) -> None:
         if call.abandoned:

@@ -135,8 +135,9 @@ def _handle(value: Any, guard: Guard, home: Home) -> Any:
 def _let_go(self: Proxy) -> None:
     guard = _parts(self)[1]
     # No variable here may refer to the object, or it would be deleted at this function's end.
-    guard.gone.append(_parts(self)[0])
+    only = [_parts(self)[0]]
     _set_parts(self, ())
+    guard.gone.append(only)
     guard.delete()
 
 
