@@ -77,7 +77,7 @@ def window(array: Any) -> Any:
     """Return a one-dimensional array that starts at the first element; kernels index from there."""
     flags = array.flags
     if flags.c_contiguous:
-        return array.ravel()
+        return array if array.ndim == 1 else array.ravel()
     return array.T.ravel() if flags.f_contiguous else array[_FIRST[array.ndim]].ravel()
 
 
@@ -155,7 +155,7 @@ def substitute(structure: Any, registers: Registers) -> Any:
     if isinstance(structure, Register):
         return structure.fetch(registers)
     if type(structure) in (list, tuple):
-        return type(structure)(substitute(item, registers) for item in structure)
+        return type(structure)([substitute(item, registers) for item in structure])
     if type(structure) is dict:
         return {key: substitute(value, registers) for key, value in structure.items()}
     return structure
@@ -218,6 +218,12 @@ class Plan:
     def launches(self) -> list[Launch]:
         """The kernel calls among the steps."""
         return [step for step in self.steps if isinstance(step, Launch)]
+
+    @cached_property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that its kernels read, and bytes that they write."""
+        read = sum(launch.bytes_read for launch in self.launches)
+        return read, sum(launch.bytes_written for launch in self.launches)
 
     def run(self, inputs: tuple[Any, ...]) -> tuple[Any, float]:
         """Return the results, and the seconds spent in kernels."""

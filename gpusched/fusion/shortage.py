@@ -9,7 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_wanted = threading.local()
+
+class _Wanted(threading.local):
+    count = 1
+
+
+_wanted = _Wanted()
 
 
 @dataclass(frozen=True)
@@ -39,4 +44,4 @@ def in_pieces(count: int) -> Iterator[None]:
 
 def wanted() -> int:
     """Return the number of parts that the calling thread is to work in."""
-    return getattr(_wanted, "count", 1)
+    return _wanted.count

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 
 from gpusched.fusion.kernel import EDITED
@@ -79,11 +78,22 @@ _lock = threading.Lock()
 _total = Statistics()
 
 
-@contextmanager
-def updating() -> Iterator[Statistics]:
+class _Updating:
+    # A generator would take as long as all that is counted for a task.
+    def __enter__(self) -> Statistics:
+        _lock.acquire()
+        return _total
+
+    def __exit__(self, *exception: object) -> None:
+        _lock.release()
+
+
+_updating = _Updating()
+
+
+def updating() -> AbstractContextManager[Statistics]:
     """Give the process's counters for changing, under their lock."""
-    with _lock:
-        yield _total
+    return _updating
 
 
 def statistics() -> Statistics:

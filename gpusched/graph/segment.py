@@ -113,7 +113,7 @@ class Segment:
                 with updating() as counters:
                     counters.breaks.update(self.unsafe)
             return self.call(registers)
-        inputs = tuple(registers[k] for k in self.inputs)
+        inputs = tuple([registers[k] for k in self.inputs])
         key = self.key(inputs)
         found = self._plans.get(key) if key is not None else None
         if found is None:
@@ -278,7 +278,10 @@ def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     >>> flat((1, (2, [3]), 4))
     (1, 2, 3, 4)
     """
-    if not any(type(value) in (tuple, list) for value in inputs):
+    for value in inputs:
+        if type(value) in (tuple, list):
+            break
+    else:
         return inputs
     return tuple(
         item
@@ -337,15 +340,16 @@ def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
 def count(plan: Plan, seconds: float) -> None:
     """Add one run of a plan to the process's counters."""
     launches = plan.launches
+    read, written = plan.traffic
     with updating() as counters:
         counters.tasks += 1
         counters.fused_tasks += bool(launches)
         counters.launches += len(launches)
         counters.kernel_seconds += seconds
+        counters.bytes_read += read
+        counters.bytes_written += written
         for launch in launches:
             counters.kernels[launch.name] += 1
-            counters.bytes_read += launch.bytes_read
-            counters.bytes_written += launch.bytes_written
 
 
 def _reasons(functions: Iterable[Any]) -> list[tuple[str, str]]:
