@@ -228,8 +228,8 @@ def configured_limit() -> int:
     ...     configured_limit()
     1048576
     """
-    return _read(_bytes, "gpusched.memory.pool-limit", "512 MiB",
-                 "bytes, '512 MiB', or a fraction such as 0.1 of the machine's memory")  # fmt: skip
+    return _read(_bytes, "gpusched.memory.pool-limit", 0.05,
+                 "bytes, '512 MiB', or a fraction such as 0.05 of the memory there is")  # fmt: skip
 
 
 def configured_keep() -> float | None:
@@ -265,9 +265,10 @@ def _seconds(value: Any) -> float | None:
 
 
 def _machine_bytes() -> int:
-    import psutil
+    # The limit of this container or batch job, where it has one.
+    from distributed.system import MEMORY_LIMIT
 
-    return int(psutil.virtual_memory().total)
+    return int(MEMORY_LIMIT)
 
 
 pool = BufferPool(configured_limit, configured_keep)

@@ -343,10 +343,10 @@ def test_limits(value: object, expected: int) -> None:
 
 
 def test_a_fraction_is_of_the_machine() -> None:
-    import psutil
+    from distributed.system import MEMORY_LIMIT
 
     with dask.config.set({"gpusched.memory.pool-limit": 0.25}):
-        assert configured_limit() == psutil.virtual_memory().total // 4
+        assert configured_limit() == MEMORY_LIMIT // 4
 
 
 @pytest.mark.parametrize("value", ["lots", None, True, -1, "-1 MiB", float("nan"), [1], {}])
