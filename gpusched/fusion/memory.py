@@ -238,7 +238,7 @@ def configured_keep() -> float | None:
                  "a time such as '10s', or null to keep them")  # fmt: skip
 
 
-def _read(parse: Callable[[Any], Any], key: str, default: str, allowed: str) -> Any:
+def _read(parse: Callable[[Any], Any], key: str, default: Any, allowed: str) -> Any:
     value = dask.config.get(key, default)
     try:
         return parse(value)
