@@ -134,6 +134,26 @@ def counters_of_their_own(x, out):
     out[k] = total
 
 
+def one_name_in_two_loops(x, out):
+    """Counts with the same name in a loop and in the one around it, and in one that goes back."""
+    cells = cuda.shared.array(WIDTH, int64)
+    k = cuda.threadIdx.x
+    total = 0
+    for r in range(3):
+        for r in range(2):
+            cells[k] = x[k] + r
+            cuda.syncthreads()
+            total = 2 * total + cells[(k + 1) % WIDTH]
+            cuda.syncthreads()
+        total += 10 * r
+        for r in range(4, r, -1):  # noqa: B020
+            cells[k] = r
+            cuda.syncthreads()
+            total += cells[WIDTH - 1 - k]
+            cuda.syncthreads()
+    out[k] = total + r
+
+
 def chosen(x, out):
     """Has barriers in a branch that all threads take, or none."""
     cells = cuda.shared.array(WIDTH, int64)
@@ -202,6 +222,7 @@ CASES: dict[Callable[..., Any], tuple[Any, Any, tuple[Any, ...]]] = {
     block_sums: (4, WIDTH, (numbers(30, dtype="f4"), np.zeros(1, "f4"))),
     scanned: (1, WIDTH, (numbers(WIDTH, dtype="i8"), np.zeros(WIDTH, "i8"))),
     counters_of_their_own: (1, WIDTH, (numbers(WIDTH, dtype="i8"), np.zeros(WIDTH, "i8"))),
+    one_name_in_two_loops: (1, WIDTH, (numbers(WIDTH, dtype="i8"), np.zeros(WIDTH, "i8"))),
     own_memory: (1, WIDTH, (numbers(WIDTH, dtype="i8"), np.zeros(WIDTH, "i8"))),
     all_atomics: (2, 8, (numbers(13, dtype="i8"), np.ones(9, "i8"))),
     grid_stride: (2, 8, (numbers(200, dtype="i8"), np.zeros(20, "i4"))),

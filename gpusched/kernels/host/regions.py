@@ -51,8 +51,17 @@ class Branch:
 Part = Region | Meeting | Loop | Branch
 
 
-def split(statements: list[ast.stmt], suffix: str) -> list[Part]:
+def split(statements: list[ast.stmt], suffix: str, depth: int = 0) -> list[Part]:
     """Return the parts between barriers.
+
+    Parameters
+    ----------
+    statements
+        Of a kernel without `numba.cuda`.
+    suffix
+        What is put behind each name of ours.
+    depth
+        Number of counted loops around them, each with a counter, which may count the same name.
 
     Raises
     ------
@@ -80,7 +89,7 @@ def split(statements: list[ast.stmt], suffix: str) -> list[Part]:
         if isinstance(statement, Barrier):
             parts.append(Meeting(statement.lineno))
         else:
-            parts += _compound(statement, suffix)
+            parts += _compound(statement, suffix, depth)
     return [*parts, Region(open_)] if open_ else parts
 
 
@@ -88,17 +97,17 @@ def _barriers(node: ast.AST) -> bool:
     return any(isinstance(inner, Barrier) for inner in ast.walk(node))
 
 
-def _compound(statement: ast.stmt, suffix: str) -> list[Part]:
+def _compound(statement: ast.stmt, suffix: str, depth: int) -> list[Part]:
     """Return the parts of a statement that has a barrier inside."""
     if isinstance(statement, ast.If):
-        body, orelse = split(statement.body, suffix), split(statement.orelse, suffix)
-        return [Branch(statement.test, body, orelse)]
+        ways = (split(way, suffix, depth) for way in (statement.body, statement.orelse))
+        return [Branch(statement.test, *ways)]
     if isinstance(statement, ast.While | ast.For):
         if statement.orelse or any(_leaves(inner) for inner in statement.body):
             raise NotCompiledError("a loop around a barrier has a break, continue or else")
         if isinstance(statement, ast.While):
-            return [Loop(statement.test, split(statement.body, suffix))]
-        return _counted(statement, suffix)
+            return [Loop(statement.test, split(statement.body, suffix, depth))]
+        return _counted(statement, suffix, depth)
     raise NotCompiledError(f"a barrier is inside of a {type(statement).__name__} statement")
 
 
@@ -112,7 +121,7 @@ def _leaves(statement: ast.stmt) -> bool:
     return any(map(_leaves, inner))
 
 
-def _counted(statement: ast.For, suffix: str) -> list[Part]:
+def _counted(statement: ast.For, suffix: str, depth: int) -> list[Part]:
     """Return a loop over a range as one with a test: each thread has a counter of its own."""
     match statement:
         case ast.For(
@@ -124,11 +133,11 @@ def _counted(statement: ast.For, suffix: str) -> list[Part]:
             raise NotCompiledError("a loop around a barrier is over something else than a range")
     start, stop, step = {1: ("0", 0, "1"), 2: (0, 1, "1"), 3: (0, 1, 2)}[len(args)]
     given = [ast.unparse(args[k]) if isinstance(k, int) else k for k in (start, stop, step)]
-    at, end, by = (f"{word}_{name}{suffix}" for word in ("next", "end", "step"))
+    at, end, by = (f"{word}_{depth}_{name}{suffix}" for word in ("next", "end", "step"))
     before = parse(f"{at} = int({given[0]})\n{end} = int({given[1]})\n{by} = int({given[2]})")
     again = parse_expression(f"{at} < {end} and {by} > 0 or ({at} > {end} and {by} < 0)")
     each = parse(f"{name} = {at}\n{at} += {by}").body
-    body = split([*each, *statement.body], suffix)
+    body = split([*each, *statement.body], suffix, depth + 1)
     return [Region(before.body), Loop(again, body)]
 
 
