@@ -34,6 +34,9 @@ from gpusched.graph.known import bare, owned, substitute_for
 PLANS = 128
 """Plans one segment remembers; the oldest goes first."""
 
+_NESTED = frozenset((tuple, list))
+"""What inputs may be instead of arrays: several of them."""
+
 
 @dataclass(frozen=True)
 class ProgramStep:
@@ -259,7 +262,7 @@ def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
     """Return an input with lazy chunks in the place of arrays, whose places are noted."""
     # A closure that called itself would keep the recorder, and with it every array of the
     # recording, until the garbage collector came by.
-    if type(value) in (tuple, list):
+    if type(value) in _NESTED:
         return type(value)(_lazy(item, recorder, numbers, arrays) for item in value)
     number = next(numbers)
     if device_of(value) is None:
@@ -278,15 +281,12 @@ def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     >>> flat((1, (2, [3]), 4))
     (1, 2, 3, 4)
     """
-    for value in inputs:
-        if type(value) in (tuple, list):
-            break
-    else:
+    if _NESTED.isdisjoint(map(type, inputs)):
         return inputs
     return tuple(
         item
         for value in inputs
-        for item in (flat(tuple(value)) if type(value) in (tuple, list) else (value,))
+        for item in (flat(tuple(value)) if type(value) in _NESTED else (value,))
     )
 
 
@@ -302,7 +302,7 @@ def describe(value: Any) -> Any:
         return type(value), value.tobytes()
     if type(value) is slice:
         return slice, describe(value.start), describe(value.stop), describe(value.step)
-    if type(value) in (tuple, list):
+    if type(value) in _NESTED:
         return type(value), tuple([describe(item) for item in value])
     if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):
         return type(value), value.dtype, value.shape, value.strides

@@ -134,7 +134,8 @@ def _handle(value: Any, guard: Guard, home: Home) -> Any:
 
 def _let_go(self: Proxy) -> None:
     guard = _parts(self)[1]
-    # No variable here may refer to the object, or it would be deleted at this function's end.
+    # No variable here may refer to the object itself, or it would be deleted at this function's
+    # end; the list is emptied by whoever deletes it.
     only = [_parts(self)[0]]
     _set_parts(self, ())
     guard.gone.append(only)
