@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import codefiles, generate
+from gpusched.fusion import codefiles, hostloops
 from gpusched.fusion.backends import python
 from gpusched.fusion.cache import directory
 from gpusched.fusion.expression import Apply, Node, Reduce
@@ -35,7 +35,7 @@ class ReadableKernel:
 
     def __init__(self, use: KernelUse) -> None:
         self.use = use
-        plain = generate.source(use.kernel)
+        plain = hostloops.source(use.kernel)
         self.edited = use.kernel.original is not None
         """Whether it is the user's version of a kernel, which has names of its own."""
         self.text = plain if self.edited else annotated(use, plain)

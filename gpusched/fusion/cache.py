@@ -17,7 +17,7 @@ import dask
 
 import gpusched
 from gpusched import events
-from gpusched.fusion import codefiles, generate, sharing
+from gpusched.fusion import codefiles, generate, hostloops, sharing
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
 
@@ -125,7 +125,7 @@ class KernelCache:
 
         name, wanted = kernel.name, kernel
         kernel = tuned.chosen(wanted, tuned.here())
-        text = generate.source(kernel)
+        text = hostloops.source(kernel)
         started = time.perf_counter()
         stored = self._store(kernel, text)
         filename = str(stored) if stored else _register(kernel, text)
@@ -175,7 +175,7 @@ def reference(kernel: Kernel) -> CompiledKernel:
     """Return `kernel` as plain Python runs it: slow, and the definition of what it means."""
     from gpusched.fusion.backends import python
 
-    text = generate.source(kernel)
+    text = hostloops.source(kernel)
     filename = _register(kernel, text)
     call = python.compile_kernel(kernel, text, filename)
     return CompiledKernel(kernel, text, filename, kernel.name, call)

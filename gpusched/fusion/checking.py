@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import cache, editions, generate
+from gpusched.fusion import cache, editions, generate, hostloops
 from gpusched.fusion.complaints import complaint
 from gpusched.fusion.editions import EditionError
 from gpusched.fusion.kernel import Access, Kernel, Output
@@ -84,7 +84,7 @@ def compile_check(version: Kernel, filename: str) -> None:
 
     from gpusched.fusion.backends import cpu
 
-    text = generate.source(version)
+    text = hostloops.source(version)
     what = f"your version of kernel {version.original.name if version.original else version.name}"
     if version.edition is not None:
         register(text, filename)

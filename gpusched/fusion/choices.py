@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from gpusched.fusion import generate
+from gpusched.fusion import hostloops
 from gpusched.fusion.kernel import Kernel, Options
 
 WIDEST = 512
@@ -79,7 +79,7 @@ def defaults(kernel: Kernel, target: str) -> Options:
     if target == "cpu":
         from gpusched.fusion.backends import cpu
 
-        values = {"vector": cpu.vector(plain), "block": generate.block(plain)}
+        values = {"vector": cpu.vector(plain), "block": hostloops.block(plain)}
     else:
         from gpusched.fusion.backends.cuda.skeleton import text
         from gpusched.fusion.backends.cuda.skeleton.reduction import rows_at_once

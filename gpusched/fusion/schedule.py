@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import generate
+from gpusched.fusion import generate, hostloops
 from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import Apply, Leaf, Node, Reduce, Scalar, children, postorder
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
@@ -290,7 +290,7 @@ def _is_streamed(outputs: tuple[Output, ...], loops: Loops, allocations: list[Al
     """Return whether a kernel on the host writes its results past the caches."""
     return (
         platform.machine() in ("x86_64", "AMD64")
-        and loops.sizes[-1] >= generate.PART
+        and loops.sizes[-1] >= hostloops.BLOCK
         and all(o.combine is None and o.access[-1] is Access.UNIT for o in outputs)
         and sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) >= STREAMED
     )

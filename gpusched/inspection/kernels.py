@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpusched.fusion import generate
+from gpusched.fusion import generate, hostloops
 from gpusched.fusion.choices import words
 from gpusched.fusion.edited import Edited
 from gpusched.fusion.kernel import Kernel
@@ -56,7 +56,7 @@ class ExplainedKernel:
     @property
     def source(self) -> str:
         """Python source for the CPU and for plain Python, with the user's names and lines."""
-        text = generate.source(self.kernel)
+        text = hostloops.source(self.kernel)
         return text if self.kernel.edition else annotated(self.use, text)
 
     @property

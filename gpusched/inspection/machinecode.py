@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from gpusched.fusion import generate
+from gpusched.fusion import hostloops
 from gpusched.fusion.kernel import FAST, Kernel
 
 
@@ -41,7 +41,7 @@ def cpu_llvm(kernel: Kernel) -> str:
     from gpusched.fusion.backends import cpu
     from gpusched.fusion.vectormath.bits import device
 
-    text, filename = generate.source(kernel), f"<gpusched {kernel.name}>"
+    text, filename = hostloops.source(kernel), f"<gpusched {kernel.name}>"
     names = cpu.namespace(text, kernel.mathematics == FAST) | {"__name__": __name__}
     exec(compile(text, filename, "exec"), names)
     for name, value in list(names.items()):

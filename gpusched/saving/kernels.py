@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from dask._task_spec import GraphNode
 
-from gpusched.fusion import generate
+from gpusched.fusion import hostloops
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError
@@ -84,7 +84,7 @@ class _Search(Rehearsal):
 
     def compiled(self, kernel: Kernel) -> CompiledKernel:
         """Note a kernel's source."""
-        self.found.sources[kernel.name] = generate.source(kernel)
+        self.found.sources[kernel.name] = hostloops.source(kernel)
         return super().compiled(kernel)
 
     def stand_in(self, array: Any) -> None:

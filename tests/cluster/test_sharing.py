@@ -21,7 +21,7 @@ from distributed import Client, Event, LocalCluster, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster.kernels import Kernels
-from gpusched.fusion import generate, sharing
+from gpusched.fusion import hostloops, sharing
 from gpusched.fusion.cache import KernelCache
 from gpusched.fusion.codefiles import seal
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
@@ -94,7 +94,7 @@ def use(constant: int, patience: str = "60s") -> None:
 def hold(constant: int, event: str) -> None:
     """Take the right to make a kernel, and never make it."""
     one = kernel(constant)
-    key = KernelCache()._key(one, generate.source(one))
+    key = KernelCache()._key(one, hostloops.source(one))
     assert sharing.exchanges[0].request(key, 60) is None
     Event(event).set()
     threading.Event().wait()

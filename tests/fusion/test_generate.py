@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.fusion.recording import record
 GOLDEN = Path(__file__).parent / "golden"
 X = np.ones((8, 6), "float32")
 Y = np.ones((8, 6), "float32") * 2
+ROWS = np.ones((1024, 1024), "float32")
 
 
 def black_scholes(s: Any, k: Any, t: Any) -> Any:
@@ -36,6 +38,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "two_outputs": (lambda a: (a + 1, a > 2), [X]),
     "black_scholes": (black_scholes, [X, Y, X]),
 }
+if platform.machine() in ("x86_64", "AMD64"):
+    CASES["streamed_rows"] = (lambda a, b: (a - b) / 3.5, [ROWS, ROWS[0]])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpusched.fusion import schedule
 from gpusched.fusion.cache import kernels, reference
-from gpusched.fusion.generate import PART
+from gpusched.fusion.hostloops import BLOCK
 from gpusched.fusion.schedule import STREAMED
 from gpusched.inspection.machinecode import cpu_llvm
 from tests.fusion.recording import BACKENDS, check, record
@@ -43,7 +43,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_large_results_are_streamed() -> None:
     assert streamed(lambda a, b: a * 2 + b, numbers(LARGE), numbers(LARGE)) == [True]
-    assert streamed(lambda a: a * 2 + 1, numbers(LARGE // PART, PART)) == [True]
+    assert streamed(lambda a: a * 2 + 1, numbers(LARGE // BLOCK, BLOCK)) == [True]
 
 
 def test_rows_that_something_is_broadcast_along_are_streamed() -> None:
@@ -69,8 +69,8 @@ def test_what_stays_in_the_cache_or_is_reduced_is_not() -> None:
 
 
 def test_short_rows_are_not() -> None:
-    wide = numbers(LARGE // 256, 512)
-    assert streamed(lambda a, b: (a[:, ::2] + 1) * b, wide, numbers(256)) == [False]
+    wide, few = numbers(LARGE // BLOCK * 2, BLOCK), numbers(BLOCK // 2)
+    assert streamed(lambda a, b: (a[:, ::2] + 1) * b, wide, few) == [False]
 
 
 def test_kernels_for_other_machines_have_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,9 @@ def test_a_streamed_kernel_is_another_kernel() -> None:
     assert replace(large.kernel.kernel, streamed=False) == little.kernel.kernel
 
 
-LENGTHS = st.one_of(st.integers(1, 80), st.sampled_from([PART - 1, PART, PART + 1, 3 * PART + 5]))
+LENGTHS = st.one_of(
+    st.integers(1, 80), st.sampled_from([BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5, 9 * BLOCK + 5])
+)
 DTYPES = ["bool", "int8", "uint16", "int32", "float32", "int64", "float64"]
 
 
@@ -109,7 +111,7 @@ def compute(a: Any, b: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_writes_what_it_shall_wherever_that_lies(dtype: str, backend: str, small: None) -> None:
     """Every length and every place in a line of the cache, and not one byte beside them."""
-    both = record(compute, numbers(PART, dtype=dtype), numbers(PART, dtype=dtype)[::-1].copy())
+    both = record(compute, numbers(BLOCK, dtype=dtype), numbers(BLOCK, dtype=dtype)[::-1].copy())
     (launch,) = both.launches
     kernel = launch.kernel.kernel
     assert kernel.streamed
@@ -137,7 +139,7 @@ def test_writes_what_it_shall_wherever_that_lies(dtype: str, backend: str, small
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_rows_of_any_length_and_place(small: None, backend: str) -> None:
-    for columns in (PART, PART + 1, PART + 31):
+    for columns in (BLOCK, BLOCK + 1, BLOCK + 31, 4 * BLOCK + 1, 9 * BLOCK + 31):
         a, b = numbers(7, columns), numbers(columns)
         found = check(lambda a, b: (a - b) * 2, a, b, backend=backend)
         assert [launch.kernel.kernel.streamed for launch in found.launches] == [True]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpusched import disable, explain
-from gpusched.fusion import generate
+from gpusched.fusion import hostloops
 from gpusched.fusion.backends import python
 from gpusched.graph.callsites import is_last, site_of
 from gpusched.inspection.kernels import ExplainedKernel
@@ -72,7 +72,7 @@ def test_constants_and_types_are_told(kernel: ExplainedKernel) -> None:
 @pytest.mark.parametrize("build", PROGRAMS.values(), ids=PROGRAMS)
 def test_named_sources_do_what_the_plain_ones_do(build: Callable[[], Any]) -> None:
     for found in explain(build()).kernels:
-        plain = python.compile_kernel(found.kernel, generate.source(found.kernel), "<plain>")
+        plain = python.compile_kernel(found.kernel, hostloops.source(found.kernel), "<plain>")
         named = python.compile_kernel(found.kernel, found.source, "<named>")
         launch, builder = found.use.launch, found.use.builder
         rng = np.random.default_rng(0)

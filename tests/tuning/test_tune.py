@@ -22,6 +22,7 @@ from gpusched.fusion.backends.cuda.geometry import geometry
 from gpusched.fusion.cache import CompiledKernel, directory, kernels
 from gpusched.fusion.choices import ChoiceError, defaults, possible
 from gpusched.fusion.devices import HOST
+from gpusched.fusion.hostloops import BLOCK
 from gpusched.fusion.kernel import Kernel, Options
 from gpusched.fusion.tuned import Place
 from gpusched.kernels.errors import KernelError
@@ -88,7 +89,7 @@ def test_choices_are_those_that_change_something() -> None:
     columns = gpusched.explain((x * 3 + 1).sum(axis=1)).kernels[0].kernel
     assert set(possible(columns, "cpu")) == {"vector", "block"}
     assert set(possible(rows[0].kernel, "cuda")) == {"block", "unroll"}
-    assert defaults(columns, "cpu") == Options(block=512, vector=256)
+    assert defaults(columns, "cpu") == Options(block=BLOCK, vector=256)
     assert defaults(flat, "cpu") == Options(vector=512)
 
 

@@ -16,8 +16,8 @@ from numba.core.compiler import Compiler
 from gpusched.fusion import generate
 from gpusched.fusion.backends import interleaving, names, objectcode, primitives, subnormals
 from gpusched.fusion.choices import WIDEST
+from gpusched.fusion.hostloops import is_heavy
 from gpusched.fusion.kernel import FAST, Kernel
-from gpusched.fusion.operations import named
 from gpusched.fusion.vectormath import FEWER_STEPS, FUNCTIONS, variants
 from gpusched.fusion.vectormath.bits import device
 from gpusched.fusion.vectormath.by_dtype import by_dtype
@@ -67,7 +67,7 @@ def interleave(kernel: Kernel) -> int:
     Where one takes hundreds of instructions that wait for each other, as those of `exp` do, the
     processor does not look far enough ahead to begin the next one by itself.
     """
-    return 4 if _is_heavy(kernel) else 0
+    return 4 if is_heavy(kernel) else 0
 
 
 def vector(kernel: Kernel) -> int:
@@ -80,7 +80,7 @@ def vector(kernel: Kernel) -> int:
     if kernel.options.vector:
         return kernel.options.vector
     adds = bool(kernel.outputs) and all(output.combine == "add" for output in kernel.outputs)
-    light = adds and not _is_heavy(kernel) and not _widens(kernel)
+    light = adds and not is_heavy(kernel) and not _widens(kernel)
     return WIDEST // 2 if light else WIDEST
 
 
@@ -88,10 +88,6 @@ def _widens(kernel: Kernel) -> bool:
     read = [np.dtype(each.dtype).itemsize for each in kernel.inputs]
     made = [np.dtype(each.dtype).itemsize for each in kernel.statements]
     return max(made, default=0) > min(read, default=0)
-
-
-def _is_heavy(kernel: Kernel) -> bool:
-    return any(named(statement.operation).heavy for statement in kernel.statements)
 
 
 @lru_cache(maxsize=256)

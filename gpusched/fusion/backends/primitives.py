@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpusched.fusion.backends.streaming import drain, scratch, stream
+from gpusched.fusion.backends.streaming import drain, past_line, prefetch, scratch, stream
 
 
 def _same_type(llvm_name: str, arity: int) -> Callable[..., Any]:
@@ -130,6 +130,13 @@ def floating_point_errors() -> int:
     return 0
 
 
+@numba.njit(no_cfunc_wrapper=True)
+def spread(number: int, count: int, places: int) -> int:
+    """Return which of `count` blocks is taken next, if they come from some places in turn."""
+    share = count // places
+    return number % places * share + number // places if number < share * places else number
+
+
 @numba.njit(error_model="numpy", no_cfunc_wrapper=True)
 def compensated_add(total: float, lost: float, value: float) -> tuple[float, float]:
     """Add `value` to `total` and what rounding loses to `lost` (Neumaier, 1974)."""
@@ -154,9 +161,12 @@ __all__ = [
     "fmod",
     "maximum",
     "minimum",
+    "past_line",
+    "prefetch",
     "rint",
     "scratch",
     "shift",
+    "spread",
     "sqrt",
     "stream",
     "trunc",

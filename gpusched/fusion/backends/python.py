@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import generate
+from gpusched.fusion import generate, hostloops
 from gpusched.fusion.backends import names
 from gpusched.fusion.kernel import Kernel
 
@@ -56,13 +56,28 @@ def element(window: Window, index: int) -> Any:
 
 def scratch(window: Window) -> Window:
     """Return room for one part of what a window shows."""
-    return Window(np.empty(generate.PART, window._array.dtype))
+    return Window(np.empty(hostloops.PART, window._array.dtype))
 
 
 def stream(window: Window, part: Window, count: int) -> None:
     """Write the first elements of a part to a window."""
     for k in range(count):
         window[k] = part[k]
+
+
+def spread(number: int, count: int, places: int) -> int:
+    """Return which of `count` blocks is taken next, if they come from some places in turn."""
+    share = count // places
+    return number % places * share + number // places if number < share * places else number
+
+
+def past_line(window: Window) -> int:
+    """Return 0: Python writes no lines of memory."""
+    return 0
+
+
+def prefetch(window: Window, start: int, count: int) -> None:
+    """Do nothing: Python's run of a kernel waits for its inputs."""
 
 
 def drain() -> None:
@@ -120,7 +135,7 @@ def namespace() -> dict[str, Any]:
     bound |= {name: names.numpy_function(name) for name in names.math_names()}
     functions = (shift, element, bits, compensated_add, clear_floating_point_errors,
                  floating_point_errors, flush_subnormals, restore_subnormals,
-                 scratch, stream, drain)  # fmt: skip
+                 scratch, stream, spread, past_line, prefetch, drain)  # fmt: skip
     local = {f.__name__: f for f in functions}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 

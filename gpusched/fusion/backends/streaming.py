@@ -13,12 +13,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gpusched.fusion.generate import PART
+from gpusched.fusion.hostloops import PART
 
 LINE = 64
 """Bytes of a line of the cache, and of the widest vector."""
 
-_BYTE, _SIZE = ir.IntType(8), ir.IntType(64)
+_BYTE, _NUMBER, _SIZE = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(ir.IntType(32), LINE // 4)
 
 
@@ -90,6 +90,41 @@ def _stream_lines(builder: Any, to: Any, source: Any, start: Any, size: Any) -> 
 
 
 @intrinsic
+def past_line(typing_context: Any, array: Any) -> Any:
+    """Return how many elements before an array's first the line of memory begins that it is in."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        item = _SIZE(context.get_abi_sizeof(context.get_data_type(array.dtype)))
+        address = builder.ptrtoint(context.make_array(array)(context, builder, args[0]).data, _SIZE)
+        return builder.udiv(builder.and_(address, _SIZE(LINE - 1)), item)
+
+    return types.int64(array), generate
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, start: Any, count: Any) -> Any:
+    """Ask for the lines with `count` elements from `start` on, and do not wait for them."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        item = _SIZE(context.get_abi_sizeof(context.get_data_type(array.dtype)))
+        first = context.make_array(array)(context, builder, args[0]).data
+        memory = builder.bitcast(builder.gep(first, [args[1]]), _BYTE.as_pointer())
+        ask = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _NUMBER, _NUMBER, _NUMBER]),
+            "llvm.prefetch.p0i8",
+        )
+        # For reading; to be used soon, as near as it can be; data.
+        how = (_NUMBER(0), _NUMBER(3), _NUMBER(1))
+        size = builder.mul(args[2], item)
+        with cgutils.for_range_slice(builder, _SIZE(0), size, _SIZE(LINE)) as (offset, _):
+            builder.call(ask, (builder.gep(memory, [offset]), *how))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate
+
+
+@intrinsic
 def drain(typing_context: Any) -> Any:
     """Let all that has been streamed be seen by other threads before anything that follows."""
 
@@ -100,4 +135,4 @@ def drain(typing_context: Any) -> Any:
     return types.void(), generate
 
 
-__all__ = ["drain", "scratch", "stream"]
+__all__ = ["drain", "past_line", "prefetch", "scratch", "stream"]

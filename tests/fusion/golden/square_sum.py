@@ -13,11 +13,16 @@ def point(a, b):
 def kernel(a, b, out, n0):
     total0 = float64(-0.0)
     lost0 = float64(-0.0)
-    for start in range(0, n0, 512):
+    blocks = (n0 + 127) // 128
+    for number in range(blocks):
+        start = spread(number, blocks, 4) * 128
+        count = min(128, n0 - start)
         a_block = shift(a, start)
         b_block = shift(b, start)
+        prefetch(a_block, 256, count)
+        prefetch(b_block, 256, count)
         part0 = float32(-0.0)
-        for i in range(min(512, n0 - start)):
+        for i in range(count):
             value0 = point(a_block[i], b_block[i])
             part0 = part0 + value0
         total0, lost0 = compensated_add(total0, lost0, part0)

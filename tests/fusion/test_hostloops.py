@@ -1,0 +1,94 @@
+"""The order in which kernels on the CPU read memory: blocks from some places, and rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusched.fusion.backends import primitives, python
+from gpusched.fusion.hostloops import BLOCK, PLACES, ROWS, block
+from gpusched.fusion.kernel import Kernel
+from gpusched.inspection.machinecode import cpu_llvm
+from tests.fusion.recording import BACKENDS, check, record
+
+
+def numbers(*shape: int, dtype: str = "int64") -> np.ndarray:
+    """Return numbers that differ from each other as long as the dtype has enough."""
+    return (np.arange(int(np.prod(shape))).reshape(shape) * 37 % 1009).astype(dtype)
+
+
+def kernel_of(function: Callable[..., Any], *arrays: np.ndarray) -> Kernel:
+    (launch,) = record(function, *arrays).launches
+    return launch.kernel.kernel
+
+
+@pytest.mark.parametrize("spread", [python.spread, primitives.spread])
+@given(count=st.integers(0, 50), places=st.integers(1, 6))
+def test_every_block_has_its_turn(
+    spread: Callable[[int, int, int], int], count: int, places: int
+) -> None:
+    found = [spread(number, count, places) for number in range(count)]
+    assert sorted(found) == list(range(count))
+
+
+def test_blocks_come_from_some_places_in_turn() -> None:
+    assert [python.spread(n, 9, 4) for n in range(9)] == [0, 2, 4, 6, 1, 3, 5, 7, 8]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("blocks", [0, 1, PLACES - 1, PLACES, PLACES + 1, 2 * PLACES + 3])
+def test_reductions_take_every_element_once(blocks: int, backend: str) -> None:
+    for more in (1, BLOCK - 1, BLOCK):
+        a = numbers(blocks * BLOCK + more)
+        check(lambda a: ((a * 3).sum(), a.max(), a.min()), a, backend=backend)
+        check(lambda a: (a * 3).sum(), a[::-1], backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_of_any_length_and_distance_are_reduced(backend: str) -> None:
+    for columns in (1, BLOCK - 1, BLOCK + 1, 5 * BLOCK + 3):
+        wide = numbers(5, columns + 7)
+        for rows in (wide[:, :columns], wide[::-2, 3 : columns + 3], wide[:, columns:0:-1]):
+            check(lambda a, b: ((a - b) * 2).sum(axis=1), rows, rows[0].copy(), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", range(2 * ROWS + 2))
+def test_columns_of_any_length_are_reduced(rows: int, backend: str) -> None:
+    a, b, c = numbers(rows, 5), numbers(rows, 1), numbers(5)
+    check(lambda a, b, c: ((a - b) * c).sum(axis=0), a, b, c, backend=backend)
+    if rows:
+        check(lambda a: ((a + 1).sum(axis=0), a.max(axis=0)), a[::-1], backend=backend)
+        check(lambda a: (a + 1).sum(axis=1), numbers(3, rows, 5)[:, ::-1], backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nan_and_infinity_come_through_rows_that_are_joined(backend: str) -> None:
+    a = numbers(ROWS + 1, 4, dtype="float64")
+    a[1, 0], a[2, 1], a[3, 2], a[4, 2] = np.nan, np.inf, np.inf, -np.inf
+    check(lambda a: ((a * 2).sum(axis=0), (a * 2).max(axis=0)), a, backend=backend)
+
+
+def test_light_kernels_ask_for_what_they_need_next() -> None:
+    light = kernel_of(lambda a: (a * a).sum(), numbers(1000, dtype="float32"))
+    assert "llvm.prefetch" in cpu_llvm(light)
+    assert block(light) == BLOCK
+
+
+def test_heavy_kernels_compute_more_at_once_and_leave_asking_to_the_processor() -> None:
+    heavy = kernel_of(lambda a: np.exp(a).sum(), numbers(1000, dtype="float32"))
+    assert "llvm.prefetch" not in cpu_llvm(heavy)
+    assert block(heavy) > BLOCK
+
+
+def test_heavy_kernels_join_one_row_at_a_time() -> None:
+    a = numbers(8, 6, dtype="float32")
+    (light,) = record(lambda a: (a * a).sum(axis=0), a).launches
+    (heavy,) = record(lambda a: np.exp(a).sum(axis=0), a).launches
+    assert light.kernel.source.count("= point(") == ROWS + 1
+    assert heavy.kernel.source.count("= point(") == 1
