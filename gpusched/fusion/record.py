@@ -36,7 +36,7 @@ from gpusched.fusion.plan import (
     substitute,
     used_registers,
 )
-from gpusched.fusion.schedule import KernelBuilder, groups
+from gpusched.fusion.schedule import KernelBuilder, alongside, groups
 
 PYTHON_SCALARS = (bool, int, float)
 
@@ -66,6 +66,7 @@ class Recorder:
         self._registers: Registers = []
         self._constants: list[tuple[int, Any]] = []
         self._done: dict[int, int] = {}
+        self._waiting: list[Reduce] = []
         self._sliced: dict[int, int] = {}
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
@@ -159,7 +160,9 @@ class Recorder:
 
         def make() -> Node:
             self.operations += again is None
-            return Reduce(node.dtype, shape, combine, argument, axes, keepdims)
+            found = Reduce(node.dtype, shape, combine, argument, axes, keepdims)
+            self._waiting.append(found)
+            return found
 
         return self._intern(key, make)
 
@@ -171,7 +174,8 @@ class Recorder:
             if isinstance(root, Scalar) and id(root) not in self._done:
                 leaf = self.constant(np.asarray(root.value))
                 self._done[id(root)] = leaf.register
-        for group in groups(roots, self._done):
+        for found in groups(roots, self._done):
+            group = alongside(found, self._waiting, self._done)
             builder = KernelBuilder(group, self._done, self._registers)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
             step = self.launch(builder, targets)
@@ -185,6 +189,7 @@ class Recorder:
                 self._done[id(node)] = target
             self.run(step)
         self._pending = 0
+        self._waiting = [node for node in self._waiting if id(node) not in self._done]
 
     def launch(self, builder: KernelBuilder, targets: list[int]) -> Step:
         """Return the step that computes a group of nodes into `targets`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,40 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
         stages[id(node)] = stage
     ordered = sorted(pending.items(), key=lambda item: (item[0][0], not item[0][2]))
     return [Group(tuple(nodes), shape, axes) for (_, shape, axes), nodes in ordered]
+
+
+def alongside(group: Group, waiting: list[Reduce], done: Materialised) -> Group:
+    """Return a group with the reductions of the same array that it can compute while it reads it.
+
+    Parameters
+    ----------
+    group
+        What is to be computed.
+    waiting
+        Reductions that have been recorded, and that nobody has asked for so far.
+    done
+        What has been computed.
+    """
+    if not group.axes:
+        return group
+    read = {id(_reduced_array(node, done)) for node in group.nodes if isinstance(node, Reduce)}
+    found = [
+        node
+        for node in waiting
+        if (node.argument.shape, node.axes) == (group.shape, group.axes)
+        and id(node) not in done
+        and node not in group.nodes
+        and id(_reduced_array(node, done)) in read - {id(None)}
+    ]
+    return replace(group, nodes=(*group.nodes, *found)) if found else group
+
+
+def _reduced_array(node: Reduce, done: Materialised) -> Node | None:
+    """Return the array that is reduced as it is, or in another dtype; None if it is computed."""
+    found = node.argument
+    while isinstance(found, Apply) and found.operation.startswith("astype"):
+        (found,) = found.arguments
+    return found if id(found) in done else None
 
 
 COSTLY = frozenset(["divide", "reciprocal", "sqrt"])

@@ -2,15 +2,15 @@
 
 dask fuses chains: an array that two others are made of stays a task of its own, whose chunks are
 written and read again. Here elementwise tasks of one chunk, and reductions along axes of which it
-has all, are put together whatever their number of users, and the results that others need become
-items of one task's result.
+has all, are put together whatever their number of users, and so are the first steps of several
+reductions of one chunk. The results that others need become items of one task's result.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import getitem
 from typing import Any
 
@@ -108,14 +108,12 @@ class _Merging:
         """Keys of the chunks that stay until the end, whatever is done."""
 
     def run(self) -> dict[Any, Any]:
-        self._order()
-        for key in self._operands:
+        for key in _depth_first(self._tasks, self._note):
             self._place(key)
-        number = {key: k for k, key in enumerate(self._operands)}
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
         found = []
         for group in groups:
-            members = self._worth_it(sorted(group.members, key=number.__getitem__))
+            members = self._worth_it(self._sequence(group.members))
             if members:
                 found.append(members)
         # One chunk a thread at least, or merging would leave threads without work.
@@ -131,23 +129,22 @@ class _Merging:
 
     # Groups -------------------------------------------------------------------------------
 
-    def _order(self) -> None:
-        """Note what each task depends on, depth first, operands before their users."""
-        started: set[Any] = set()
-        for key in self._tasks:
-            stack: list[tuple[Any, list[Any] | None]] = [(key, None)]
-            while stack:
-                key, operands = stack.pop()
-                if operands is not None:
-                    self._operands[key] = operands
-                    for other in operands:
-                        self._users[other].append(key)
-                elif key not in started and key in self._tasks:
-                    started.add(key)
-                    # In the same order for the same tasks of other chunks.
-                    operands = sorted(self._tasks[key].dependencies, key=str)
-                    stack.append((key, operands))
-                    stack += [(other, None) for other in reversed(operands)]
+    def _note(self, key: Any) -> list[Any]:
+        """Note what a task depends on, and return which of it are tasks."""
+        # In the same order for the same tasks of other chunks.
+        operands = self._operands[key] = sorted(self._tasks[key].dependencies, key=str)
+        for other in operands:
+            self._users[other].append(key)
+        return [other for other in operands if other in self._tasks]
+
+    def _sequence(self, members: list[Any]) -> list[Any]:
+        """Return a group's tasks in an order that depends on nothing but their names.
+
+        So the same program has the same kernels in every process: dask's own order does not.
+        """
+        inside = set(members)
+        outputs = sorted(self._outputs(members), key=str)
+        return _depth_first(outputs, lambda key: [k for k in self._operands[key] if k in inside])
 
     def _place(self, key: Any) -> None:
         operands, block = self._operands[key], block_of(key)
@@ -159,7 +156,8 @@ class _Merging:
         top = list({id(g): g for g in before if g.level == level}.values())
         able = self._able(key)
         group: _Group | None = None
-        if able and top and all(g.open for g in top):
+        joins = able and top and not reduces(self._tasks[key])
+        if joins and all(g.open for g in top):
             alike = all(g.block == block for g in top)
             if len(top) == 1 or alike:
                 group = self._joined(top, key)
@@ -206,7 +204,8 @@ class _Merging:
         if type(node) is not Task or node.data_producer or self._sizes.is_annotated(node):
             return False
         # A loop that computes much and joins several results is slower than a loop for each.
-        return not reduces(node) and self._is_recorded(node)
+        computes = reduces(node) and node.func is _execute_subgraph
+        return not computes and self._is_recorded(node)
 
     def _is_recorded(self, node: Task) -> bool:
         if node.func is _execute_subgraph:
@@ -230,6 +229,9 @@ class _Merging:
         return any(self._nbytes(k) >= self._least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
+        node = self._tasks.get(key)
+        if type(node) is Task and (step := reduction(node)) is not None:
+            return self._sizes.of_reduction(step) or 0
         return self._sizes.within(self._tasks, key) or 0
 
     # What becomes of them -----------------------------------------------------------------
@@ -280,7 +282,41 @@ def gathers(node: Any) -> bool:
     return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
 
 
-def reduces(task: Task) -> bool:
+def _depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return keys and those that they depend on, each after its operands.
+
+    Parameters
+    ----------
+    starts
+        Where to begin.
+    operands
+        Called once for each key.
+    """
+    found: list[Any] = []
+    started: set[Any] = set()
+    stack: list[tuple[Any, bool]] = []
+    for start in starts:
+        stack.append((start, False))
+        while stack:
+            key, ready = stack.pop()
+            if ready:
+                found.append(key)
+            elif key not in started:
+                started.add(key)
+                stack.append((key, True))
+                stack += [(other, False) for other in reversed(operands(key))]
+    return found
+
+
+def reduction(task: Task) -> Task | None:
+    """Return the first step of a dask reduction that a task ends with, if it does."""
+    if task.func is _execute_subgraph:
+        last = task.args[0].get(task.args[1])
+        return reduction(last) if isinstance(last, Task) else None
+    return task if "axis" in task.kwargs and "keepdims" in task.kwargs else None
+
+
+def reduces(task: Any) -> bool:
     """Return whether a task is the first step of a dask reduction, which leaves little of a chunk.
 
     Examples
@@ -290,10 +326,7 @@ def reduces(task: Task) -> bool:
     >>> reduces(Task("s", sum, TaskRef("x"), axis=(0,), keepdims=True))
     True
     """
-    if task.func is _execute_subgraph:
-        last = task.args[0].get(task.args[1])
-        return isinstance(last, Task) and reduces(last)
-    return "axis" in task.kwargs and "keepdims" in task.kwargs
+    return isinstance(task, Task) and reduction(task) is not None
 
 
 def block_of(key: Any) -> Any:

@@ -27,7 +27,8 @@ class Sizes:
     """
 
     def __init__(self, layers: Mapping[str, Any]) -> None:
-        self._largest = {name: largest(layer) for name, layer in layers.items()}
+        self._told = {name: _told(layer) for name, layer in layers.items()}
+        self._largest = {name: _nbytes(told) for name, told in self._told.items()}
         self.annotated = {name for name, layer in layers.items() if _annotations(layer)}
         """Layers whose tasks are to run in a way of their own, such as on certain workers."""
         self.largest = max((n for n in self._largest.values() if n is not None), default=0)
@@ -64,6 +65,28 @@ class Sizes:
         name = key[0] if type(key) is tuple and key else layer_of(key)
         return self._largest.get(name)
 
+    def of_reduction(self, node: Any) -> int | None:
+        """Return the bytes that the first step of a reduction leaves of a chunk at most.
+
+        Parameters
+        ----------
+        node
+            The step: a task with dask's ``axis`` and ``keepdims``.
+
+        Notes
+        -----
+        dask says of its chunks that they are as large as those that it takes. It leaves up to three
+        arrays: how many there are, their mean, and their deviation.
+        """
+        told = self._told.get(layer_of(result_key(node)))
+        axes = node.kwargs["axis"]
+        if told is None or axes is None:
+            return None
+        itemsize, shape = told
+        axes = {axes % len(shape)} if isinstance(axes, int) else {k % len(shape) for k in axes}
+        kept = math.prod(length for axis, length in enumerate(shape) if axis not in axes)
+        return 3 * max(itemsize, 8) * kept
+
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
@@ -80,13 +103,22 @@ def largest(layer: Any) -> int | None:
     >>> largest(x.dask.layers[x.name])
     160
     """
+    return _nbytes(_told(layer))
+
+
+def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
+    """Return the bytes of an element of a layer's chunks, and the largest one's shape, if told."""
     told = getattr(layer, "collection_annotations", None)
     if not told or told.get("chunk_type") not in _PLAIN or "chunksize" not in told:
         return None
     dtype, shape = told["dtype"], told["chunksize"]
     if dtype is None or dtype.hasobject or any(n != n for n in shape):
         return None
-    return int(dtype.itemsize * math.prod(shape))
+    return dtype.itemsize, tuple(shape)
+
+
+def _nbytes(told: tuple[int, tuple[int, ...]] | None) -> int | None:
+    return None if told is None else told[0] * math.prod(told[1])
 
 
 def _annotations(layer: Any) -> Any:

@@ -90,3 +90,18 @@ def test_errors_are_told_once() -> None:
     with pytest.warns(RuntimeWarning, match="divide by zero") as told:
         record(lambda x, r: x * (1 / r), X, np.zeros(COLUMNS))
     assert len(told) == 1
+
+
+def test_reductions_that_wait_are_computed_while_their_array_is_read() -> None:
+    """Nothing asks for the first before the second is needed as an array."""
+
+    def statistics(a: Any) -> tuple[Any, ...]:
+        total, rows, roots = a.sum(axis=0), a.max(axis=1), np.sqrt(a).sum(axis=0)
+        return total, np.sort(a.sum(axis=0, dtype="f8")), rows, roots
+
+    found = check(statistics, X.astype("float32"), ulp=256)
+    assert [[o.result_shape for o in launch.outputs] for launch in found.launches] == [
+        [(COLUMNS,), (COLUMNS,)],
+        [(ROWS,)],
+        [(COLUMNS,)],
+    ]

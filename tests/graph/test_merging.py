@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -134,6 +138,59 @@ def test_reductions_that_are_asked_for_too_stay_results() -> None:
         np.testing.assert_allclose(value, plain, rtol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_reductions_of_one_chunk_are_one_task(dtype: str) -> None:
+    values = np.random.default_rng(0).uniform(0.5, 2, (800, 600)).astype(dtype)
+    x = da.from_array(values, chunks=(400, 300)).persist(scheduler="sync")
+    statistics = [f(x, axis=axis) for axis in (0, 1) for f in (da.mean, da.std)]
+    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes // CHUNKS}):
+        assert {key[1:] for key in merged_keys(*statistics)} == set(np.ndindex(2, 2))
+        found = run(*statistics)
+    # A chunk is read for the sums of its columns and of its rows, and again for their squares.
+    assert 4 <= gpusched.statistics().bytes_read / x.nbytes < 4.5
+    for value, plain in zip(found, unfused(*statistics), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-6 if dtype == "float32" else 1e-14)
+
+
+def test_reductions_of_what_is_computed_for_them_stay_apart() -> None:
+    """Each computes it in its own loop, and none is written."""
+    x = numbers()
+    assert not merged_keys(np.sqrt(x).sum(axis=0), (x * 2 + 1).max(axis=0))
+
+
+def test_reductions_that_leave_much_stay_apart() -> None:
+    """Their results would be kept for all of them, where plain dask keeps one after the other's."""
+    x = numbers(CHUNKS)
+    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes // CHUNKS}):
+        assert not merged_keys(x.sum(axis=0), x.max(axis=0))
+        assert merged_keys(x.sum(axis=(0, 1)), x.sum(axis=0))
+
+
+def test_tasks_that_are_put_together_are_the_same_in_every_process(tmp_path: Path) -> None:
+    """dask goes through sets of keys: kernels in another order would be compiled again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import dask, dask.array as da, gpusched, numpy as np\n"
+        "from gpusched.fusion.cache import kernels\n"
+        "from gpusched.graph import merging\n"
+        "merging.CPU_COUNT = 1\n"
+        "x = da.from_array(np.ones((8, 5)), chunks=(2, 5), name='x').persist()\n"
+        "with gpusched.enable(), dask.config.set({'gpusched.fusion.merge-bytes': 1}):\n"
+        "    y = np.sqrt(x) * x\n"
+        "    dask.persist(y + 1, np.exp(y), y - x, x * 3, scheduler='sync')\n"
+        "    dask.persist(x.sum(axis=0), x.std(axis=0), x.max(axis=1), scheduler='sync')\n"
+        "print(sorted(kernel.name for kernel in kernels))\n"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, script], env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True, timeout=300,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert len(found) == 1, found
+
+
 def test_a_sum_by_itself_has_nothing_to_fuse() -> None:
     with dask.config.set({"gpusched.fusion.minimum-operations": 2}):
         run(numbers().sum(axis=1), numbers(seed=1).max(axis=1, keepdims=True))
@@ -258,6 +315,7 @@ def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
         lambda a, b: a + 2 * b,
         lambda a, b: np.sqrt(abs(a)) * b,
         lambda a, b: a - b.mean(axis=0),
+        lambda a, b: a * b.std(axis=0) - b.max(axis=0) + b.sum(),
         lambda a, b: a[:, ::-1] + b,
         lambda a, b: da.maximum(a, b).sum(axis=1, keepdims=True) * b,
         lambda a, b: a.max(axis=1, keepdims=True) * b + a.min(axis=1)[:, None],

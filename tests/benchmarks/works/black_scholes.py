@@ -90,12 +90,14 @@ def on_blocks(evaluate: Callable[..., Any], xp: Any, *inputs: Any) -> Any:
 
 
 NO_ERF = "numexpr has no erf"
+ELEMENTS = {"float32": 50_000_000, "float64": 25_000_000}
 
 TANH = Work(
     "black-scholes-tanh",
     "W1 Black-Scholes price and five Greeks, tanh form",
     book,
     partial(greeks, tanh_form),
+    elements=ELEMENTS,
     programs={"numexpr": numexpr_program, "dask-numexpr": on_blocks},
     tolerance=64,
 )
@@ -104,6 +106,7 @@ ERF = Work(
     "W1 Black-Scholes price and five Greeks, erf form",
     book,
     partial(greeks, erf_form),
+    elements=ELEMENTS,
     absent={"numexpr": NO_ERF, "dask-numexpr": NO_ERF, "cubed": "the array API has no erf"},
     tolerance=64,
 )
