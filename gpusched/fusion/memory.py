@@ -234,7 +234,7 @@ def configured_limit() -> int:
 
 def configured_keep() -> float | None:
     """Return the seconds that ``gpusched.memory.pool-keep`` allows, None for any number."""
-    return _read(_seconds, "gpusched.memory.pool-keep", "10s",
+    return _read(_seconds, "gpusched.memory.pool-keep", "60s",
                  "a time such as '10s', or null to keep them")  # fmt: skip
 
 

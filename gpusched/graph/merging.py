@@ -73,6 +73,11 @@ def merge_bytes() -> int:
         ) from None
 
 
+MORE = 4
+"""How many times as large a chunk is whose reductions are put together: all they share is that it
+is read, and a task more takes apart what they leave."""
+
+
 class _Group:
     """Tasks that become one, or one that stays alone."""
 
@@ -226,7 +231,8 @@ class _Merging:
         return found
 
     def _is_large(self, key: Any, operands: Iterable[Any]) -> bool:
-        return any(self._nbytes(k) >= self._least for k in (key, *operands))
+        least = self._least * (MORE if reduces(self._tasks.get(key)) else 1)
+        return any(self._nbytes(k) >= least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
         node = self._tasks.get(key)
