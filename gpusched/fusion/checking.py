@@ -89,6 +89,7 @@ def compile_check(version: Kernel, filename: str) -> None:
     if version.edition is not None:
         register(text, filename)
         _check_arguments(version, filename)
+        _check_functions(version, filename)
         defined = generate.defined_functions(version)
         editions.check_names(text, filename, {*cpu.namespace(text), *defined})
     try:
@@ -120,6 +121,19 @@ def _check_arguments(version: Kernel, filename: str) -> None:
             raise EditionError(
                 f"{filename}:{node.lineno}: {name} takes {len(node.args.args)} arguments, and is "
                 f"given {count}: leave the arguments as they were"
+            )
+
+
+def _check_functions(version: Kernel, filename: str) -> None:
+    """Raise `EditionError` for a function that has the name of one that generated loops call."""
+    assert version.edition is not None
+    if editions.has_loops(version.edition, "cpu"):
+        return
+    for name, node in editions.functions(version.edition.text, filename).items():
+        if name in hostloops.CALLED:
+            raise EditionError(
+                f"{filename}:{node.lineno}: gpusched's loops call a function {name} of their own: "
+                "give yours another name, or keep kernel in the text"
             )
 
 

@@ -29,16 +29,17 @@ from gpusched.fusion.kernel import EXACT, Access, Kernel, Output
 from gpusched.fusion.operations import named
 
 BLOCK = 128
-"""Elements computed in one go, where a kernel waits for memory."""
+"""Elements that a kernel computes in one go if it waits for memory."""
 
 PART = 512
-"""Elements where it computes, so that loops are long enough: the most there are by default."""
+"""Elements that a heavy kernel computes in one go, so that its loop is long enough. No streamed
+kernel computes more: that is the room there is for its results."""
 
 AHEAD = 1024
-"""Bytes ahead of a block that inputs are asked for, in long rows."""
+"""Bytes that inputs are asked for ahead of a block, in long rows."""
 
 LONG = 32768
-"""Bytes of the longest row that stays in the cache until it is its turn."""
+"""Bytes of a row from which on the next one, asked for now, would leave the cache unused."""
 
 PLACES = 4
 """Places of an input that blocks are taken from in turn."""
@@ -47,7 +48,12 @@ ROWS = 4
 """Rows that are joined at once."""
 
 _FEW = 8
-"""Statements of a `point` at most that is written out for each of these rows."""
+"""The most statements that a `point` may have to be called once for each of these rows."""
+
+CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "past_line",
+                    "prefetch", "compensated_add", "clear_floating_point_errors",
+                    "floating_point_errors", "flush_subnormals", "restore_subnormals"])  # fmt: skip
+"""What loops call, besides `point` and what joins values."""
 
 
 def is_heavy(kernel: Kernel) -> bool:
@@ -61,7 +67,8 @@ def block(kernel: Kernel) -> int:
     A reduction joins them before their result joins a wider, compensated total; a streamed kernel
     computes them in the cache before they go to memory at once.
     """
-    return kernel.options.block or (PART if is_heavy(kernel) else BLOCK)
+    chosen = kernel.options.block if kernel.reduces_innermost else None
+    return chosen or (PART if is_heavy(kernel) else BLOCK)
 
 
 class _Loops:
@@ -77,6 +84,7 @@ class _Loops:
         self.depth = 1
         self.current = {name: name for name in self.inputs + self.outputs}
         self.ahead: dict[str, str] = {}
+        """By input, how far ahead of a block it is asked for, in source."""
 
     def write(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
@@ -136,7 +144,7 @@ class _Loops:
         before, depth = dict(self.current), self.depth
         self.open(f"for i{level} in range(0, n{level} - {ROWS - 1}, {ROWS}):")
         self.enter(level, f"i{level}")
-        first = dict(self.current)
+        row0 = dict(self.current)
         moving = [
             name
             for name, operand in zip(self.inputs, self.kernel.inputs, strict=True)
@@ -144,17 +152,15 @@ class _Loops:
         ]
         for row in range(1, ROWS):
             for name in moving:
-                self.write(
-                    f"{first[name]}_row{row} = shift({first[name]}, {row} * {name}_s{level})"
-                )
-        places = [
-            first | ({name: f"{first[name]}_row{row}" for name in moving} if row else {})
+                self.write(f"{row0[name]}_row{row} = shift({row0[name]}, {row} * {name}_s{level})")
+        each_row = [
+            row0 | ({name: f"{row0[name]}_row{row}" for name in moving} if row else {})
             for row in range(ROWS)
         ]
-        for row, self.current in enumerate(places):
+        for row, self.current in enumerate(each_row):
             self.hoist(f"{row or ''}")
         self.open(f"for i in range(n{self.innermost}):")
-        for row, self.current in enumerate(places):
+        for row, self.current in enumerate(each_row):
             self.join("i", f"{row or ''}")
         self.current, self.depth = before, depth
         self.open(f"for i{level} in range(n{level} - n{level} % {ROWS}, n{level}):")
@@ -245,10 +251,10 @@ class _Loops:
             self.write(f"prefetch({self.current[name]}, {ahead}, count)")
 
     def look_ahead(self) -> None:
-        """Say how far ahead each input is asked for: a row, or a little further in a long row.
+        """Write how far ahead each input is asked for: a row, or a little further in a long row.
 
-        One that is read again and again stays in the cache, and one that is read in steps is
-        found by no line of memory that others need.
+        Inputs that are the same for all rows are not, since they stay in the cache; nor are those
+        whose elements do not lie side by side.
         """
         level = self.innermost
         inputs = zip(self.inputs, self.kernel.inputs, strict=True)

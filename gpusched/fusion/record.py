@@ -66,7 +66,8 @@ class Recorder:
         self._registers: Registers = []
         self._constants: list[tuple[int, Any]] = []
         self._done: dict[int, int] = {}
-        self._waiting: list[Reduce] = []
+        self._waiting: dict[int, Reduce] = {}
+        """By identity, sums that keep their axes and have been recorded, but not computed."""
         self._sliced: dict[int, int] = {}
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
@@ -161,7 +162,10 @@ class Recorder:
         def make() -> Node:
             self.operations += again is None
             found = Reduce(node.dtype, shape, combine, argument, axes, keepdims)
-            self._waiting.append(found)
+            # Of sums in two steps the second is what is wanted.
+            self._waiting.pop(id(again), None)
+            if combine == "add" and keepdims:
+                self._waiting[id(found)] = found
             return found
 
         return self._intern(key, make)
@@ -174,8 +178,8 @@ class Recorder:
             if isinstance(root, Scalar) and id(root) not in self._done:
                 leaf = self.constant(np.asarray(root.value))
                 self._done[id(root)] = leaf.register
-        for found in groups(roots, self._done):
-            group = alongside(found, self._waiting, self._done)
+        for wanted in groups(roots, self._done):
+            group = alongside(wanted, self._waiting.values(), self._done)
             builder = KernelBuilder(group, self._done, self._registers)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
             step = self.launch(builder, targets)
@@ -187,9 +191,9 @@ class Recorder:
             for node, target in zip(group.nodes, targets, strict=True):
                 self._registers.append(None)
                 self._done[id(node)] = target
+                self._waiting.pop(id(node), None)
             self.run(step)
         self._pending = 0
-        self._waiting = [node for node in self._waiting if id(node) not in self._done]
 
     def launch(self, builder: KernelBuilder, targets: list[int]) -> Step:
         """Return the step that computes a group of nodes into `targets`."""

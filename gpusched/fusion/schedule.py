@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,28 +57,34 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
     return [Group(tuple(nodes), shape, axes) for (_, shape, axes), nodes in ordered]
 
 
-def alongside(group: Group, waiting: list[Reduce], done: Materialised) -> Group:
-    """Return a group with the reductions of the same array that it can compute while it reads it.
+def alongside(group: Group, waiting: Iterable[Reduce], done: Materialised) -> Group:
+    """Return a group of sums with others of the same array, which it computes while it reads that.
 
     Parameters
     ----------
     group
         What is to be computed.
     waiting
-        Reductions that have been recorded, and that nobody has asked for so far.
+        Sums that keep their axes and have been recorded, and that nobody has asked for so far.
     done
         What has been computed.
+
+    Notes
+    -----
+    Sums only, of an array as it is: they cost next to nothing besides the reading, and no kernel of
+    sums tells floating-point errors, which another reduction in it would silence.
     """
-    if not group.axes:
+    sums = [n for n in group.nodes if isinstance(n, Reduce) and n.combine == "add" and n.keepdims]
+    if len(sums) < len(group.nodes):
         return group
-    read = {id(_reduced_array(node, done)) for node in group.nodes if isinstance(node, Reduce)}
+    arrays = [_reduced_array(node, done) for node in sums]
+    read = {id(array) for array in arrays if array is not None}
     found = [
         node
         for node in waiting
         if (node.argument.shape, node.axes) == (group.shape, group.axes)
-        and id(node) not in done
-        and node not in group.nodes
-        and id(_reduced_array(node, done)) in read - {id(None)}
+        and node not in sums
+        and id(_reduced_array(node, done)) in read
     ]
     return replace(group, nodes=(*group.nodes, *found)) if found else group
 

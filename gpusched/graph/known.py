@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from dask._task_spec import Task
 from dask.array import chunk as dask_chunk
 from dask.array import overlap, reductions
 from dask.array.dispatch import numel_lookup
@@ -98,6 +99,14 @@ _CHUNK_FUNCTIONS = frozenset(
     [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, reductions.chunk_min,
      reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip, reductions._sqrt]
 )  # fmt: skip
+
+_FIRST_STEPS = frozenset(
+    [dask_chunk.sum, dask_chunk.prod, dask_chunk.min, dask_chunk.max, dask_chunk.any,
+     dask_chunk.all, dask_chunk.nansum, dask_chunk.nanprod, reductions.chunk_min,
+     reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip,
+     reductions.mean_chunk, reductions.moment_chunk]
+)  # fmt: skip
+"""What dask's reductions call on each chunk; other functions may have the same options."""
 
 COMPUTED_BY = "__gpusched_library__"
 """Attribute of functions that another library computes, with its name for people."""
@@ -190,6 +199,28 @@ def _known(function: Any) -> bool:
     if function in _OPERATORS or function in _CHUNK_FUNCTIONS or function in VIEWS:
         return True
     return function in HANDLERS
+
+
+def is_first_step(task: Task) -> bool:
+    """Return whether a task is what one of dask's own reductions does with a chunk first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.graph.known import is_first_step
+    >>> is_first_step(Task("s", np.sum, TaskRef("x"), axis=(0,), keepdims=True))
+    True
+    >>> is_first_step(Task("s", np.median, TaskRef("x"), axis=(0,), keepdims=True))
+    False
+    """
+    axes = task.kwargs.get("axis")
+    if type(axes) is not tuple or task.kwargs.get("keepdims") is not True:
+        return False
+    try:
+        return bare(task.func) in _FIRST_STEPS and all(type(axis) is int for axis in axes)
+    except TypeError:
+        return False
 
 
 def computes(function: Any) -> bool:

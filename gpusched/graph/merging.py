@@ -20,7 +20,7 @@ from dask.system import CPU_COUNT
 from dask.utils import key_split, parse_bytes
 
 from gpusched import config
-from gpusched.graph.known import together
+from gpusched.graph.known import is_first_step, together
 from gpusched.graph.quick import slow_part
 from gpusched.graph.rewrite import Functions, enforces, worthwhile
 from gpusched.graph.sizes import Sizes
@@ -73,9 +73,9 @@ def merge_bytes() -> int:
         ) from None
 
 
-MORE = 4
-"""How many times as large a chunk is whose reductions are put together: all they share is that it
-is read, and a task more takes apart what they leave."""
+TIMES = 4
+"""How many times as large as others a chunk must be for its reductions to be put together. They
+share the reading of it and no computation, and each costs a task that takes its result out."""
 
 
 class _Group:
@@ -143,9 +143,9 @@ class _Merging:
         return [other for other in operands if other in self._tasks]
 
     def _sequence(self, members: list[Any]) -> list[Any]:
-        """Return a group's tasks in an order that depends on nothing but their names.
+        """Return a group's tasks in an order that depends on nothing but their keys.
 
-        So the same program has the same kernels in every process: dask's own order does not.
+        dask's own order differs from process to process, and kernels with it.
         """
         inside = set(members)
         outputs = sorted(self._outputs(members), key=str)
@@ -209,8 +209,8 @@ class _Merging:
         if type(node) is not Task or node.data_producer or self._sizes.is_annotated(node):
             return False
         # A loop that computes much and joins several results is slower than a loop for each.
-        computes = reduces(node) and node.func is _execute_subgraph
-        return not computes and self._is_recorded(node)
+        light = not reduces(node) or is_first_step(node)
+        return light and self._is_recorded(node)
 
     def _is_recorded(self, node: Task) -> bool:
         if node.func is _execute_subgraph:
@@ -231,13 +231,15 @@ class _Merging:
         return found
 
     def _is_large(self, key: Any, operands: Iterable[Any]) -> bool:
-        least = self._least * (MORE if reduces(self._tasks.get(key)) else 1)
+        least = self._least * (TIMES if reduces(self._tasks[key]) else 1)
         return any(self._nbytes(k) >= least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
         node = self._tasks.get(key)
-        if type(node) is Task and (step := reduction(node)) is not None:
-            return self._sizes.of_reduction(step) or 0
+        if type(node) is Task and is_first_step(node):
+            left = self._sizes.of_first_step(node)
+            if left is not None:
+                return left
         return self._sizes.within(self._tasks, key) or 0
 
     # What becomes of them -----------------------------------------------------------------
@@ -314,16 +316,10 @@ def _depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) ->
     return found
 
 
-def reduction(task: Task) -> Task | None:
-    """Return the first step of a dask reduction that a task ends with, if it does."""
-    if task.func is _execute_subgraph:
-        last = task.args[0].get(task.args[1])
-        return reduction(last) if isinstance(last, Task) else None
-    return task if "axis" in task.kwargs and "keepdims" in task.kwargs else None
-
-
 def reduces(task: Any) -> bool:
-    """Return whether a task is the first step of a dask reduction, which leaves little of a chunk.
+    """Return whether a task ends with what looks like the first step of a reduction.
+
+    Functions of the user's own may have the same options, and reduce nothing.
 
     Examples
     --------
@@ -332,7 +328,11 @@ def reduces(task: Any) -> bool:
     >>> reduces(Task("s", sum, TaskRef("x"), axis=(0,), keepdims=True))
     True
     """
-    return isinstance(task, Task) and reduction(task) is not None
+    if not isinstance(task, Task):
+        return False
+    if task.func is _execute_subgraph:
+        return reduces(task.args[0].get(task.args[1]))
+    return "axis" in task.kwargs and "keepdims" in task.kwargs
 
 
 def block_of(key: Any) -> Any:

@@ -65,27 +65,27 @@ class Sizes:
         name = key[0] if type(key) is tuple and key else layer_of(key)
         return self._largest.get(name)
 
-    def of_reduction(self, node: Any) -> int | None:
-        """Return the bytes that the first step of a reduction leaves of a chunk at most.
+    def of_first_step(self, node: Any) -> int | None:
+        """Return the bytes that a reduction leaves of a chunk at first; None if that is not known.
 
         Parameters
         ----------
         node
-            The step: a task with dask's ``axis`` and ``keepdims``.
+            A task for which `gpusched.graph.known.is_first_step` is true.
 
         Notes
         -----
-        dask says of its chunks that they are as large as those that it takes. It leaves up to three
-        arrays: how many there are, their mean, and their deviation.
+        For such a task, dask tells the size of the chunk that is reduced. What is left are a number
+        or, of means and moments, their counts, totals and powers from the second on.
         """
-        told = self._told.get(layer_of(result_key(node)))
+        told = self._told.get(layer_of(node.key))
         axes = node.kwargs["axis"]
-        if told is None or axes is None:
+        if told is None or not all(0 <= axis < len(told[1]) for axis in axes):
             return None
         itemsize, shape = told
-        axes = {axes % len(shape)} if isinstance(axes, int) else {k % len(shape) for k in axes}
         kept = math.prod(length for axis, length in enumerate(shape) if axis not in axes)
-        return 3 * max(itemsize, 8) * kept
+        order = {**getattr(node.func, "keywords", {}), **node.kwargs}.get("order", 2)
+        return (order + 1) * max(itemsize, 8) * kept
 
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""

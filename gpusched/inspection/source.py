@@ -20,7 +20,7 @@ from gpusched.inspection.places import (
 from gpusched.inspection.variant import KernelUse
 
 _WORD = re.compile(r"\b[^\W\d]\w*")
-_DERIVED = re.compile(r"(.+?)((?:_(?:s\d+|value|block|\d+))+)")
+_DERIVED = re.compile(r"(.+?)((?:_(?:s\d+|value\d*|block|ahead|row\d+|\d+))+)")
 _STATEMENT = re.compile(r"^    t(\d+) = ")
 _FUNCTION = re.compile(r"^def (\w+)\(")
 _COMMENT = 48

@@ -96,12 +96,34 @@ def test_reductions_that_wait_are_computed_while_their_array_is_read() -> None:
     """Nothing asks for the first before the second is needed as an array."""
 
     def statistics(a: Any) -> tuple[Any, ...]:
-        total, rows, roots = a.sum(axis=0), a.max(axis=1), np.sqrt(a).sum(axis=0)
-        return total, np.sort(a.sum(axis=0, dtype="f8")), rows, roots
+        total = a.sum(axis=0, keepdims=True)
+        others = a.max(axis=0), a.sum(axis=1, keepdims=True), np.sqrt(a).sum(axis=0)
+        return total, np.sort(a.sum(axis=0, dtype="f8", keepdims=True)), *others
 
     found = check(statistics, X.astype("float32"), ulp=256)
-    assert [[o.result_shape for o in launch.outputs] for launch in found.launches] == [
+    columns = (1, COLUMNS)
+    assert sorted([o.result_shape for o in launch.outputs] for launch in found.launches) == [
+        [columns, columns],
         [(COLUMNS,), (COLUMNS,)],
-        [(ROWS,)],
-        [(COLUMNS,)],
+        [(ROWS, 1)],
     ]
+
+
+def test_of_a_sum_in_two_steps_the_first_is_not_computed() -> None:
+    """dask joins the parts of an axis, also where there is one."""
+
+    def twice(a: Any) -> Any:
+        return a.sum(axis=0, keepdims=True).sum(axis=0), np.sort(a.sum(axis=0, keepdims=True))
+
+    assert sorted(sizes(twice, X)) == [(1, COLUMNS), (COLUMNS,)]
+    (launch,) = record(lambda a: a.sum(axis=1, keepdims=True).sum(axis=1), X).launches
+    assert [output.result_shape for output in launch.outputs] == [(ROWS,)]
+
+
+def test_floating_point_errors_are_told_whatever_waits() -> None:
+    def product(a: Any) -> tuple[Any, Any]:
+        a.sum(axis=1, keepdims=True)
+        return (a * a).prod(axis=1, keepdims=True), a.prod(axis=1, keepdims=True)
+
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        record(product, np.full((4, 8), 1e30, "float32"))

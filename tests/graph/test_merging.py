@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.fusion import shortage
 from gpusched.graph import disable, enable, merging, optimize
-from gpusched.graph.merging import MORE, merge_bytes, merged
+from gpusched.graph.merging import TIMES, merge_bytes, merged
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
 
@@ -143,7 +143,7 @@ def test_reductions_of_one_chunk_are_one_task(dtype: str) -> None:
     values = np.random.default_rng(0).uniform(0.5, 2, (800, 600)).astype(dtype)
     x = da.from_array(values, chunks=(400, 300)).persist(scheduler="sync")
     statistics = [f(x, axis=axis) for axis in (0, 1) for f in (da.mean, da.std)]
-    least = x.nbytes // CHUNKS // MORE
+    least = x.nbytes // CHUNKS // TIMES
     with dask.config.set({"gpusched.fusion.merge-bytes": least + 1}):
         assert not merged_keys(*statistics)
     with dask.config.set({"gpusched.fusion.merge-bytes": least}):
@@ -161,10 +161,30 @@ def test_reductions_of_what_is_computed_for_them_stay_apart() -> None:
     assert not merged_keys(np.sqrt(x).sum(axis=0), (x * 2 + 1).max(axis=0))
 
 
+def normalised(block: Any, axis: Any = None, keepdims: Any = None) -> Any:
+    return block / np.sum(block, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, "time", np.int64(1)])
+def test_functions_with_the_options_of_reductions_stay_what_they_are(axis: Any) -> None:
+    x = numbers()
+    own = x.map_blocks(normalised, axis=axis, keepdims=True, dtype="f8")
+    found = run(own, x + 1, own * 2)
+    for value, plain in zip(found, unfused(own, x + 1, own * 2), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
+def test_medians_that_several_tasks_take() -> None:
+    """Of them dask tells a size without the axis that is reduced."""
+    median = da.median(da.from_array(np.arange(40.0), chunks=-1), axis=0)
+    found = run(median + 1, median * 2)
+    assert [float(value) for value in found] == [20.5, 39]
+
+
 def test_reductions_that_leave_much_stay_apart() -> None:
     """Their results would be kept for all of them, where plain dask keeps one after the other's."""
     x = da.from_array(np.ones((8, 20)), chunks=(2, 20)).persist(scheduler="sync")
-    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes // CHUNKS // MORE}):
+    with dask.config.set({"gpusched.fusion.merge-bytes": x.nbytes // CHUNKS // TIMES}):
         assert not merged_keys(x.sum(axis=0), x.max(axis=0))
         assert merged_keys(x.sum(), x.max())
 
@@ -331,7 +351,7 @@ def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
         arrays.append(step(data.draw(st.sampled_from(arrays)), data.draw(st.sampled_from(arrays))))
     wanted = data.draw(st.lists(st.sampled_from(arrays[2:]), min_size=1, max_size=3))
     # With the second, a number is little of what a chunk of three rows has.
-    least = data.draw(st.sampled_from([1, arrays[0].nbytes // CHUNKS // MORE]))
+    least = data.draw(st.sampled_from([1, arrays[0].nbytes // CHUNKS // TIMES]))
     sizes = {"gpusched.fusion.minimum-elements": 1 << 20, "gpusched.fusion.merge-bytes": least}
     with dask.config.set(sizes):
         found = run(*wanted)

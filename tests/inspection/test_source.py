@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,18 @@ def test_names_that_clash_get_numbers() -> None:
     compile(found.source, "<kernel>", "exec")
     assert "def point(kernel_, i_, s0):" in found.source or "def point(kernel_, i_)" in found.source
     assert "    point_ = kernel_ + i_" in found.source
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_places_in_an_array_are_named_after_it(axis: int) -> None:
+    def total(image: Any, a: Any) -> Any:
+        return ((image - a) * 2).sum(axis=axis, keepdims=True)
+
+    x, y = numbers((40, 40), 20), numbers((40,), 20, seed=1)
+    (found,) = explain(da.map_blocks(total, x, y, dtype=float)).kernels
+    loops = found.source[found.source.index("def kernel(") :]
+    assert "image_0_row3[i]" in loops if axis == 0 else "prefetch(image_block, image_ahead" in loops
+    assert not re.search(r"\ba_(0|ahead|row)", loops)
 
 
 def test_stages_have_the_variable_and_the_line() -> None:

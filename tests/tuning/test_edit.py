@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,6 +73,19 @@ def test_error_names_the_line_of_the_file(program: da.Array, tmp_path: Path) -> 
         with pytest.raises(EditionError, match=f"mine.py:{line}: .*{told}"):
             mine.apply()
     assert not mine.applied
+
+
+def test_a_function_with_the_name_of_one_of_the_loops_is_told(program: da.Array) -> None:
+    """The loops that are generated around a user's `point` would call it."""
+    kernel = kernel_of(program)
+    arguments = re.search(r"def point\((.*)\)", kernel.source)
+    assert arguments is not None
+    text = (
+        "def element(x):\n    return x\n\n\n"
+        f"def point({arguments[1]}):\n    return element({arguments[1].split(',')[0]})\n"
+    )
+    with pytest.raises(EditionError, match=r":1: .*a function element .*give yours another name"):
+        gpusched.override(kernel, text).check()
 
 
 def test_file_that_is_there_is_kept(program: da.Array, tmp_path: Path) -> None:

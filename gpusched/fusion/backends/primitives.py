@@ -132,7 +132,10 @@ def floating_point_errors() -> int:
 
 @numba.njit(no_cfunc_wrapper=True)
 def spread(number: int, count: int, places: int) -> int:
-    """Return which of `count` blocks is taken next, if they come from some places in turn."""
+    """Return which of `count` blocks is taken next, if they come from some places in turn.
+
+    Each of ``range(count)`` is the answer to one `number` of ``range(count)``.
+    """
     share = count // places
     return number % places * share + number // places if number < share * places else number
 
