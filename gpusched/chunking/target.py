@@ -22,6 +22,10 @@ DISTRIBUTED_TASK = 1e-3
 REMEMBERED = 10.0
 """Seconds that what a scheduler has told of its workers is taken for true."""
 
+TRIES = 10
+"""How often a scheduler is asked at most: distributed's client also asks it every two seconds, for
+no workers, and that answer can take the place of ours."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -117,10 +121,19 @@ def of_client(client: Any) -> Target:
     name = str(client.scheduler.address) if client.scheduler is not None else str(id(client))
     when, found = _told.get(name, (0.0, None))
     if found is None or time.monotonic() - when > REMEMBERED:
-        found = of_workers(client.scheduler_info(n_workers=-1).get("workers", {}))
+        found = of_workers(_workers(client))
         _told.clear()
         _told[name] = time.monotonic(), found
     return found
+
+
+def _workers(client: Any) -> Mapping[str, Any]:
+    """Return what the scheduler tells of its workers."""
+    for _ in range(TRIES):
+        told = client.scheduler_info(n_workers=-1)
+        if len(told.get("workers", {})) >= told.get("n_workers", 0):
+            break
+    return told.get("workers", {})
 
 
 def of_workers(workers: Mapping[str, Any]) -> Target:

@@ -72,7 +72,7 @@ def move(client: Client, chunks: list[Future], to: str) -> float:
 
 def rows(client: Client, kinds: list[str], nbytes: int, repeat: int) -> None:
     """Print a line a kind: MB/s by mode, and how much faster the choice is than the others."""
-    holder, getter = client.scheduler_info()["workers"]
+    holder, getter = client.sync(client.scheduler.identity)["workers"]
     for kind in kinds:
         chunks = [
             client.submit(field, kind, CHUNK, seed, workers=[holder])

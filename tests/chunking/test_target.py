@@ -96,6 +96,15 @@ def test_a_scheduler_is_not_asked_for_each_array(monkeypatch: pytest.MonkeyPatch
     assert second.asked == 2
 
 
+def test_an_answer_without_the_workers_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """distributed's client asks for none every two seconds, and keeps one answer for all."""
+    monkeypatch.setattr(module, "_told", {})
+    answers = [{"n_workers": 1, "workers": {}}, {"n_workers": 1, "workers": {"a": worker(2)}}]
+    client = Client("tcp://s:1")
+    monkeypatch.setattr(client, "scheduler_info", lambda n_workers: answers.pop(0))
+    assert of_client(client) == of_workers({"a": worker(2)})
+
+
 def test_a_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     attributes = {"MemoryClockRate": 2_619_000, "GlobalMemoryBusWidth": 5120}
     device = SimpleNamespace(attributes=attributes, mem_info=(70 * GIB, 80 * GIB))

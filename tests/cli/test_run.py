@@ -111,7 +111,8 @@ def test_workers_get_functions_of_the_script_without_running_it(gpusched_run: Ru
 def test_flags_reach_the_cluster(gpusched_run: Runner) -> None:
     script = gpusched_run.script(
         "import distributed\n"
-        "workers = distributed.default_client().scheduler_info()['workers'].values()\n"
+        "client = distributed.default_client()\n"
+        "workers = client.sync(client.scheduler.identity)['workers'].values()\n"
         "print(sorted((w['nthreads'], w['memory_limit']) for w in workers))\n"
     )
     flags = ["--cpu", "--workers", "2", "--threads", "3", "--memory-limit", "512 MiB"]

@@ -37,7 +37,7 @@ def joined(client: Client, workers: int) -> dict[str, Any]:
     """Wait for workers, and their nannies if any; return what the scheduler knows of them."""
     client.wait_for_workers(workers, timeout=PATIENCE)
     wait_for(lambda: set(client.run(status, nanny=True).values()) <= {"running"})
-    return dict(client.scheduler_info(n_workers=-1)["workers"])
+    return dict(client.sync(client.scheduler.identity)["workers"])
 
 
 def status(dask_worker: Any) -> str:

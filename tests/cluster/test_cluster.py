@@ -48,7 +48,7 @@ def test_workers_are_processes_of_their_own(client: Client) -> None:
 
 
 def test_workers_get_what_was_asked_for(client: Client) -> None:
-    workers = client.scheduler_info()["workers"].values()
+    workers = client.sync(client.scheduler.identity)["workers"].values()
     assert [(w["nthreads"], w["memory_limit"]) for w in workers] == [(1, 2**30)] * 2
 
 
@@ -94,7 +94,7 @@ def test_scaling_up_and_down() -> None:
         assert sorted(cluster.worker_spec) == [0, 1, 2]
         cluster.scale(1)
         cluster.sync(cluster._correct_state)
-        assert len(client.scheduler_info()["workers"]) == 1
+        assert len(client.sync(client.scheduler.identity)["workers"]) == 1
 
 
 def test_adapting_starts_workers_when_there_is_work() -> None:
@@ -114,7 +114,10 @@ def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert visible() == before
         told = client.run(visible)
-        names = {address: w["name"] for address, w in client.scheduler_info()["workers"].items()}
+        names = {
+            address: w["name"]
+            for address, w in client.sync(client.scheduler.identity)["workers"].items()
+        }
         assert {names[address]: device for address, device in told.items()} == {0: "3", 1: "5"}
         with pytest.raises(ValueError, match="there are 2 GPUs, so no more than 2 workers"):
             cluster.scale(3)
@@ -129,7 +132,7 @@ def test_gpu_and_cpu_workers_together(monkeypatch: pytest.MonkeyPatch) -> None:
         Cluster(gpus="all", cpu_workers=1, worker_options=options) as cluster,
         Client(cluster) as client,
     ):
-        workers = client.scheduler_info(n_workers=-1)["workers"]
+        workers = client.sync(client.scheduler.identity)["workers"]
         assert {w["name"]: list(w["resources"]) for w in workers.values()} == {
             0: ["GPU"],
             1: ["GPU"],

@@ -136,7 +136,7 @@ def test_client_with_the_certificates_computes(address: str, own: Path) -> None:
     with Client(address, security=load(own), set_as_default=False) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
         assert client.submit(sum, [1, 2]).result(PATIENCE) == 3
-        workers = client.scheduler_info()["workers"]
+        workers = client.sync(client.scheduler.identity)["workers"]
         assert [worker.partition(":")[0] for worker in workers] == ["tls"]
 
 

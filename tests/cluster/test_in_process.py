@@ -59,7 +59,7 @@ def test_closes_when_the_block_raises() -> None:
 
 def test_threads() -> None:
     with gpusched.local(3, memory_limit="1 GiB") as client:
-        (worker,) = client.scheduler_info()["workers"].values()
+        (worker,) = client.sync(client.scheduler.identity)["workers"].values()
         assert (worker["nthreads"], worker["memory_limit"]) == (3, 2**30)
 
 

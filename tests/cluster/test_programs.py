@@ -87,7 +87,7 @@ def test_each_worker_gets_a_program_once(client: Client) -> None:
     ((size, given),) = client.run_on_scheduler(served)
     assert size < 150
     assert set(given.values()) == {1}
-    assert set(given) == set(client.scheduler_info()["workers"])
+    assert set(given) == set(client.sync(client.scheduler.identity)["workers"])
     np.testing.assert_array_equal(held.compute(), expected)
 
 
@@ -174,7 +174,7 @@ def test_a_worker_that_joins_asks_for_itself() -> None:
         cluster.scale(2)
         client.wait_for_workers(2, timeout=PATIENCE)
         (old,) = {w for given in client.run_on_scheduler(served) for w in given[1]}
-        (new,) = set(client.scheduler_info()["workers"]) - {old}
+        (new,) = set(client.sync(client.scheduler.identity)["workers"]) - {old}
         y, expected_y = ten_operations(3.25, chunks=6)
         with dask.annotate(workers=[new], allow_other_workers=False):
             result = client.compute(y + 0, optimize_graph=True)

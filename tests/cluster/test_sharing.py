@@ -102,7 +102,7 @@ def hold(constant: int, event: str) -> None:
 
 def names(client: Client) -> list[str]:
     """Return the workers' addresses in the order of their folders."""
-    told = client.scheduler_info(n_workers=-1)["workers"]
+    told = client.sync(client.scheduler.identity)["workers"]
     return sorted(told, key=lambda address: int(told[address]["name"]))
 
 

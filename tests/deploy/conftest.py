@@ -58,7 +58,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
 def _find(file: Path) -> Pages:
     with Client(scheduler_file=str(file), timeout=PATIENCE) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
-        told = client.scheduler_info()
+        told = client.sync(client.scheduler.identity)
     [worker] = told["workers"].values()
     ports = (told["services"]["dashboard"], worker["services"]["dashboard"])
     return Pages(*(f"http://127.0.0.1:{port}" for port in ports))

@@ -34,7 +34,7 @@ class Harmed:
 
     def pids(self) -> dict[Any, int]:
         """Return the workers' process ids by name."""
-        info = self.client.scheduler_info(n_workers=-1)["workers"]
+        info = self.client.sync(self.client.scheduler.identity)["workers"]
         pids = self.client.run(os.getpid, on_error="ignore")
         return {info[a]["name"]: pid for a, pid in pids.items() if a in info}
 

@@ -198,7 +198,7 @@ def test_worker_killed_while_it_spills(start: Start) -> None:
 
 def _spilling(harmed: Harmed) -> list[Any]:
     """Return the names of the workers that have begun to spill."""
-    workers = harmed.client.scheduler_info(n_workers=-1)["workers"].values()
+    workers = harmed.client.sync(harmed.client.scheduler.identity)["workers"].values()
     return [
         worker["name"]
         for worker in workers

@@ -56,7 +56,7 @@ GARBAGE = [
 
 def test_garbage_on_every_port_harms_nobody(start: Start) -> None:
     harmed = start(1)
-    info = harmed.client.scheduler_info(n_workers=-1)["workers"]
+    info = harmed.client.sync(harmed.client.scheduler.identity)["workers"]
     addresses = [harmed.cluster.scheduler_address, *info, *(w["nanny"] for w in info.values())]
     pids = harmed.pids()
     before = psutil.Process().memory_info().rss

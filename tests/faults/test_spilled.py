@@ -119,7 +119,10 @@ def noise(seed: int) -> np.ndarray:
 
 
 def statuses(harmed: Harmed) -> list[str]:
-    return [w["status"] for w in harmed.client.scheduler_info(n_workers=-1)["workers"].values()]
+    return [
+        w["status"]
+        for w in harmed.client.sync(harmed.client.scheduler.identity)["workers"].values()
+    ]
 
 
 class Unpicklable:

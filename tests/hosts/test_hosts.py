@@ -36,7 +36,7 @@ def heard_from(dask_worker):
 security = certificates.load(sys.argv[2]) if len(sys.argv) > 2 else None
 with Client(scheduler_file=sys.argv[1], security=security) as client:
     client.wait_for_workers(2, timeout=120)
-    workers = sorted(client.scheduler_info()["workers"])
+    workers = sorted(client.sync(client.scheduler.identity)["workers"])
     halves = [da.arange(1_000_000, chunks=100_000, dtype="i8") + i for i in range(2)]
     halves = [client.persist(x, workers=[w]) for x, w in zip(halves, workers)]
     wait(halves)

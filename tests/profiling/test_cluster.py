@@ -46,7 +46,7 @@ def client(cluster: gpusched.Cluster) -> Iterator[Client]:
 
 def program(client: Client) -> tuple[da.Array, int]:
     """Return a program whose halves meet, and its number of chunks."""
-    workers = sorted(client.scheduler_info()["workers"])
+    workers = sorted(client.sync(client.scheduler.identity)["workers"])
     halves = []
     for k, worker in enumerate(workers[:2]):
         with dask.annotate(workers=[worker], allow_other_workers=False):
@@ -122,7 +122,7 @@ def test_transfer_tells_bytes_and_the_other_side(client: Client) -> None:
         x.compute()
     received = [s for s in found.timeline.spans if (s.kind, s.name) == ("transfer", "receive")]
     assert sum(span.nbytes for span in received) >= 10_000 * 20 * 8
-    addresses = set(client.scheduler_info()["workers"])
+    addresses = set(client.sync(client.scheduler.identity)["workers"])
     assert {span.detail.split()[-1] for span in received} <= addresses
 
 

@@ -155,7 +155,7 @@ def test_contention_is_in_the_heartbeat(client: Client) -> None:
     client.gather(client.map(contend, ["any"] * 10, pure=False))
     (told,) = (
         info["metrics"]["gpusched"]["policies"]
-        for info in client.scheduler_info()["workers"].values()
+        for info in client.sync(client.scheduler.identity)["workers"].values()
     )
     assert set(told) == {
         "calls", "waits", "wait_seconds", "longest_wait_seconds", "deadlocks", "abandoned"

@@ -112,7 +112,7 @@ def total(chunks: list[np.ndarray]) -> list[float]:
 def test_results_arrive_over_two_connections() -> None:
     with Cluster(2, 1, gpus=0, fuse=False) as cluster, Client(cluster) as client:
         client.wait_for_workers(2)
-        holder, getter = client.scheduler_info()["workers"]
+        holder, getter = client.sync(client.scheduler.identity)["workers"]
         chunks = [client.submit(make, n, workers=[holder]) for n in range(5)]
         client.gather([client.submit(np.sum, chunk, workers=[holder]) for chunk in chunks])
         found = client.submit(total, chunks, workers=[getter]).result()

@@ -79,7 +79,7 @@ def test_arrays_pass_between_workers_and_to_the_client(client: Client, kind: str
     if kind not in KINDS:
         library = "jax" if kind == "jax" else "torch"
         pytest.importorskip(library, reason=f"{library} is not installed")
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.sync(client.scheduler.identity)["workers"]
     made = client.submit(make, kind, workers=[first], pure=False)
     there = client.submit(describe, made, workers=[second], pure=False).result(PATIENCE)
     assert there == client.submit(describe, made, workers=[first], pure=False).result(PATIENCE)
@@ -97,7 +97,7 @@ def test_compressed_arrays_arrive(client: Client) -> None:
         dask.config.set({"gpusched.serialization.compression": True})
 
     client.run(compress)
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.sync(client.scheduler.identity)["workers"]
     made = client.submit(make, "big", workers=[first], pure=False)
     total = client.submit(np.sum, made, workers=[second], pure=False).result(PATIENCE)
     assert total == BIG * (BIG - 1) // 2
@@ -122,7 +122,7 @@ def claim() -> Claimed:
 def test_a_gpu_array_on_a_worker_without_a_gpu_is_an_error_of_its_tasks(client: Client) -> None:
     if not isinstance(client.cluster, Cluster):
         pytest.skip("distributed's own workers wait for ever: dask/distributed#6705")
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.sync(client.scheduler.identity)["workers"]
     made = client.submit(claim, workers=[first], pure=False)
     fine = client.submit(make, "scalar", workers=[first], pure=False)
     for _ in range(2):
@@ -155,7 +155,7 @@ def damage() -> Damaged:
 
 
 def test_damage_on_the_way_is_an_error_of_tasks_and_clients(client: Client) -> None:
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.sync(client.scheduler.identity)["workers"]
     made = client.submit(damage, workers=[first], pure=False)
     with pytest.raises(CorruptFrameError, match="checksum"):
         made.result(PATIENCE)
