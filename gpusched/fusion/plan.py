@@ -53,6 +53,12 @@ class Allocation:
     initial: Any = None
     """What reductions start from."""
 
+    @cached_property
+    def is_result(self) -> bool:
+        """Return whether the buffer is the result as it is."""
+        same = self.axes is None and self.shape == self.result_shape
+        return same and self.dtype == self.result_dtype
+
     def allocate(self, device: Device) -> Any:
         """Return the buffer a kernel writes."""
         if self.initial is None:
@@ -114,15 +120,20 @@ class Launch:
         return self.kernel.name
 
     def __call__(self, registers: Registers) -> None:
-        arrays = [window(registers[k]) for k in self.inputs]
-        buffers = [output.allocate(self.device) for output in self.outputs]
-        flat = [buffer.ravel() for buffer in buffers]
-        arguments = (*arrays, *flat, *self.numbers)
+        # Loops rather than comprehensions, and one call less: this runs for every task.
+        arguments: list[Any] = []
+        for k in self.inputs:
+            arguments.append(window(registers[k]))
+        for output in self.outputs:
+            buffer = registers[output.register] = output.allocate(self.device)
+            arguments.append(buffer if buffer.ndim == 1 else buffer.ravel())
+        arguments += self.numbers
         errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
         if errors:
             report(errors)
-        for output, buffer in zip(self.outputs, buffers, strict=True):
-            registers[output.register] = output.finish(buffer)
+        for output in self.outputs:
+            if not output.is_result:
+                registers[output.register] = output.finish(registers[output.register])
 
 
 @dataclass
@@ -137,7 +148,7 @@ class Empty:
             registers[output.register] = output.finish(output.allocate(self.device))
 
 
-@dataclass
+@dataclass(slots=True)
 class Register:
     """A reference to a register inside a structure of arguments or results."""
 
@@ -152,11 +163,12 @@ class Register:
 
 def substitute(structure: Any, registers: Registers) -> Any:
     """Return `structure` with every register replaced by what it holds."""
-    if isinstance(structure, Register):
+    found = type(structure)
+    if found is Register:
         return structure.fetch(registers)
-    if type(structure) in (list, tuple):
-        return type(structure)([substitute(item, registers) for item in structure])
-    if type(structure) is dict:
+    if found is list or found is tuple:
+        return found([substitute(item, registers) for item in structure])
+    if found is dict:
         return {key: substitute(value, registers) for key, value in structure.items()}
     return structure
 
@@ -218,6 +230,11 @@ class Plan:
     def launches(self) -> list[Launch]:
         """The kernel calls among the steps."""
         return [step for step in self.steps if isinstance(step, Launch)]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each of these calls."""
+        return [launch.name for launch in self.launches]
 
     @cached_property
     def traffic(self) -> tuple[int, int]:

@@ -84,7 +84,7 @@ class _Updating:
         _lock.acquire()
         return _total
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         _lock.release()
 
 

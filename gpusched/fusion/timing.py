@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def call(launch: Launch, arguments: tuple[Any, ...]) -> int | None:
+def call(launch: Launch, arguments: Sequence[Any]) -> int | None:
     """Call a kernel, note it, and return what it returns."""
     marks = launch.device.marks
     if marks is None:

@@ -146,7 +146,11 @@ class Segment:
     def key(self, inputs: tuple[Any, ...]) -> Any:
         """Return what a plan depends on, or None if that cannot be told."""
         try:
-            return tuple([describe(value) for value in inputs])
+            return tuple([
+                (value.dtype, value.shape, value.strides)
+                if type(value) is np.ndarray else describe(value)
+                for value in inputs
+            ])  # fmt: skip
         except TypeError:
             return None
 
@@ -339,17 +343,19 @@ def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
 
 def count(plan: Plan, seconds: float) -> None:
     """Add one run of a plan to the process's counters."""
-    launches = plan.launches
+    names = plan.names
     read, written = plan.traffic
     with updating() as counters:
         counters.tasks += 1
-        counters.fused_tasks += bool(launches)
-        counters.launches += len(launches)
-        counters.kernel_seconds += seconds
-        counters.bytes_read += read
-        counters.bytes_written += written
-        for launch in launches:
-            counters.kernels[launch.name] += 1
+        if names:
+            counters.fused_tasks += 1
+            counters.launches += len(names)
+            counters.kernel_seconds += seconds
+            counters.bytes_read += read
+            counters.bytes_written += written
+            kernels = counters.kernels
+            for name in names:
+                kernels[name] += 1
 
 
 def _reasons(functions: Iterable[Any]) -> list[tuple[str, str]]:

@@ -33,7 +33,8 @@ WORK = Work(
     "W2 clip(((a + b) * c - a) / 2, 0, 1)",
     triples,
     clip_chain,
-    elements={"float32": 64_000_000, "float64": 32_000_000},
+    elements={"float32": 96_000_000, "float64": 64_000_000},
+    chunk=16_000_000,
     programs={"numexpr": numexpr_program},
     tolerance=8,
 )
