@@ -128,7 +128,7 @@ class KernelCache:
         text = hostloops.source(kernel)
         started = time.perf_counter()
         stored = self._store(kernel, text)
-        filename = str(stored) if stored else _register(kernel, text)
+        filename = str(stored) if stored else register(kernel.name, text)
         key = self._key(kernel, text)
         path = stored and stored.with_name(f"{kernel.name}-{key}.code")
         call, _ = sharing.obtain(
@@ -165,8 +165,9 @@ class KernelCache:
         return path
 
 
-def _register(kernel: Kernel, text: str) -> str:
-    filename = f"<gpusched {kernel.name}>"
+def register(name: str, text: str) -> str:
+    """Keep a source that lies in no file for tracebacks, and return what it is called there."""
+    filename = f"<gpusched {name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return filename
 
@@ -176,7 +177,7 @@ def reference(kernel: Kernel) -> CompiledKernel:
     from gpusched.fusion.backends import python
 
     text = hostloops.source(kernel)
-    filename = _register(kernel, text)
+    filename = register(kernel.name, text)
     call = python.compile_kernel(kernel, text, filename)
     return CompiledKernel(kernel, text, filename, kernel.name, call)
 

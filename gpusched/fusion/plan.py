@@ -218,6 +218,9 @@ class Plan:
     """(register, array) for arrays that do not depend on the inputs' values."""
     dying: tuple[tuple[int, ...], ...] = ()
     """Per step, the registers nobody reads later."""
+    stages: tuple[tuple[Step, bool, tuple[int, ...]], ...] = ()
+    """What runs: steps, some of them together, whether they launch kernels, and the registers
+    nobody reads later."""
 
     def synchronize(self) -> None:
         """Wait for the kernels of this thread, so that the results are there."""
@@ -250,8 +253,8 @@ class Plan:
         for register, array in self.constants:
             registers[register] = array
         seconds = 0.0
-        for step, dying in zip(self.steps, self.dying, strict=True):
-            if isinstance(step, Launch):
+        for step, launches, dying in self.stages:
+            if launches:
                 started = time.perf_counter()
                 step(registers)
                 seconds += time.perf_counter() - started

@@ -9,6 +9,7 @@ from typing import Any
 import dask
 import numpy as np
 
+from gpusched.fusion import slabs
 from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.expression import (
     SUPPORTED,
@@ -302,7 +303,12 @@ class Recorder:
         kept = used_registers(result)
         constants = tuple(self._constants)
         dying = last_uses(map(reads, self.steps), kept)
-        return Plan(list(self.steps), len(self._registers), arrays, result, constants, dying)
+        running = slabs.arranged(self.steps, dying, self._registers)
+        ends = last_uses(map(slabs.read, running), kept)
+        launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
+        stages = tuple(zip(running, launches, ends, strict=True))
+        return Plan(list(self.steps), len(self._registers), arrays, result, constants, dying,
+                    stages)  # fmt: skip
 
     def check_thread(self) -> None:
         """Raise if a lazy chunk is used outside the thread that records it."""

@@ -1,0 +1,285 @@
+"""Kernels of one task that read the same rows, run together on a slab of rows at a time.
+
+What the first kernel has read or written is then in the processor's cache for the others. Sums of
+rows and what is computed from them, as in a softmax, read memory once; so do sums of columns that
+are computed beside them. Results are those of whole chunks, bit by bit: rows are computed alone,
+and columns are joined in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from gpusched import events
+from gpusched.fusion.devices import HOST
+from gpusched.fusion.generate import stride_names
+from gpusched.fusion.kernel import Access
+from gpusched.fusion.plan import (
+    Allocation,
+    Call,
+    Empty,
+    Launch,
+    Registers,
+    Step,
+    reads,
+    report,
+    window,
+)
+
+ROWS = 8
+"""Rows of a slab are a multiple of this, so that kernels that join several at once join the same
+ones as in a whole chunk."""
+
+CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+"""Where Linux tells the size of the second-level cache."""
+
+USUAL = 1 << 20
+"""Bytes of a second-level cache where nothing tells."""
+
+
+@lru_cache(maxsize=1)
+def room() -> int:
+    """Return the bytes of a slab: half of a core's second-level cache."""
+    try:
+        text = CACHE.read_text().strip()
+    except OSError:
+        return USUAL // 2
+    kibibytes = text.removesuffix("K")
+    return int(kibibytes) * 1024 // 2 if kibibytes.isdigit() else USUAL // 2
+
+
+@dataclass
+class Slabs:
+    """Some launches, each called for one slab of rows after the other."""
+
+    launches: tuple[Launch, ...]
+    rows: int
+    """Rows of a slab; the last one may have fewer."""
+
+    @cached_property
+    def steps(self) -> list[list[int]]:
+        """`row_steps` of each."""
+        return [row_steps(launch) for launch in self.launches]
+
+    @cached_property
+    def codes(self) -> list[tuple[Any, int]]:
+        """Signature and address of the machine code of each."""
+        return [code for code in map(_code_of, self.launches) if code is not None]
+
+    @cached_property
+    def loop(self) -> Callable[..., int]:
+        """What calls them."""
+        from gpusched.fusion.backends import together
+
+        parts = tuple(map(together.part, self.launches, self.steps))
+        return together.loop(parts, tuple(signature for signature, _ in self.codes))
+
+    def __call__(self, registers: Registers) -> None:
+        if events.active:
+            # One after the other, so that each can be timed.
+            for launch in self.launches:
+                launch(registers)
+            return
+        arguments: list[Any] = [_rows(self.launches[0]), self.rows]
+        unfinished: list[tuple[Allocation, Any]] = []
+        for launch, (_, address), steps in zip(self.launches, self.codes, self.steps, strict=True):
+            arrays = [window(registers[register]) for register in launch.inputs]
+            results = []
+            for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
+                buffer = output.allocate(launch.device)
+                arrays.append(buffer.ravel())
+                if output.dtype == output.result_dtype:
+                    registers[output.register] = output.finish(buffer)
+                elif step:
+                    result = launch.device.empty(output.result_shape, output.result_dtype)
+                    registers[output.register] = result
+                    results.append(result.ravel())
+                else:
+                    unfinished.append((output, buffer))
+            arguments.append(address)
+            for array, step in zip(arrays, steps, strict=True):
+                arguments += [array, step] if step else [array]
+            place = _place_of_size(launch)
+            arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 :]]
+        errors = self.loop(*arguments)
+        for output, buffer in unfinished:
+            registers[output.register] = output.finish(buffer)
+        if errors:
+            report(errors)
+
+
+def _code_of(launch: Launch) -> tuple[Any, int] | None:
+    from gpusched.fusion.backends import together
+
+    return together.code_of(launch.kernel)
+
+
+def row_steps(launch: Launch) -> list[int]:
+    """Return by operand how many elements a row is from the next; 0 if all rows share it."""
+    kernel = launch.kernel.kernel
+    first = _place_of_size(launch) + len(kernel.loops)
+    given = zip(stride_names(kernel), launch.numbers[first:], strict=True)
+    found = {operand: stride for (operand, level, _), stride in given if level == 0}
+    return [
+        found.get(k, int(operand.access[0] is Access.UNIT))
+        for k, operand in enumerate(kernel.operands)
+    ]
+
+
+def _place_of_size(launch: Launch) -> int:
+    return len(launch.kernel.kernel.parameters)
+
+
+def _rows(launch: Launch) -> int:
+    return int(launch.numbers[_place_of_size(launch)])
+
+
+def arranged(steps: list[Step], dying: Iterable[tuple[int, ...]], arrays: Registers) -> list[Step]:
+    """Return the steps of a plan, with those together that gain by it.
+
+    Parameters
+    ----------
+    steps
+        The steps in the order in which they were recorded.
+    dying
+        Per step, the registers that nobody reads later.
+    arrays
+        What the registers held.
+    """
+    waiting = [(step, ends) for step, ends in zip(steps, dying, strict=True)]
+    found: list[Step] = []
+    while waiting:
+        (first, _), *rest = waiting
+        together = _Together(arrays)
+        later = []
+        if isinstance(first, Launch) and together.takes(first):
+            for step, ends in waiting:
+                if isinstance(step, Launch) and together.takes(step):
+                    together.add(step, ends)
+                else:
+                    together.postpone(step, ends)
+                    later.append((step, ends))
+        rows = together.rows()
+        if rows:
+            slabs = Slabs(tuple(together.launches), rows)
+            _ = slabs.loop  # Compiled now, as kernels are.
+            found.append(slabs)
+        else:
+            found.append(first)
+        waiting = later if rows else rest
+    return found
+
+
+@dataclass
+class _Together:
+    """Launches that may share slabs, and what stands in the way of more of them."""
+
+    arrays: Registers
+    launches: list[Launch] = field(default_factory=list)
+    steps: dict[int, int] = field(default_factory=dict)
+    """By register that moves with the rows, the elements from one to the next."""
+    made: set[int] = field(default_factory=set)
+    """Registers that are not complete before the last slab, or written by what is postponed."""
+    read: int = 0
+    """Bytes of a row that are read, as often as they are."""
+    freed: bool = False
+    """Whether a large array is kept for longer than without slabs."""
+    postponed: bool = False
+    """Whether large results are made later than without slabs."""
+
+    def takes(self, launch: Launch) -> bool:
+        """Return whether a launch can be computed beside those before it, and why not to is none.
+
+        Its outermost loop goes through the rows, of which there are as many. What it reads is there
+        before the first slab, or written row by row by another one of these launches.
+        """
+        kernel = launch.kernel.kernel
+        by_rows = kernel.loops[0] == "map" or kernel.loops[-1] == "map"
+        if launch.device is not HOST or kernel.edition or len(kernel.loops) < 2 or not by_rows:
+            return False
+        if _code_of(launch) is None:
+            return False
+        if not all(output.axes is None for output in launch.outputs):
+            return False
+        if self.launches and _rows(launch) != _rows(self.launches[0]):
+            return False
+        if self._is_large(o.register for o in launch.outputs) and (self.freed or self.postponed):
+            return False
+        moves = row_steps(launch)
+        inputs = dict(zip(launch.inputs, moves, strict=False))
+        outputs = zip(launch.outputs, moves[len(inputs) :], strict=True)
+        if not all(step in (0, math.prod(o.shape) // _rows(launch)) for o, step in outputs):
+            return False
+        shared = any(step and register in self.steps for register, step in inputs.items())
+        return (shared or not self.launches) and all(
+            self._can_read(register, step) for register, step in inputs.items()
+        )
+
+    def _can_read(self, register: int, step: int) -> bool:
+        if register in self.made:
+            return False
+        if register in self._written:
+            return step == self.steps[register]
+        return step == 0 or (step > 0 and self.arrays[register].flags.forc)
+
+    @property
+    def _written(self) -> Collection[int]:
+        return {o.register for launch in self.launches for o in launch.outputs}
+
+    def add(self, launch: Launch, ends: tuple[int, ...]) -> None:
+        moves = row_steps(launch)
+        for register, step in zip(launch.inputs, moves, strict=False):
+            self.read += step * self.arrays[register].itemsize
+            self.steps.setdefault(register, step)
+        for output, step in zip(launch.outputs, moves[len(launch.inputs) :], strict=True):
+            if step:
+                self.steps[output.register] = step
+            else:
+                self.made.add(output.register)
+        self.launches.append(launch)
+        self.freed |= self._is_large(ends)
+
+    def postpone(self, step: Step, ends: tuple[int, ...]) -> None:
+        """Leave a step for after the slabs, and with it all that reads its results."""
+        results = written(step)
+        self.made |= results
+        self.freed |= self._is_large(ends)
+        self.postponed |= self._is_large(results)
+
+    def rows(self) -> int:
+        """Return the rows of a slab, or 0 if slabs gain nothing."""
+        if len(self.launches) < 2:
+            return 0
+        row = sum(s * self.arrays[register].itemsize for register, s in self.steps.items())
+        distinct = sum(
+            s * self.arrays[register].itemsize
+            for register, s in self.steps.items()
+            if register not in self._written
+        )
+        rows = room() // row // ROWS * ROWS if row else 0
+        gains = self.read - distinct >= row / 4
+        return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0
+
+    def _is_large(self, registers: Iterable[int]) -> bool:
+        return sum(getattr(self.arrays[r], "nbytes", 0) for r in registers) > room()
+
+
+def written(step: Step) -> set[int]:
+    """Return the registers a step writes."""
+    if isinstance(step, Launch | Empty):
+        return {output.register for output in step.outputs}
+    if isinstance(step, Slabs):
+        return {output.register for launch in step.launches for output in launch.outputs}
+    return set(step.results) if isinstance(step, Call) else set()
+
+
+def read(step: Step) -> set[int]:
+    """Return the registers a step reads; slabs also read what they have written."""
+    if isinstance(step, Slabs):
+        return set().union(*map(reads, step.launches))
+    return reads(step)
