@@ -175,6 +175,21 @@ def arranged(steps: list[Step], dying: Iterable[tuple[int, ...]], arrays: Regist
     return found
 
 
+def _goes_by_rows(launch: Launch) -> bool:
+    """Return whether a launch is called for some rows as for all of them: by machine code, with
+    results that lie in the order of the rows, or that every row adds to."""
+    kernel = launch.kernel.kernel
+    if launch.device.name != HOST.name or kernel.edition or len(kernel.loops) < 2:
+        return False
+    if kernel.loops[0] == kernel.loops[-1] == "reduce" or _code_of(launch) is None:
+        return False
+    steps = row_steps(launch)[len(launch.inputs) :]
+    return all(
+        output.axes is None and step in (0, math.prod(output.shape) // _rows(launch))
+        for output, step in zip(launch.outputs, steps, strict=True)
+    )
+
+
 @dataclass
 class _Together:
     """Launches that may share slabs, and what stands in the way of more of them."""
@@ -193,39 +208,28 @@ class _Together:
     """Whether large results are made later than without slabs."""
 
     def takes(self, launch: Launch) -> bool:
-        """Return whether a launch can be computed beside those before it, and why not to is none.
+        """Return whether a launch can be computed beside those before it, row by row.
 
-        Its outermost loop goes through the rows, of which there are as many. What it reads is there
-        before the first slab, or written row by row by another one of these launches.
+        Its outermost loop goes through as many rows. What it reads is there before the first slab,
+        or written for the same rows by another one of these launches.
         """
-        kernel = launch.kernel.kernel
-        by_rows = kernel.loops[0] == "map" or kernel.loops[-1] == "map"
-        if launch.device is not HOST or kernel.edition or len(kernel.loops) < 2 or not by_rows:
-            return False
-        if _code_of(launch) is None:
-            return False
-        if not all(output.axes is None for output in launch.outputs):
-            return False
-        if self.launches and _rows(launch) != _rows(self.launches[0]):
-            return False
-        if self._is_large(o.register for o in launch.outputs) and (self.freed or self.postponed):
+        if not _goes_by_rows(launch):
             return False
         moves = row_steps(launch)
-        inputs = dict(zip(launch.inputs, moves, strict=False))
-        outputs = zip(launch.outputs, moves[len(inputs) :], strict=True)
-        if not all(step in (0, math.prod(o.shape) // _rows(launch)) for o, step in outputs):
+        inputs = list(zip(launch.inputs, moves, strict=False))
+        if self.launches:
+            shared = any(step and register in self.steps for register, step in inputs)
+            if _rows(launch) != _rows(self.launches[0]) or not shared:
+                return False
+        large = self._is_large(output.register for output in launch.outputs)
+        if large and (self.freed or self.postponed):
             return False
-        shared = any(step and register in self.steps for register, step in inputs.items())
-        return (shared or not self.launches) and all(
-            self._can_read(register, step) for register, step in inputs.items()
-        )
+        return all(self._can_read(register, step) for register, step in inputs)
 
     def _can_read(self, register: int, step: int) -> bool:
-        if register in self.made:
-            return False
         if register in self._written:
-            return step == self.steps[register]
-        return step == 0 or (step > 0 and self.arrays[register].flags.forc)
+            return register not in self.made and step == self.steps[register]
+        return register not in self.made
 
     @property
     def _written(self) -> Collection[int]:
@@ -234,7 +238,7 @@ class _Together:
     def add(self, launch: Launch, ends: tuple[int, ...]) -> None:
         moves = row_steps(launch)
         for register, step in zip(launch.inputs, moves, strict=False):
-            self.read += step * self.arrays[register].itemsize
+            self.read += abs(step) * self.arrays[register].itemsize
             self.steps.setdefault(register, step)
         for output, step in zip(launch.outputs, moves[len(launch.inputs) :], strict=True):
             if step:
@@ -255,12 +259,9 @@ class _Together:
         """Return the rows of a slab, or 0 if slabs gain nothing."""
         if len(self.launches) < 2:
             return 0
-        row = sum(s * self.arrays[register].itemsize for register, s in self.steps.items())
-        distinct = sum(
-            s * self.arrays[register].itemsize
-            for register, s in self.steps.items()
-            if register not in self._written
-        )
+        sizes = {r: abs(step) * self.arrays[r].itemsize for r, step in self.steps.items()}
+        row = sum(sizes.values())
+        distinct = sum(size for register, size in sizes.items() if register not in self._written)
         rows = room() // row // ROWS * ROWS if row else 0
         gains = self.read - distinct >= row / 4
         return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0

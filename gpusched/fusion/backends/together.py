@@ -7,6 +7,7 @@ it need not be compiled with each of them: one loop serves all kernels of the sa
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -128,7 +129,9 @@ def code_of(kernel: cache.CompiledKernel) -> tuple[Any, int] | None:
     return found.signature, int(found.library.get_pointer_to_function(found.fndesc.llvm_func_name))
 
 
-@lru_cache(maxsize=256)
+_lock = threading.Lock()
+
+
 def loop(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[..., int]:
     """Return the compiled loop.
 
@@ -139,6 +142,12 @@ def loop(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[..., 
     signatures
         Of the machine code of each.
     """
+    with _lock:
+        return _made(parts, signatures)
+
+
+@lru_cache(maxsize=256)
+def _made(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[..., int]:
     text = source(parts)
     key = "|".join(["slabs", cache.toolchain(), objectcode.processor(), text,
                     *map(str, signatures), repr(parts)])  # fmt: skip
