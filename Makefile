@@ -45,7 +45,7 @@ test-interop: $(VENV)/.interop-test
 test-peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)
 
-# About an hour on two quiet cores. ARGS="--only clip heat" measures some works alone.
+# More than an hour on two quiet cores. ARGS="--only clip heat" measures some works alone.
 bench: $(VENV)/.bench
 	$(BIN)/python -m tests.benchmarks --write docs/explanation/performance.md $(ARGS)
 

@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
     parser.add_argument("--repeat", type=int, default=5, help="timings of each (default 5)")
     parser.add_argument(
-        "--budget", type=float, default=0.7, metavar="SECONDS",
+        "--budget", type=float, default=3, metavar="SECONDS",
         help="of timings of each contender, work and dtype: slow ones are timed less often",
     )  # fmt: skip
     parser.add_argument("--elements", type=int, help="of every work, instead of its own number")

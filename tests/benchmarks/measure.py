@@ -115,7 +115,7 @@ def _warm_up(name: str, prepared: Prepared, timing: Timing, rounds: int, budget:
         return 0
     seconds = _seconds(prepared.run)
     if seconds < budget:
-        return min(rounds, max(2, int(budget / seconds)))
+        return min(rounds, max(3, int(budget / seconds)))
     timing.seconds.append(seconds)
     return 0
 
