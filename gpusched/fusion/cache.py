@@ -127,7 +127,8 @@ class KernelCache:
         kernel = tuned.chosen(wanted, tuned.here())
         text = hostloops.source(kernel)
         started = time.perf_counter()
-        stored = self._store(kernel, text)
+        self._toolchain = self._toolchain or toolchain()
+        stored = store(self._toolchain, kernel.name, text)
         filename = str(stored) if stored else register(kernel.name, text)
         key = self._key(kernel, text)
         path = stored and stored.with_name(f"{kernel.name}-{key}.code")
@@ -147,22 +148,28 @@ class KernelCache:
         parts = ("cpu", self._toolchain, objectcode.processor(), kernel.description, text)
         return hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
 
-    def _store(self, kernel: Kernel, text: str) -> Path | None:
-        """Write a kernel's source into the cache directory and return its path, if there is one."""
-        root = directory()
-        if root is None:
-            return None
-        self._toolchain = self._toolchain or toolchain()
-        path = root / "kernels" / self._toolchain / f"{kernel.name}.py"
-        try:
-            if not path.exists():
-                codefiles.write(path, text.encode())
-        except OSError as error:
-            codefiles.warn_unwritable(path, error)
-            with updating() as counters:
-                counters.kernels_unshared[f"cannot write: {error.strerror or error}"] += 1
-            return None
-        return path
+
+def store(tools: str, name: str, text: str) -> Path | None:
+    """Write a source into the cache directory and return its path, if there is one.
+
+    Parameters
+    ----------
+    tools
+        What `toolchain` returned.
+    """
+    root = directory()
+    if root is None:
+        return None
+    path = root / "kernels" / tools / f"{name}.py"
+    try:
+        if not path.exists():
+            codefiles.write(path, text.encode())
+    except OSError as error:
+        codefiles.warn_unwritable(path, error)
+        with updating() as counters:
+            counters.kernels_unshared[f"cannot write: {error.strerror or error}"] += 1
+        return None
+    return path
 
 
 def register(name: str, text: str) -> str:

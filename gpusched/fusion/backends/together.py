@@ -11,14 +11,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
 from numba.extending import intrinsic
 
-from gpusched.fusion import cache, codefiles, generate, sharing
+from gpusched.fusion import cache, generate, sharing
 from gpusched.fusion.backends import objectcode, primitives
 from gpusched.fusion.plan import Launch
 
@@ -149,11 +148,12 @@ def loop(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[..., 
 @lru_cache(maxsize=256)
 def _made(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[..., int]:
     text = source(parts)
-    key = "|".join(["slabs", cache.toolchain(), objectcode.processor(), text,
+    tools = cache.toolchain()
+    key = "|".join(["slabs", tools, objectcode.processor(), text,
                     *map(str, signatures), repr(parts)])  # fmt: skip
     digest = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
     name = f"slabs_{digest[:8]}"
-    path = _stored(name, text)
+    path = cache.store(tools, name, text)
     filename = str(path) if path else cache.register(name, text)
     signature = _signature(parts, signatures)
 
@@ -180,17 +180,3 @@ def _signature(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Any:
         given += [types.Array(getattr(types, dtype), 1, "C") for _, dtype in part.converted]
         given += [*kernel.args[count:size], *kernel.args[size + 1 :]]
     return types.int64(*given)
-
-
-def _stored(name: str, text: str) -> Path | None:
-    root = cache.directory()
-    if root is None:
-        return None
-    path = root / "kernels" / cache.toolchain() / f"{name}.py"
-    try:
-        if not path.exists():
-            codefiles.write(path, text.encode())
-    except OSError as error:
-        codefiles.warn_unwritable(path, error)
-        return None
-    return path
