@@ -286,6 +286,13 @@ def reads(step: Step) -> set[int]:
     return set()
 
 
+def written(step: Step) -> set[int]:
+    """Return the registers a step writes."""
+    if isinstance(step, Launch | Empty):
+        return {output.register for output in step.outputs}
+    return set(step.results) if isinstance(step, Call) else set()
+
+
 def last_uses(read: Iterable[set[int]], kept: set[int]) -> tuple[tuple[int, ...], ...]:
     """Return, per step, the registers whose last reader it is.
 

@@ -21,14 +21,13 @@ from gpusched.fusion.generate import stride_names
 from gpusched.fusion.kernel import Access
 from gpusched.fusion.plan import (
     Allocation,
-    Call,
-    Empty,
     Launch,
     Registers,
     Step,
     reads,
     report,
     window,
+    written,
 )
 
 ROWS = 8
@@ -268,15 +267,6 @@ class _Together:
 
     def _is_large(self, registers: Iterable[int]) -> bool:
         return sum(getattr(self.arrays[r], "nbytes", 0) for r in registers) > room()
-
-
-def written(step: Step) -> set[int]:
-    """Return the registers a step writes."""
-    if isinstance(step, Launch | Empty):
-        return {output.register for output in step.outputs}
-    if isinstance(step, Slabs):
-        return {output.register for launch in step.launches for output in launch.outputs}
-    return set(step.results) if isinstance(step, Call) else set()
 
 
 def read(step: Step) -> set[int]:

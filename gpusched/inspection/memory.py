@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.plan import Call, Empty, Launch, Plan, Step, reads
+from gpusched.fusion.plan import Call, Plan, reads, written
 from gpusched.inspection.standins import extent
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
@@ -56,13 +56,6 @@ def held(arrays: Iterable[Any]) -> int:
     return sum(min(sum(parts.values()), wholes[which]) for which, parts in shown.items())
 
 
-def written(step: Step) -> tuple[int, ...]:
-    """Return the registers that a step writes."""
-    if isinstance(step, Launch | Empty):
-        return tuple(output.register for output in step.outputs)
-    return step.results if isinstance(step, Call) else ()
-
-
 def peak(plan: Plan, registers: list[Any], outside: list[Any], replayed: bool) -> int:
     """Return the most bytes held while a plan runs.
 
@@ -80,7 +73,7 @@ def peak(plan: Plan, registers: list[Any], outside: list[Any], replayed: bool) -
     alive = {register for _, register in plan.arrays} | {r for r, _ in plan.constants}
     most = held([*outside, *(registers[r] for r in alive)])
     for step, dying in zip(plan.steps, plan.dying, strict=True):
-        alive |= set(written(step))
+        alive |= written(step)
         more = 0
         if isinstance(step, Call):
             given = [registers[r] for r in reads(step)]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gpusched import events
 from gpusched.fusion import slabs
 from gpusched.fusion.backends import python, together
-from gpusched.fusion.plan import Launch, Plan, last_uses, reads, used_registers
+from gpusched.fusion.plan import Launch, Plan, last_uses, reads, used_registers, written
 from gpusched.fusion.slabs import Slabs
 from tests.fusion.recording import record
 
@@ -171,7 +171,7 @@ def peak(plan: Plan, registers: list[Any]) -> int:
     """Return the most bytes of results that a plan holds at a time."""
     held, most = set(), 0
     for step, _, ends in plan.stages:
-        held |= slabs.written(step)
+        held |= set().union(*map(written, step.launches if isinstance(step, Slabs) else [step]))
         most = max(most, sum(registers[k].nbytes for k in held))
         held -= set(ends)
     return most
