@@ -6,17 +6,17 @@ from collections.abc import Collection, Mapping
 from time import perf_counter
 from typing import Any
 
-from dask._task_spec import convert_legacy_graph
+import dask
 from dask.array.optimization import optimize as dask_optimize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-from dask.utils import ensure_dict
 
 from gpusched import events
 from gpusched.fusion.overrides import Overrides
 from gpusched.graph.absorbing import absorbed
 from gpusched.graph.batching import batched
 from gpusched.graph.collector import collector_paused
+from gpusched.graph.direct import direct
 from gpusched.graph.limits import limits
 from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.rewrite import Functions, rewrite
@@ -31,7 +31,10 @@ def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 
 def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     started = perf_counter()
-    optimised = dask_optimize(dsk, keys, **kwargs)
+    if isinstance(dsk, HighLevelGraph) and dask.config.get("optimization.fuse.active") is not False:
+        optimised = dask_optimize(direct(dsk, flatten([keys])), keys, **kwargs)
+    else:
+        optimised = dask_optimize(dsk, keys, **kwargs)
     if events.active:
         events.record_since("graph", "optimise", started)
         started = perf_counter()
@@ -40,9 +43,7 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
         found = _rewrite_layers(optimised, overrides)
     else:
         layers = dsk.layers if isinstance(dsk, HighLevelGraph) else {}
-        found = _rewrite_tasks(
-            convert_legacy_graph(ensure_dict(optimised)), keys, layers, overrides
-        )
+        found = _rewrite_tasks(optimised, keys, layers, overrides)
     if events.active:
         events.record_since("graph", "rewrite", started)
     return found

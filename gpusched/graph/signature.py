@@ -32,7 +32,7 @@ class Signatures:
         """
         inputs: list[Any] = []
         signature = self._value(node, inputs)
-        keys = [item.key for item in inputs if isinstance(item, TaskRef)]
+        keys = [item.key for item in inputs if type(item) is TaskRef]
         if len(keys) > 1 and len(set(keys)) < len(keys):
             # A chunk that is given twice is read once.
             signature = signature, tuple(map(keys.index, keys))
@@ -53,7 +53,8 @@ class Signatures:
             inputs.append(TaskRef(value.target))
             return TaskRef
         if isinstance(value, TaskRef):
-            inputs.append(value)
+            # A future refers to a key as well.
+            inputs.append(TaskRef(value.key))
             return TaskRef
         if isinstance(value, Task):  # a container
             items = tuple([self._value(item, inputs) for item in value.args])
@@ -115,7 +116,7 @@ class _Inside:
             inputs: list[Any] = []
             parts.append(signatures._value(node, inputs))
             for item in inputs:
-                if not isinstance(item, TaskRef):
+                if type(item) is not TaskRef:
                     self.literals.append(item)
                 elif item.key in self.places:
                     parts.append(self.places[item.key])

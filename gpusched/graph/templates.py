@@ -37,12 +37,7 @@ class Templates:
 
     def rewrite(self, node: Task) -> Any:
         """Return a task as a program, or itself, as `translate` does it."""
-        signature, found_inputs = self._signatures.of(node)
-        # A future refers to a key as well.
-        inputs = [
-            TaskRef(i.key) if isinstance(i, TaskRef) and type(i) is not TaskRef else i
-            for i in found_inputs
-        ]
+        signature, inputs = self._signatures.of(node)
         constant = self._constant
         fixed = tuple([None if type(i) is TaskRef else constant(i) for i in inputs])
         form = signature, fixed
