@@ -24,6 +24,12 @@ logger = logging.getLogger("distributed.worker.memory")
 _OVERFULL = 0.1
 """Share of a limit by which results may exceed it while they wait to be moved down."""
 
+_NOTHING = object()
+
+
+class _ReplacedError(KeyError):
+    """A value of another kind has just taken the place of the one that was to be read."""
+
 
 class Store(MutableMapping[Key, object]):
     """The results that a worker holds.
@@ -47,7 +53,8 @@ class Store(MutableMapping[Key, object]):
     -----
     Thread-safe. All copying between tiers is done by one thread, the mover, because two threads
     that bring the same value up would meet in zict's bookkeeping. Setting, deleting and reading
-    what lies in the upper tier never wait for it. There is never a moment when a value is in no
+    what lies in the upper tier never wait for it, but for a host value that takes the place of a
+    device value which is just being moved. There is never a moment when a value is in no
     tier: it leaves one after it has arrived in the next.
     """
 
@@ -77,6 +84,9 @@ class Store(MutableMapping[Key, object]):
         self._unspillable: set[Key] = set()
         self._lock = threading.Lock()
         self._waiting = False
+        self._freezing: object = _NOTHING
+        """The key whose value is on its way from the device to host memory."""
+        self._freeze_lock = threading.Lock()
         self._mover = ThreadPoolExecutor(1, thread_name_prefix="gpusched-mover")
         self.closed = False
         self._stopped = False
@@ -86,12 +96,12 @@ class Store(MutableMapping[Key, object]):
         self._forget(key)
         if isinstance(value, Frozen):
             self._device_keys.add(key)
-            self.host.set_noevict(key, value)
+            self._put_on_host(key, value)
         elif self.device.nbytes(value):
             self._device_keys.add(key)
             self.on_device.set_noevict(key, value)
         else:
-            self.host.set_noevict(key, value)
+            self._put_on_host(key, value)
         self._tidy()
 
     def __getitem__(self, key: Key) -> Any:
@@ -201,14 +211,21 @@ class Store(MutableMapping[Key, object]):
         return frozen
 
     def _thaw(self, value: Any) -> Any:
-        # A host value that has just taken the key's place is dropped by zict, which knows.
         if not isinstance(value, Frozen):
-            return value
+            raise _ReplacedError
         started = time.perf_counter()
         thawed = self.device.thaw(value)
         if events.active:
             events.record_since("unspill", "from host memory", started, value.nbytes)
         return thawed
+
+    def _put_on_host(self, key: Key, value: object) -> None:
+        if self._freezing == key:
+            # The key's last value is on its way there, for zict to put and then to drop: with it
+            # would go whatever has taken its place.
+            with self._freeze_lock:
+                pass
+        self.host.set_noevict(key, value)
 
     def _forget(self, key: Key) -> bool:
         buffer = self.on_device if key in self._device_keys else self.host
@@ -247,14 +264,16 @@ class Store(MutableMapping[Key, object]):
         return self.host.fast.total_weight - self.host_limit
 
     def _bring_up(self, key: Key) -> Any:
-        if key not in self:
-            raise KeyError(key)
-        try:
-            return (self.on_device if key in self._device_keys else self.host)[key]
-        except LostValueError as lost:
-            self._device_keys.discard(key)
-            self._on_lost(key, str(lost.args[0]))
-            raise
+        while key in self:
+            try:
+                return (self.on_device if key in self._device_keys else self.host)[key]
+            except _ReplacedError:
+                continue
+            except LostValueError as lost:
+                self._device_keys.discard(key)
+                self._on_lost(key, str(lost.args[0]))
+                raise
+        raise KeyError(key)
 
     def _bring_up_all(self, keys: list[Key]) -> list[Key]:
         lost = []
@@ -301,7 +320,7 @@ class Store(MutableMapping[Key, object]):
             if key is None:
                 break
             try:
-                moved += int(fast.evict(key)[2])
+                moved += self._evict(fast, key)
                 if fast is self.host.fast:
                     self.disk_error = None
             except KeyError:
@@ -315,6 +334,17 @@ class Store(MutableMapping[Key, object]):
                 self._unspillable.add(key)
                 logger.error("%s stays in memory: %s", key, error)
         return moved
+
+    def _evict(self, fast: zict.LRU[Key, Any], key: Key) -> int:
+        """Move a value out of one tier, and return its bytes; 0 if it was deleted meanwhile."""
+        if fast is self.host.fast:
+            return int(fast.evict(key)[2])
+        with self._freeze_lock:
+            self._freezing = key
+            try:
+                return int(fast.evict(key)[2])
+            finally:
+                self._freezing = _NOTHING
 
     def _say_full(self, error: OSError) -> None:
         if self.disk_error is None:

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dask.typing import Key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusched.workers.device import HostDevice
+from gpusched.workers.device.base import Frozen
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
+from tests.waiting import PATIENCE, wait_for
 from tests.workers.emulated import EmulatedArray, EmulatedDevice
 
 from .contract import check_different_keys_threadsafe, check_mapping
@@ -259,6 +262,57 @@ def test_any_order_of_calls_gives_what_a_dictionary_gives(
             store.bring_up([key])
     assert sorted(store) == sorted(model)
     store.close()
+
+
+def test_host_value_takes_the_place_of_a_device_value_that_is_being_moved(make: Make) -> None:
+    class Slow(EmulatedDevice):
+        def freeze(self, value: EmulatedArray) -> Frozen:
+            freezing.set()
+            assert released.wait(PATIENCE)
+            return super().freeze(value)
+
+    freezing, released = threading.Event(), threading.Event()
+    device = Slow(size=100 * KIB, memory_limit=40 * KIB)
+    store = make(device)
+    for replace_at_once in (True, False):
+        store["x"] = device.array(kib(4, 1))
+        moved = store.make_room(device_bytes=4 * KIB)
+        assert freezing.wait(PATIENCE)
+        if not replace_at_once:
+            del store["x"]
+        with ThreadPoolExecutor(1) as threads:
+            setting = threads.submit(store.__setitem__, "x", kib(4, 2))
+            wait_for(lambda: "x" not in store._device_keys)
+            released.set()
+            setting.result(PATIENCE)
+        assert moved.result(PATIENCE) == 0
+        np.testing.assert_array_equal(store["x"], kib(4, 2))
+        assert list(store) == ["x"]
+        freezing.clear()
+        released.clear()
+
+
+def test_host_value_takes_the_place_of_a_device_value_that_is_to_be_read(make: Make) -> None:
+    class Keys(set[Key]):
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            if found and threading.current_thread() is not threading.main_thread():
+                looked.append(key)
+                if len(looked) == 2:  # it is there, and it is one of the device
+                    self.discard("x")
+                    del store.host["x"]
+                    store.host["x"] = kib(4, 2)
+            return found
+
+    looked: list[object] = []
+    device = EmulatedDevice(size=100 * KIB, memory_limit=40 * KIB)
+    store = make(device)
+    store["x"] = device.array(kib(4, 1))
+    store.make_room(device_bytes=4 * KIB).result(PATIENCE)
+    store._device_keys = Keys(store._device_keys)
+    np.testing.assert_array_equal(store["x"], kib(4, 2))
+    assert len(looked) == 2
+    assert list(store) == ["x"]
 
 
 def test_setting_and_deleting_a_key_that_is_being_moved(make: Make) -> None:
