@@ -69,7 +69,9 @@ class DirectBlockwise(Blockwise):
 
     def _tasks(self, maps: list[Any], dummies: tuple[int, ...]) -> dict[Any, Task]:
         task = self.task
-        operands = {blockwise_token(k): self._operand(k, map_) for k, map_ in enumerate(maps)}
+        operands: dict[Any, Operand] = {
+            blockwise_token(k): self._operand(k, map_) for k, map_ in enumerate(maps)
+        }
         args, kwargs = list(task.args), dict(task.kwargs)
         from_args = [(k, made) for k, arg in enumerate(args) if (made := _made(arg, operands))]
         from_kwargs = [(k, made) for k, arg in kwargs.items() if (made := _made(arg, operands))]
@@ -108,7 +110,7 @@ class DirectBlockwise(Blockwise):
         return read
 
 
-def _made(argument: Any, operands: dict[str, Operand]) -> Operand | None:
+def _made(argument: Any, operands: dict[Any, Operand]) -> Operand | None:
     """Return what makes an argument of a layer's task for a block; None if all have the same."""
     if isinstance(argument, TaskRef):
         return operands.get(argument.key)

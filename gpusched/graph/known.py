@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,8 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
     return functions.extreme(x._recorder, x, axis, keepdims=keepdims, combine=combine)
 
 
+_RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS
+
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
     reductions._nanmin_skip: _nanmin,
@@ -189,16 +191,9 @@ def known(function: Any) -> bool:
     if isinstance(function, RecordedFunction):
         return True
     try:
-        return _known(function)
+        return function in _RECORDED or function in HANDLERS
     except TypeError:
         return False
-
-
-@lru_cache(maxsize=4096)
-def _known(function: Any) -> bool:
-    if function in _OPERATORS or function in _CHUNK_FUNCTIONS or function in VIEWS:
-        return True
-    return function in HANDLERS
 
 
 def is_first_step(task: Task) -> bool:

@@ -12,6 +12,7 @@ import dask
 
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
+from gpusched.graph.lasting import keep
 from gpusched.graph.payload import pack, unpack
 from gpusched.graph.segment import ProgramStep, Segment
 
@@ -80,10 +81,7 @@ class Program:
 
 
 _restored: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
-_recent: dict[str, Program] = {}
 _lock = threading.Lock()
-RECENT = 256
-"""Programs kept alive, with their plans, between the tasks that use them."""
 
 
 def restore(token: str, payload: bytes) -> Program:
@@ -100,7 +98,7 @@ def restore(token: str, payload: bytes) -> Program:
     made._payload, made._token = payload, token
     with _lock:
         program = _restored.setdefault(token, made)
-        _keep(token, program)
+    keep(token, program)
     return program
 
 
@@ -108,16 +106,9 @@ def known(token: str) -> Program | None:
     """Return the program of that token, if this process has it."""
     with _lock:
         program = _restored.get(token)
-        if program is not None:
-            _keep(token, program)
+    if program is not None:
+        keep(token, program)
     return program
-
-
-def _keep(token: str, program: Program) -> None:
-    _recent.pop(token, None)
-    _recent[token] = program
-    while len(_recent) > RECENT:
-        del _recent[next(iter(_recent))]
 
 
 def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:

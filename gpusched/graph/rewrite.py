@@ -24,12 +24,13 @@ from dask._task_spec import (
 )
 from dask.array.core import _concatenate2, _enforce_dtype
 
-from gpusched import events
+from gpusched import config, events
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.known import bare, computes, enforced, known
+from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
@@ -69,8 +70,8 @@ class Functions:
 
     def __init__(self, overrides: Overrides | None = None) -> None:
         self.overrides = active() if overrides is None else overrides
-        self.key = self.overrides, generation()
-        """What programs depend on besides their calls."""
+        self.key = self.overrides, generation(), repr(config.get("fusion"))
+        """What programs and their plans depend on besides their calls."""
         self._found: dict[int, tuple[Any, Traits]] = {}
 
     def traits(self, function: Any) -> Traits:
@@ -194,6 +195,8 @@ class _Translation:
         if found is None:
             steps = tuple(_renumbered(step, count) for step in self.steps)
             found = _programs[key] = Program(steps, count, self.functions.overrides)
+        if all(lasts((step.function, step.args, step.kwargs)) for step in found.steps):
+            keep(key, found)
         return found
 
     def task(self, task: Task, known_keys: dict[Any, Any]) -> Any:

@@ -20,7 +20,7 @@ import gpusched
 from gpusched import Cluster
 from gpusched.cluster.programs import Programs, Served
 from gpusched.fusion.statistics import statistics
-from gpusched.graph import messages, program
+from gpusched.graph import lasting, messages, program
 from gpusched.graph.program import Program
 from tests.waiting import PATIENCE, wait_for
 
@@ -236,7 +236,7 @@ class TestPlainScheduler:
             x, expected = ten_operations(4.75)
             held = client.persist(x)
             wait(held)
-            program._recent.clear()
+            lasting._recent.clear()
             program._restored.clear()
             more = client.persist(held.map_blocks(np.negative) * 2 + 1)
             np.testing.assert_array_equal(more.compute(), expected * -2 + 1)

@@ -18,7 +18,7 @@ import pytest
 from dask._task_spec import Task
 
 from gpusched.fusion.statistics import reset_statistics, statistics
-from gpusched.graph import messages, optimize, program
+from gpusched.graph import lasting, messages, optimize, program
 from gpusched.graph.program import Program
 
 LIMIT = 2048
@@ -56,7 +56,7 @@ def programs(array: da.Array) -> list[Program]:
 
 def forget(token: str) -> None:
     """Let this process be one that has never seen a program."""
-    program._recent.pop(token, None)
+    lasting._recent.pop(token, None)
     program._restored.pop(token, None)
 
 
