@@ -224,7 +224,9 @@ class _Translation:
         recorded = self.recorded and traits.recorded
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed))
         self.keys.append(key)
-        self.shape.append((traits.identity, _frozen(args), _frozen(kwargs)))
+        self.shape.append(
+            (traits.identity, recorded, traits.replayed, _frozen(args), _frozen(kwargs))
+        )
         return Register(-len(self.steps))
 
     def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
@@ -386,5 +388,6 @@ def _identity(function: Callable[..., Any]) -> Any:
         return "partial", _identity(function.func), _frozen(args), _frozen(keywords)  # type: ignore[attr-defined]
     outside: tuple[Any, ...] = ()
     if not known(function) and safety.why_unsafe(bare(function)) is None:
-        outside = safety.captured(bare(function))
+        # Its code as well: a notebook that reloads a module changes functions in place.
+        outside = bare(function).__code__, *safety.captured(bare(function))
     return function if _hashable(function) else id(function), type(function), outside

@@ -12,8 +12,9 @@ from toolz import compose
 
 from gpusched import enable
 from gpusched.fusion.statistics import statistics
-from gpusched.graph import lasting
+from gpusched.graph import fusible, lasting
 from gpusched.graph.lasting import lasts
+from gpusched.graph.marking import FUSIBLE
 
 X = np.linspace(-1, 1, 20_000)
 
@@ -58,6 +59,45 @@ def test_a_setting_that_forbids_recording_is_heeded():
         before = statistics().breaks["multiply", "small chunks"]
         assert recordings(chain) == 0
         assert statistics().breaks != before
+
+
+def twice(block):
+    return np.exp(block) * 2
+
+
+def thrice(block):
+    return np.exp(block) * 3
+
+
+@fusible
+def sorted_twice(block):
+    return np.sort(np.exp(block) * 2) + 1
+
+
+def test_a_function_whose_code_is_replaced_is_another(monkeypatch):
+    def compute():
+        with enable():
+            return da.from_array(X, chunks=10_000).map_blocks(twice).compute(scheduler="sync")
+
+    assert recordings(compute) == 1
+    assert recordings(compute) == 0
+    before = compute()
+    monkeypatch.setattr(twice, "__code__", thrice.__code__)
+    assert recordings(compute) == 1
+    np.testing.assert_allclose(compute(), before * 1.5)
+
+
+def test_a_function_that_is_no_longer_asked_for_is_not_recorded(monkeypatch):
+    def compute():
+        with enable():
+            x = da.from_array(X, chunks=10_000) * 2 + 1
+            return x.map_blocks(sorted_twice).compute(scheduler="sync")
+
+    compute()
+    before = statistics().breaks["sorted_twice", "your function uses .sort"]
+    monkeypatch.delattr(sorted_twice, FUSIBLE)
+    compute()
+    assert statistics().breaks["sorted_twice", "your function uses .sort"] == before + 2
 
 
 def test_what_a_users_function_holds_is_let_go():
