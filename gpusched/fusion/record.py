@@ -58,6 +58,9 @@ class Recorder:
     Belongs to one thread.
     """
 
+    compiles = True
+    """Whether the device's kernels run, rather than stand in for such."""
+
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
         # Operations recorded before they are computed, so that no kernel grows without bound.
@@ -303,7 +306,7 @@ class Recorder:
         kept = used_registers(result)
         constants = tuple(self._constants)
         dying = last_uses(map(reads, self.steps), kept)
-        running = slabs.arranged(self.steps, dying, self._registers)
+        running = slabs.arranged(self.steps, dying, self._registers, self.compiles)
         ends = last_uses(map(slabs.read, running), kept)
         launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))

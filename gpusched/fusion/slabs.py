@@ -59,6 +59,13 @@ class Slabs:
     launches: tuple[Launch, ...]
     rows: int
     """Rows of a slab; the last one may have fewer."""
+    bytes_cached: int = 0
+    """What they read that another one of them has read or written just before."""
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of a chunk."""
+        return _rows(self.launches[0])
 
     @cached_property
     def steps(self) -> list[list[int]]:
@@ -84,7 +91,7 @@ class Slabs:
             for launch in self.launches:
                 launch(registers)
             return
-        arguments: list[Any] = [_rows(self.launches[0]), self.rows]
+        arguments: list[Any] = [self.all_rows, self.rows]
         unfinished: list[tuple[Allocation, Any]] = []
         for launch, (_, address), steps in zip(self.launches, self.codes, self.steps, strict=True):
             arrays = [window(registers[register]) for register in launch.inputs]
@@ -138,7 +145,9 @@ def _rows(launch: Launch) -> int:
     return int(launch.numbers[_place_of_size(launch)])
 
 
-def arranged(steps: list[Step], dying: Iterable[tuple[int, ...]], arrays: Registers) -> list[Step]:
+def arranged(
+    steps: list[Step], dying: Iterable[tuple[int, ...]], arrays: Registers, compiled: bool = True
+) -> list[Step]:
     """Return the steps of a plan, with those together that gain by it.
 
     Parameters
@@ -149,12 +158,14 @@ def arranged(steps: list[Step], dying: Iterable[tuple[int, ...]], arrays: Regist
         Per step, the registers that nobody reads later.
     arrays
         What the registers held.
+    compiled
+        Whether kernels are; if not, nothing is compiled here either.
     """
     waiting = [(step, ends) for step, ends in zip(steps, dying, strict=True)]
     found: list[Step] = []
     while waiting:
         (first, _), *rest = waiting
-        together = _Together(arrays)
+        together = _Together(arrays, compiled)
         later = []
         if isinstance(first, Launch) and together.takes(first):
             for step, ends in waiting:
@@ -165,8 +176,9 @@ def arranged(steps: list[Step], dying: Iterable[tuple[int, ...]], arrays: Regist
                     later.append((step, ends))
         rows = together.rows()
         if rows:
-            slabs = Slabs(tuple(together.launches), rows)
-            _ = slabs.loop  # Compiled now, as kernels are.
+            slabs = Slabs(tuple(together.launches), rows, together.cached())
+            if compiled:
+                _ = slabs.loop  # Compiled now, as kernels are.
             found.append(slabs)
         else:
             found.append(first)
@@ -175,12 +187,12 @@ def arranged(steps: list[Step], dying: Iterable[tuple[int, ...]], arrays: Regist
 
 
 def _goes_by_rows(launch: Launch) -> bool:
-    """Return whether a launch is called for some rows as for all of them: by machine code, with
-    results that lie in the order of the rows, or that every row adds to."""
+    """Return whether a launch is called for some rows as for all of them, with results that lie in
+    the order of the rows, or that every row adds to."""
     kernel = launch.kernel.kernel
     if launch.device.name != HOST.name or kernel.edition or len(kernel.loops) < 2:
         return False
-    if kernel.loops[0] == kernel.loops[-1] == "reduce" or _code_of(launch) is None:
+    if kernel.loops[0] == kernel.loops[-1] == "reduce":
         return False
     steps = row_steps(launch)[len(launch.inputs) :]
     return all(
@@ -194,6 +206,7 @@ class _Together:
     """Launches that may share slabs, and what stands in the way of more of them."""
 
     arrays: Registers
+    compiled: bool
     launches: list[Launch] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)
     """By register that moves with the rows, the elements from one to the next."""
@@ -212,7 +225,7 @@ class _Together:
         Its outermost loop goes through as many rows. What it reads is there before the first slab,
         or written for the same rows by another one of these launches.
         """
-        if not _goes_by_rows(launch):
+        if not _goes_by_rows(launch) or (self.compiled and _code_of(launch) is None):
             return False
         moves = row_steps(launch)
         inputs = list(zip(launch.inputs, moves, strict=False))
@@ -258,12 +271,23 @@ class _Together:
         """Return the rows of a slab, or 0 if slabs gain nothing."""
         if len(self.launches) < 2:
             return 0
-        sizes = {r: abs(step) * self.arrays[r].itemsize for r, step in self.steps.items()}
-        row = sum(sizes.values())
-        distinct = sum(size for register, size in sizes.items() if register not in self._written)
+        row = sum(self._sizes().values())
         rows = room() // row // ROWS * ROWS if row else 0
-        gains = self.read - distinct >= row / 4
+        gains = self._read_again() >= row / 4
         return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0
+
+    def cached(self) -> int:
+        """Return the bytes that the slabs of a chunk find in the cache."""
+        return self._read_again() * _rows(self.launches[0])
+
+    def _sizes(self) -> dict[int, int]:
+        """Return the bytes of a row, by register."""
+        return {r: abs(step) * self.arrays[r].itemsize for r, step in self.steps.items()}
+
+    def _read_again(self) -> int:
+        """Return how many of the bytes of a row that are read have just been read or written."""
+        first = sum(size for r, size in self._sizes().items() if r not in self._written)
+        return self.read - first
 
     def _is_large(self, registers: Iterable[int]) -> bool:
         return sum(getattr(self.arrays[r], "nbytes", 0) for r in registers) > room()

@@ -66,6 +66,23 @@ class StageKernel:
 
 
 @dataclass(frozen=True)
+class StageSlabs:
+    """Kernels of a task that run together: on some rows, then on the next ones.
+
+    What one of them has read or written is still in the processor's cache for the others.
+    """
+
+    kernels: tuple[str, ...]
+    """Their names, in the order in which they run."""
+    rows: int
+    """Rows of a slab."""
+    of_rows: int
+    """Rows of a chunk, in the most frequent kind of task."""
+    bytes_cached: int
+    """What they find in the cache, of the bytes that they read."""
+
+
+@dataclass(frozen=True)
 class Stage:
     """Tasks that make the chunks of one array."""
 
@@ -89,10 +106,13 @@ class Stage:
     results: tuple[ChunkArray, ...]
     """The chunk, or the several arrays of a partial result; none where nothing is known."""
     kernels: tuple[StageKernel, ...]
+    slabs: tuple[StageSlabs, ...]
+    """Of the most frequent kind of task."""
     calls: tuple[tuple[str, int], ...]
     """Functions called as they are, and how often."""
     bytes_read: int
-    """By a task of the most frequent kind, kernels and other calls together."""
+    """By a task of the most frequent kind, kernels and other calls together, from the processor's
+    cache too."""
     bytes_written: int
     bytes_least_read: int
     """Bytes of the task's inputs that are needed, each once."""
@@ -127,6 +147,11 @@ class Stage:
     def bytes_moved(self) -> int:
         """Bytes read and written by a task."""
         return self.bytes_read + self.bytes_written
+
+    @property
+    def bytes_cached(self) -> int:
+        """Bytes of those read that are in the processor's cache, as kernels share slabs."""
+        return sum(each.bytes_cached for each in self.slabs)
 
     @property
     def bytes_least(self) -> int:

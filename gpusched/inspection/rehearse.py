@@ -13,6 +13,7 @@ from dask.utils import apply
 from gpusched.fusion.expression import UnrecordableError
 from gpusched.fusion.plan import substitute
 from gpusched.fusion.schedule import KernelBuilder
+from gpusched.fusion.slabs import Slabs
 from gpusched.graph import safety
 from gpusched.graph.known import COMPUTED_BY, bare, computes, known
 from gpusched.graph.program import Program
@@ -178,6 +179,7 @@ class Rehearser(Rehearsal):
             return self._call(segment, registers)
         self._holding.note(segment, local, registers)
         plan = recorder.plan(arrays, outputs)
+        self._variant.slabs += [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
         replayed = segment.replayed and recorder.escape is None
         if not replayed:
             before += arrays_in(local)

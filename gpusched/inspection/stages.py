@@ -11,7 +11,7 @@ from dask.core import istask
 
 from gpusched.inspection.cost import Work, stage_seconds, task_seconds, total, work_of
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.model import ChunkArray, Link, Stage, StageKernel
+from gpusched.inspection.model import ChunkArray, Link, Stage, StageKernel, StageSlabs
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, variable_of_layer
 from gpusched.inspection.source import places_of
 from gpusched.inspection.standins import arrays_in
@@ -72,6 +72,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
     work = _work(main)
     read, written = _moved(main)
     moved = sum(v.tasks * sum(_moved(v)) for v in variants)
+    cached = sum(v.tasks * _cached(v) for v in variants)
     launches = Counter[str]()
     for variant in variants:
         for use in variant.kernels:
@@ -95,6 +96,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         inputs=tuple(_chunk(layer, array) for layer, array in main.inputs),
         results=tuple(_chunk(name, array) for array in arrays_in(main.result)),
         kernels=tuple(_kernels(main, launches)),
+        slabs=tuple(_slabs(main)),
         calls=tuple(called.items()),
         bytes_read=read,
         bytes_written=written,
@@ -105,9 +107,9 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         operations=work.operations,
         heavy=work.heavy,
         intensity=in_kernel_work.operations / in_kernels if in_kernels else None,
-        seconds=task_seconds(machine, read + written, work, len(main.kernels)),
+        seconds=task_seconds(machine, read + written - _cached(main), work, len(main.kernels)),
         seconds_total=stage_seconds(
-            machine, tasks, moved, total(_work(v) * v.tasks for v in variants),
+            machine, tasks, moved - cached, total(_work(v) * v.tasks for v in variants),
             launches.total(),
         ),
         peak=max(v.peak for v in variants),
@@ -142,6 +144,22 @@ def _kernels(main: Variant, launches: Counter[str]) -> list[StageKernel]:
         else StageKernel(name, count, 0, 0)
         for name, count in launches.items()
     ]
+
+
+def _slabs(main: Variant) -> list[StageSlabs]:
+    return [
+        StageSlabs(
+            tuple(launch.kernel.kernel.name for launch in slabs.launches),
+            slabs.rows,
+            slabs.all_rows,
+            slabs.bytes_cached,
+        )
+        for slabs in main.slabs
+    ]
+
+
+def _cached(variant: Variant) -> int:
+    return sum(slabs.bytes_cached for slabs in variant.slabs)
 
 
 def _places(variant: Variant) -> list[Place]:

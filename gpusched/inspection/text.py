@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.fusion.kernel import EXACT
-from gpusched.inspection.model import Stage, Stop, Totals
+from gpusched.inspection.model import Stage, StageSlabs, Stop, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
 
 if TYPE_CHECKING:
@@ -172,6 +172,8 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
                 f"{count(int(work.operations), 'operation')} an element{heavy}"
             ),
         )
+    for slabs in stage.slabs:
+        yield "together", _together(slabs)
     if stage.calls:
         yield "unfused", ", ".join(f"{name} ({times:,})" for name, times in stage.calls)
     yield from _costs(stage)
@@ -180,6 +182,15 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
             yield "uses", f"{link.chunks:.3g} chunks a task of stage {link.stage}: {link.reason}"
     if stage.unknown:
         yield "not known", stage.unknown
+
+
+def _together(slabs: StageSlabs) -> str:
+    *others, last = dict.fromkeys(slabs.kernels)
+    names = f"{', '.join(others)} and {last}" if others else last
+    return (
+        f"{names}: all on {slabs.rows:,} rows of {slabs.of_rows:,}, then on the next ones; "
+        f"{bytes_(slabs.bytes_cached)} of what they read is in the cache by then"
+    )
 
 
 def results(stage: Stage) -> str:

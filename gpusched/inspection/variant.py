@@ -8,6 +8,7 @@ from typing import Any
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.plan import Launch
 from gpusched.fusion.schedule import KernelBuilder
+from gpusched.fusion.slabs import Slabs
 from gpusched.graph.callsites import Site
 from gpusched.inspection.tracing import TracingRecorder
 
@@ -79,6 +80,8 @@ class Variant:
     program: bool = False
     """Whether the task is one of gpusched's programs."""
     kernels: list[KernelUse] = field(default_factory=list)
+    slabs: list[Slabs] = field(default_factory=list)
+    """Kernels that run together on some rows at a time."""
     calls: list[CallUse] = field(default_factory=list)
     halts: list[Halt] = field(default_factory=list)
     inputs: list[tuple[str, Any]] = field(default_factory=list)
