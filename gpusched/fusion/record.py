@@ -118,7 +118,7 @@ class Recorder:
     ) -> Node:
         """Return the node of a scalar operation on operands of the right dtypes."""
         shape = broadcast_shapes(*(a.shape for a in arguments))
-        silent = name in ARITHMETIC and dtype.kind == "f" and "ignore" in _error_state()
+        silent = name in ARITHMETIC and dtype.kind == "f" and silenced()
         key = (name, output, dtype, silent, *map(id, arguments))
         return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, silent))
 
@@ -323,9 +323,10 @@ def _name_of(device: Device | None) -> str | None:
     return device.name if device else None
 
 
-def _error_state() -> tuple[str, ...]:
+def silenced() -> bool:
+    """Return whether `numpy.errstate` ignores floating-point errors here, or some of them."""
     state = np.geterr()
-    return state["divide"], state["over"], state["invalid"]
+    return "ignore" in (state["divide"], state["over"], state["invalid"])
 
 
 def _name(function: Any) -> str:

@@ -27,6 +27,7 @@ from dask.array.core import _concatenate2, _enforce_dtype
 from gpusched import config, events
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
+from gpusched.fusion.record import silenced
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.known import bare, computes, enforced, known
@@ -70,7 +71,7 @@ class Functions:
 
     def __init__(self, overrides: Overrides | None = None) -> None:
         self.overrides = active() if overrides is None else overrides
-        self.key = self.overrides, generation(), repr(config.get("fusion"))
+        self.key = self.overrides, generation(), repr(config.get("fusion")), silenced()
         """What programs and their plans depend on besides their calls."""
         self._found: dict[int, tuple[Any, Traits]] = {}
 

@@ -53,6 +53,18 @@ def test_other_settings_are_heeded(settings):
         assert recordings(chain) == 1
 
 
+def test_errors_that_are_no_longer_ignored_are_told():
+    def compute():
+        x = da.from_array(np.zeros(20_000), chunks=10_000).persist(scheduler="sync")
+        with enable():
+            return (1 / (x * 2)).compute(scheduler="sync")
+
+    with np.errstate(all="ignore"):
+        assert np.isinf(compute()).all()
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        compute()
+
+
 def test_a_setting_that_forbids_recording_is_heeded():
     chain()
     with dask.config.set({"gpusched.fusion.minimum-elements": 10**9}):
