@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -186,10 +187,13 @@ class Call:
     """Whether the function returns one array rather than a sequence of them."""
     kinds: tuple[Kind, ...]
     """What the results were when recorded."""
+    errors: Any = None
+    """What the program's `numpy.errstate` around the call says; None without one."""
 
     def __call__(self, registers: Registers) -> None:
-        found = self.function(*substitute(self.args, registers),
-                              **substitute(self.kwargs, registers))  # fmt: skip
+        args, kwargs = substitute(self.args, registers), substitute(self.kwargs, registers)
+        with np.errstate(**self.errors) if self.errors else nullcontext():
+            found = self.function(*args, **kwargs)
         values = (found,) if self.single else tuple(found)
         for register, value, expected in zip(self.results, values, self.kinds, strict=True):
             array = np.asarray(value) if isinstance(value, np.generic) else value

@@ -63,6 +63,7 @@ class Recorder:
 
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
+        self._errors = np.geterr()
         # Operations recorded before they are computed, so that no kernel grows without bound.
         self._limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
         self._nodes: dict[Any, Node] = {}
@@ -242,7 +243,10 @@ class Recorder:
         arrays = [np.asarray(v) if isinstance(v, np.generic) else v for v in values]
         leaves = [self.leaf(array) for array in arrays]
         results = tuple(leaf.register for leaf in leaves)
-        self.steps.append(Call(function, args, kwargs, results, single, tuple(map(kind, arrays))))
+        kinds = tuple(map(kind, arrays))
+        errors = np.geterr()
+        inside = errors if errors != self._errors else None
+        self.steps.append(Call(function, args, kwargs, results, single, kinds, inside))
         return leaves[0] if single else leaves
 
     def _is_array(self, value: Any) -> bool:
@@ -327,6 +331,11 @@ def silenced() -> bool:
     """Return whether `numpy.errstate` ignores floating-point errors here, or some of them."""
     state = np.geterr()
     return "ignore" in (state["divide"], state["over"], state["invalid"])
+
+
+def error_state() -> tuple[object, ...]:
+    """Return what `numpy.errstate` says here of each kind of floating-point error."""
+    return tuple(np.geterr().values())
 
 
 def _name(function: Any) -> str:

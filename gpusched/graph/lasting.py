@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from toolz.functoolz import Compose  # type: ignore[import-untyped]
+
+from gpusched.fusion.plan import Register
 
 if TYPE_CHECKING:
     from gpusched.graph.program import Program
@@ -30,11 +35,16 @@ def keep(key: Any, program: Program) -> None:
             del _recent[next(iter(_recent))]
 
 
-def lasts(value: Any) -> bool:
-    """Return whether all functions that a value is, or holds, are there for good.
+_PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register)
 
-    To keep others would be to keep what they hold, such as the arrays that a function of the user's
-    reads.
+_LIBRARIES = frozenset(["numpy", "dask", "operator", "_operator", "builtins", "gpusched"])
+
+
+def lasts(value: Any) -> bool:
+    """Return whether a value is, or holds, functions of libraries and plain values only.
+
+    Functions of the user's may hold arrays, as may arguments that are given with them; and they
+    change, as a notebook's do.
 
     Examples
     --------
@@ -44,24 +54,21 @@ def lasts(value: Any) -> bool:
     >>> lasts(np.add), lasts(partial(np.sum, axis=0)), lasts(lambda x: x + 1)
     (True, True, False)
     """
+    if isinstance(value, _PLAIN):
+        return True
     if type(value) in (tuple, list):
         return all(map(lasts, value))
     if type(value) is dict:
         return all(map(lasts, value.values()))
-    if isinstance(value, type) or not callable(value):
-        return True
-    return all(map(lasts, inside)) if (inside := _inside(value)) else _is_of_a_module(value)
+    if isinstance(value, partial):
+        return lasts([value.func, value.args, value.keywords])
+    if isinstance(value, Compose):
+        return lasts([value.first, *value.funcs])
+    return is_of_a_library(value)
 
 
-def _inside(function: Any) -> Iterable[Any]:
-    """Return what a composition or a partial application holds."""
-    if hasattr(function, "funcs"):
-        return function.first, *function.funcs
-    if hasattr(function, "keywords") and hasattr(function, "func"):
-        return function.func, function.args, function.keywords
-    return ()
-
-
-def _is_of_a_module(function: Any) -> bool:
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    return getattr(module, getattr(function, "__qualname__", ""), None) is function
+def is_of_a_library(function: Any) -> bool:
+    """Return whether a function is what its name stands for in a library's module."""
+    name = str(getattr(function, "__module__", None) or "")
+    found = getattr(sys.modules.get(name), getattr(function, "__qualname__", ""), None)
+    return found is function and name.partition(".")[0] in _LIBRARIES

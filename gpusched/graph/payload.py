@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import CodeType, FunctionType
 from typing import Any
 
 import cloudpickle
@@ -11,6 +12,8 @@ from toolz import curry  # type: ignore[import-untyped]
 from gpusched.fusion.kernel import EXACT
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Register
+from gpusched.graph.lasting import is_of_a_library
+from gpusched.graph.quick import parts
 from gpusched.graph.segment import ProgramStep
 
 
@@ -41,22 +44,44 @@ def _reduce_curry(value: Any) -> Any:
 def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NONE) -> bytes:
     """Return a program pickled: below 2 KiB for ten of NumPy's functions.
 
-    Functions of ``__main__``, lambdas and closures go by value, as cloudpickle has them.
+        Functions of ``__main__``, lambdas and closures go by value, as cloudpickle has them.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.fusion.plan import Register
-    >>> from gpusched.graph.payload import pack, unpack
-    >>> from gpusched.graph.segment import ProgramStep
-    >>> steps = tuple(ProgramStep(np.add, (Register(k), 1)) for k in range(10))
-    >>> unpack(pack(steps, 1))[:2] == (steps, 1), len(pack(steps, 1)) < 400
-    (True, True)
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusched.fusion.plan import Register
+        >>> from gpusched.graph.payload import pack, unpack
+        >>> from gpusched.graph.lasting import is_of_a_library
+    from gpusched.graph.quick import parts
+    from gpusched.graph.segment import ProgramStep
+        >>> steps = tuple(ProgramStep(np.add, (Register(k), 1)) for k in range(10))
+        >>> unpack(pack(steps, 1))[:2] == (steps, 1), len(pack(steps, 1)) < 400
+        (True, True)
     """
     file = io.BytesIO()
     chosen = () if overrides.mathematics == EXACT else (overrides.mathematics,)
     _Compact(file, protocol=5).dump((steps, inputs, *chosen, *overrides.found))
     return file.getvalue()
+
+
+def named_code(steps: tuple[ProgramStep, ...]) -> str:
+    """Return what the users' functions do that are pickled by name, as text.
+
+    A module may be another one the next time, as after ``Client.upload_file``, and the name the
+    same.
+    """
+    found = [
+        _code(part.__code__)
+        for step in steps
+        for part in parts(step.function)
+        if isinstance(part, FunctionType) and not is_of_a_library(part)
+    ]
+    return repr(found) if found else ""
+
+
+def _code(code: CodeType) -> Any:
+    consts = [_code(each) if isinstance(each, CodeType) else each for each in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, consts
 
 
 def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:

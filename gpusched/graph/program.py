@@ -13,7 +13,7 @@ import dask
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
 from gpusched.graph.lasting import keep
-from gpusched.graph.payload import pack, unpack
+from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.segment import ProgramStep, Segment
 
 
@@ -70,7 +70,8 @@ class Program:
         """Return the program's token and its pickled steps."""
         if self._payload is None:
             self._payload = pack(self.steps, self.inputs, self.overrides)
-            self._token = hashlib.blake2b(self._payload, digest_size=16).hexdigest()
+            told = self._payload + named_code(self.steps).encode()
+            self._token = hashlib.blake2b(told, digest_size=16).hexdigest()
         return self._token, self._payload
 
     def __reduce__(self) -> Any:

@@ -27,7 +27,7 @@ from dask.array.core import _concatenate2, _enforce_dtype
 from gpusched import config, events
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
-from gpusched.fusion.record import silenced
+from gpusched.fusion.record import error_state
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.known import bare, computes, enforced, known
@@ -71,7 +71,7 @@ class Functions:
 
     def __init__(self, overrides: Overrides | None = None) -> None:
         self.overrides = active() if overrides is None else overrides
-        self.key = self.overrides, generation(), repr(config.get("fusion")), silenced()
+        self.key = self.overrides, generation(), repr(config.get("fusion")), error_state()
         """What programs and their plans depend on besides their calls."""
         self._found: dict[int, tuple[Any, Traits]] = {}
 
@@ -196,7 +196,7 @@ class _Translation:
         if found is None:
             steps = tuple(_renumbered(step, count) for step in self.steps)
             found = _programs[key] = Program(steps, count, self.functions.overrides)
-        if all(lasts((step.function, step.args, step.kwargs)) for step in found.steps):
+        if lasts([(step.function, step.args, step.kwargs) for step in found.steps]):
             keep(key, found)
         return found
 

@@ -79,8 +79,20 @@ def why_unsafe(function: Any) -> str | None:
     return None
 
 
-def captured(function: Any) -> tuple[Any, ...]:
+def captured(function: Any, callers: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     """Return the values a safe function reads from outside; a plan holds for these only.
+
+    Parameters
+    ----------
+    function
+        The function.
+    callers
+        Those that it is called by.
+
+    Returns
+    -------
+    tuple
+        Of names, each with what it stands for.
 
     Raises
     ------
@@ -91,19 +103,21 @@ def captured(function: Any) -> tuple[Any, ...]:
         raise _Unsafe(LIBRARY)
     if (function.__module__ or "").partition(".")[0] in _LIBRARIES:
         raise _Unsafe(LIBRARY)
+    if function in callers:
+        raise _Unsafe(f"calls {function.__name__}, which calls itself through others")
     reason, names = _examine(function.__code__)
     if reason:
         raise _Unsafe(reason)
-    values: list[Any] = []
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    for name in names:
-        values += _outside(function, name, cells)
-    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        values += _constant("a default", default)
-    return tuple(values)
+    found = [(name, _outside(function, name, cells, (*callers, function))) for name in names]
+    found += [("a default", _constant("a default", d)) for d in function.__defaults__ or ()]
+    for name, default in (function.__kwdefaults__ or {}).items():
+        found.append((name, _constant("a default", default)))
+    return tuple(found)
 
 
-def _outside(function: types.FunctionType, name: str, cells: dict[str, Any]) -> list[Any]:
+def _outside(function: types.FunctionType, name: str, cells: dict[str, Any],
+             callers: tuple[Any, ...]) -> tuple[Any, ...]:  # fmt: skip
     """Return what depends on one name that a function takes from outside."""
     if name in cells:
         value = cells[name].cell_contents
@@ -113,26 +127,26 @@ def _outside(function: types.FunctionType, name: str, cells: dict[str, Any]) -> 
         value = getattr(__import__("builtins"), name, None)
         if value not in _BUILTINS:
             raise _Unsafe(f"calls {name}")
-        return []
+        return ()
     if value is np:
-        return []
+        return ()
     if isinstance(value, types.FunctionType) and value is not function:
-        return [value.__code__, *captured(value)]
+        return value.__code__, captured(value, callers)
     if isinstance(value, Freezable):
-        return list(value.parts())
+        return value.parts()
     if callable(value) and not isinstance(value, type):
         recorded = isinstance(value, np.ufunc) and operation_of(value) is not None
         if recorded or value in HANDLERS:
-            return [value]
+            return (value,)
         raise _Unsafe(f"calls {name}, which is not recorded")
     return _constant(name, value)
 
 
-def _constant(name: str, value: Any) -> list[Any]:
+def _constant(name: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, tuple):
-        return [v for item in value for v in _constant(name, item)]
+        return tuple, *[_constant(name, item) for item in value]
     if isinstance(value, _CONSTANTS) or (isinstance(value, type) and issubclass(value, np.generic)):
-        return [type(value), repr(value)]
+        return type(value), repr(value)
     raise _Unsafe(f"uses {name}, a {type(value).__name__}")
 
 

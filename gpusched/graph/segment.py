@@ -26,13 +26,15 @@ from gpusched.fusion.plan import (
     substitute,
     used_registers,
 )
-from gpusched.fusion.record import Recorder
+from gpusched.fusion.record import Recorder, error_state
 from gpusched.fusion.statistics import updating
 from gpusched.graph import pieces, safety
 from gpusched.graph.known import bare, owned, substitute_for
 
 PLANS = 128
 """Plans one segment remembers; the oldest goes first."""
+CONSTANTS = 1 << 20
+"""Bytes of the arrays that these plans hold, if there are several such plans."""
 
 _NESTED = frozenset((tuple, list))
 """What inputs may be instead of arrays: several of them."""
@@ -97,6 +99,8 @@ class Segment:
         """Users' versions of kernels, before the first run."""
         self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
         self.replayed = all(step.replayed for _, step in steps)
+        self.errors = error_state()
+        """What `numpy.errstate` says where the program is made, which tells programs apart."""
         self._plans: dict[Any, Plan | Direct] = {}
         self._lock = threading.Lock()
         self.unsafe = [] if recorded else _reasons(step.function for _, step in steps)
@@ -166,8 +170,9 @@ class Segment:
         return found
 
     def _remember(self, key: Any, found: Plan | Direct) -> None:
+        room = max(CONSTANTS - held(found), 0)
         with self._lock:
-            while len(self._plans) >= PLANS:
+            while len(self._plans) >= PLANS or sum(map(held, self._plans.values())) > room:
                 del self._plans[next(iter(self._plans))]
             self._plans[key] = found
 
@@ -198,6 +203,8 @@ class Segment:
             # recorder was at fault, which is counted.
             direct = Direct(bare_name(self.steps[-1][1].function),
                             f"recording failed: {type(error).__name__}: {error}")  # fmt: skip
+            if isinstance(error, OSError):
+                key = None  # There may be files or a disk the next time.
         if direct is not None:
             self.call(registers)
             if key is not None:
@@ -208,7 +215,8 @@ class Segment:
             return
         plan = recorder.plan(arrays, outputs)
         plan.synchronize()
-        if key is not None and recorder.escape is None and self.replayed:
+        lasts = recorder.escape is None and self.replayed and self.errors == error_state()
+        if key is not None and lasts:
             self._remember(key, plan)
         with updating() as counters:
             counters.recordings += 1
@@ -314,6 +322,11 @@ def describe(value: Any) -> Any:
         hash(value)
         return value
     raise TypeError(f"an argument of type {type(value).__name__}")
+
+
+def held(found: Plan | Direct) -> int:
+    """Return the bytes of the arrays that a plan holds."""
+    return sum(int(a.nbytes) for _, a in found.constants) if isinstance(found, Plan) else 0
 
 
 def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:

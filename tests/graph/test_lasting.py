@@ -1,6 +1,7 @@
 """Programs last from graph to graph, and keep nothing alive that would not be."""
 
 import gc
+import warnings
 import weakref
 from functools import partial
 
@@ -8,13 +9,16 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.array import reductions
 from toolz import compose
 
 from gpusched import enable
+from gpusched.fusion.cache import KernelCache
 from gpusched.fusion.statistics import statistics
 from gpusched.graph import fusible, lasting
 from gpusched.graph.lasting import lasts
 from gpusched.graph.marking import FUSIBLE
+from gpusched.graph.segment import held
 
 X = np.linspace(-1, 1, 20_000)
 
@@ -87,29 +91,115 @@ def sorted_twice(block):
 
 
 def test_a_function_whose_code_is_replaced_is_another(monkeypatch):
+    mapped = da.from_array(X, chunks=10_000).map_blocks(twice)
+
     def compute():
         with enable():
-            return da.from_array(X, chunks=10_000).map_blocks(twice).compute(scheduler="sync")
+            return mapped.compute(scheduler="sync")
 
+    with enable():
+        optimised = dask.optimize(mapped)  # and with it the program
     assert recordings(compute) == 1
     assert recordings(compute) == 0
     before = compute()
     monkeypatch.setattr(twice, "__code__", thrice.__code__)
     assert recordings(compute) == 1
     np.testing.assert_allclose(compute(), before * 1.5)
+    del optimised
 
 
 def test_a_function_that_is_no_longer_asked_for_is_not_recorded(monkeypatch):
+    mapped = (da.from_array(X, chunks=10_000) * 2 + 1).map_blocks(sorted_twice)
+
     def compute():
         with enable():
-            x = da.from_array(X, chunks=10_000) * 2 + 1
-            return x.map_blocks(sorted_twice).compute(scheduler="sync")
+            return mapped.compute(scheduler="sync")
 
+    with enable():
+        optimised = dask.optimize(mapped)
     compute()
     before = statistics().breaks["sorted_twice", "your function uses .sort"]
     monkeypatch.delattr(sorted_twice, FUSIBLE)
     compute()
     assert statistics().breaks["sorted_twice", "your function uses .sort"] == before + 2
+    del optimised
+
+
+FACTORS, TERMS = (2.0,), (3.0, 4.0)
+
+
+def by_tables(block):
+    for factor in FACTORS:
+        block = block * factor
+    for term in TERMS:
+        block = block + term
+    return block
+
+
+def test_a_function_that_reads_other_tables_is_another(monkeypatch):
+    mapped = da.from_array(X, chunks=10_000).map_blocks(by_tables)
+    with enable():
+        optimised = dask.optimize(mapped)
+        np.testing.assert_array_equal(mapped.compute(scheduler="sync"), by_tables(X))
+        monkeypatch.setitem(globals(), "FACTORS", (2.0, 3.0))
+        monkeypatch.setitem(globals(), "TERMS", (4.0,))
+        np.testing.assert_array_equal(mapped.compute(scheduler="sync"), by_tables(X))
+    del optimised
+
+
+def test_a_plan_of_ignored_errors_is_for_one_run():
+    x = da.from_array(np.zeros(20_000), chunks=10_000)
+    with enable():
+        (optimised,) = dask.optimize(1 / (x * 2))
+        with np.errstate(all="ignore"):
+            optimised.compute(scheduler="sync")
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            (1 / (x * 2)).compute(scheduler="sync")
+
+
+def silent_quotient(block):
+    with np.errstate(divide="ignore"):
+        quotient = np.divide(1.0, block, dtype="f8")
+    return quotient * 2 + 1
+
+
+def test_calls_between_kernels_keep_their_error_state():
+    x = da.from_array(np.zeros(20_000), chunks=10_000)
+    with enable(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = x.map_blocks(silent_quotient, dtype=float).compute(scheduler="sync")
+    assert np.isinf(found).all()
+
+
+def test_a_failure_that_passes_is_for_one_run(monkeypatch):
+    def failing(self, kernel):
+        raise OSError("too many open files")
+
+    x = da.from_array(X, chunks=10_000)
+    program = (x + 1.0625) * 2.71875
+    with enable(), dask.config.set({"gpusched.fusion.strict": False}):
+        with monkeypatch.context() as patch:
+            patch.setattr(KernelCache, "_compile", failing)
+            np.testing.assert_allclose(program.compute(scheduler="sync"), (X + 1.0625) * 2.71875)
+        before = statistics().fused_tasks
+        program.compute(scheduler="sync")
+        assert statistics().fused_tasks == before + 2
+
+
+def test_arrays_that_plans_hold_are_few():
+    bytes_held = []
+    with enable():
+        for width in (200_000, 210_000, 220_000):
+            x = da.ones((4, width), chunks=(2, width))
+            (x * 2 + 1).mean(axis=0).compute(scheduler="sync")
+            plans = [
+                plan
+                for program in lasting._recent.values()
+                for part in program.segments
+                for plan in part._plans.values()
+            ]
+            bytes_held.append(sum(map(held, plans)))
+    assert max(bytes_held) <= 2 * 220_000 * 8
 
 
 def test_what_a_users_function_holds_is_let_go():
@@ -137,6 +227,10 @@ def test_only_so_many_are_kept(monkeypatch):
     assert list(lasting._recent) == ["a", "b"]
 
 
+class Made:
+    pass
+
+
 def module_level(x):
     return x
 
@@ -146,10 +240,14 @@ def module_level(x):
     [
         (np.exp, True),
         (np.where, True),
-        (module_level, True),
-        (partial(module_level, 3), True),
-        (partial(module_level, lambda: 3), False),
-        (partial(module_level, key=[lambda: 3]), False),
+        (reductions.mean_chunk, True),
+        (partial(reductions.mean_chunk, axis=3), True),
+        (partial(np.sum, axis=lambda: 3), False),
+        (partial(np.interp, xp=np.ones(3)), False),
+        (partial(np.sum, key=[lambda: 3]), False),
+        (np.float32, True),
+        (Made, False),
+        (module_level, False),
         (compose(np.max, partial(np.concatenate, axis=0)), True),
         (compose(np.max, lambda x: x), False),
         (np.frompyfunc(module_level, 1, 1), False),

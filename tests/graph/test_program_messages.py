@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 from dask._task_spec import Task
 
+from gpusched.fusion.plan import Register
 from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import lasting, messages, optimize, program
 from gpusched.graph.program import Program
+from gpusched.graph.segment import ProgramStep
 
 LIMIT = 2048
 
@@ -184,3 +186,15 @@ class TestDeferred:
             waiting(np.ones(4096))
         assert statistics().programs_missing == 1
         assert isinstance(pickle.loads(pickle.dumps(waiting)), messages.Deferred)
+
+
+def test_code_is_part_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that is pickled by name may be another one the next time."""
+
+    def token() -> str:
+        return Program((ProgramStep(forget, (Register(0),)),), 1).payload()[0]
+
+    before = token()
+    assert token() == before
+    monkeypatch.setattr(forget, "__code__", (lambda token: None).__code__)
+    assert token() != before

@@ -87,9 +87,17 @@ def remembers(x: Any, seen: list[Any] = []) -> Any:  # noqa: B006
     return x
 
 
+def even(x: Any, n: int = 2) -> Any:
+    return x if n == 0 else odd(x, n - 1)
+
+
+def odd(x: Any, n: int = 1) -> Any:
+    return x + 1 if n == 0 else even(x, n - 1)
+
+
 @pytest.mark.parametrize(
     "function",
-    [assigns, asks_type, converts, random, reads_table, prints, imports, remembers,
+    [assigns, asks_type, converts, random, reads_table, prints, imports, remembers, even,
      np.linalg.svd, len],
 )  # fmt: skip
 def test_not_shown_safe(function: Any) -> None:

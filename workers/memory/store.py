@@ -25,10 +25,8 @@ _OVERFULL = 0.1
 """Share of a limit by which results may exceed it while they wait to be moved down."""
 
 _NOTHING = object()
-
-
-class _ReplacedError(KeyError):
-    """A value of another kind has just taken the place of the one that was to be read."""
+_TURNS = 100
+"""Times that a value is looked for which others replace while it is read."""
 
 
 class Store(MutableMapping[Key, object]):
@@ -84,9 +82,8 @@ class Store(MutableMapping[Key, object]):
         self._unspillable: set[Key] = set()
         self._lock = threading.Lock()
         self._waiting = False
-        self._freezing: object = _NOTHING
-        """The key whose value is on its way from the device to host memory."""
-        self._freeze_lock = threading.Lock()
+        self._freezing: tuple[object, threading.Event] = _NOTHING, threading.Event()
+        """The key whose value is on its way from the device to host memory, and its arrival."""
         self._mover = ThreadPoolExecutor(1, thread_name_prefix="gpusched-mover")
         self.closed = False
         self._stopped = False
@@ -212,7 +209,7 @@ class Store(MutableMapping[Key, object]):
 
     def _thaw(self, value: Any) -> Any:
         if not isinstance(value, Frozen):
-            raise _ReplacedError
+            raise KeyError("a host value has just taken the place of a device value")
         started = time.perf_counter()
         thawed = self.device.thaw(value)
         if events.active:
@@ -220,11 +217,11 @@ class Store(MutableMapping[Key, object]):
         return thawed
 
     def _put_on_host(self, key: Key, value: object) -> None:
-        if self._freezing == key:
+        moving, done = self._freezing
+        if moving == key:
             # The key's last value is on its way there, for zict to put and then to drop: with it
             # would go whatever has taken its place.
-            with self._freeze_lock:
-                pass
+            done.wait()
         self.host.set_noevict(key, value)
 
     def _forget(self, key: Key) -> bool:
@@ -264,15 +261,17 @@ class Store(MutableMapping[Key, object]):
         return self.host.fast.total_weight - self.host_limit
 
     def _bring_up(self, key: Key) -> Any:
-        while key in self:
+        for _ in range(_TURNS):
+            if key not in self:
+                break
             try:
                 return (self.on_device if key in self._device_keys else self.host)[key]
-            except _ReplacedError:
-                continue
             except LostValueError as lost:
                 self._device_keys.discard(key)
                 self._on_lost(key, str(lost.args[0]))
                 raise
+            except KeyError:
+                continue  # Another value has just taken its place, or it was deleted.
         raise KeyError(key)
 
     def _bring_up_all(self, keys: list[Key]) -> list[Key]:
@@ -339,12 +338,13 @@ class Store(MutableMapping[Key, object]):
         """Move a value out of one tier, and return its bytes; 0 if it was deleted meanwhile."""
         if fast is self.host.fast:
             return int(fast.evict(key)[2])
-        with self._freeze_lock:
-            self._freezing = key
-            try:
-                return int(fast.evict(key)[2])
-            finally:
-                self._freezing = _NOTHING
+        done = threading.Event()
+        self._freezing = key, done
+        try:
+            return int(fast.evict(key)[2])
+        finally:
+            self._freezing = _NOTHING, done
+            done.set()
 
     def _say_full(self, error: OSError) -> None:
         if self.disk_error is None:

@@ -315,6 +315,28 @@ def test_host_value_takes_the_place_of_a_device_value_that_is_to_be_read(make: M
     assert list(store) == ["x"]
 
 
+@pytest.mark.parametrize("lies", ["on the host", "on the device"])
+def test_value_that_is_replaced_while_it_is_read_is_the_new_one(make: Make, lies: str) -> None:
+    class Slow(EmulatedDevice):
+        def thaw(self, frozen: Frozen) -> EmulatedArray:
+            thawing.set()
+            assert released.wait(PATIENCE)
+            return super().thaw(frozen)
+
+    thawing, released = threading.Event(), threading.Event()
+    device = Slow(size=100 * KIB, memory_limit=40 * KIB)
+    store = make(device)
+    store["x"] = device.array(kib(4, 1))
+    store.make_room(device_bytes=4 * KIB).result(PATIENCE)
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(store.__getitem__, "x")
+        assert thawing.wait(PATIENCE)
+        store["x"] = kib(4, 2) if lies == "on the host" else device.array(kib(4, 2))
+        released.set()
+        found = reading.result(PATIENCE)
+    np.testing.assert_array_equal(getattr(found, "values", found), kib(4, 2))
+
+
 def test_setting_and_deleting_a_key_that_is_being_moved(make: Make) -> None:
     device = EmulatedDevice(size=10_000 * KIB, memory_limit=40 * KIB)
     store = make(device, host_limit=20 * KIB)
