@@ -44,19 +44,17 @@ def _reduce_curry(value: Any) -> Any:
 def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NONE) -> bytes:
     """Return a program pickled: below 2 KiB for ten of NumPy's functions.
 
-        Functions of ``__main__``, lambdas and closures go by value, as cloudpickle has them.
+    Functions of ``__main__``, lambdas and closures go by value, as cloudpickle has them.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gpusched.fusion.plan import Register
-        >>> from gpusched.graph.payload import pack, unpack
-        >>> from gpusched.graph.lasting import is_of_a_library
-    from gpusched.graph.quick import parts
-    from gpusched.graph.segment import ProgramStep
-        >>> steps = tuple(ProgramStep(np.add, (Register(k), 1)) for k in range(10))
-        >>> unpack(pack(steps, 1))[:2] == (steps, 1), len(pack(steps, 1)) < 400
-        (True, True)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.fusion.plan import Register
+    >>> from gpusched.graph.payload import pack, unpack
+    >>> from gpusched.graph.segment import ProgramStep
+    >>> steps = tuple(ProgramStep(np.add, (Register(k), 1)) for k in range(10))
+    >>> unpack(pack(steps, 1))[:2] == (steps, 1), len(pack(steps, 1)) < 400
+    (True, True)
     """
     file = io.BytesIO()
     chosen = () if overrides.mathematics == EXACT else (overrides.mathematics,)
