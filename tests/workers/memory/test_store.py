@@ -264,32 +264,47 @@ def test_any_order_of_calls_gives_what_a_dictionary_gives(
     store.close()
 
 
-def test_host_value_takes_the_place_of_a_device_value_that_is_being_moved(make: Make) -> None:
-    class Slow(EmulatedDevice):
-        def freeze(self, value: EmulatedArray) -> Frozen:
-            freezing.set()
-            assert released.wait(PATIENCE)
-            return super().freeze(value)
+class PausingDevice(EmulatedDevice):
+    """Waits in the middle of "freeze" or "thaw" until it is released."""
 
-    freezing, released = threading.Event(), threading.Event()
-    device = Slow(size=100 * KIB, memory_limit=40 * KIB)
+    def __init__(self, at: str) -> None:
+        super().__init__(size=100 * KIB, memory_limit=40 * KIB)
+        self._at = at
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    def _pause(self, at: str) -> None:
+        if at == self._at:
+            self.reached.set()
+            assert self.released.wait(PATIENCE)
+
+    def freeze(self, value: EmulatedArray) -> Frozen:
+        self._pause("freeze")
+        return super().freeze(value)
+
+    def thaw(self, frozen: Frozen) -> EmulatedArray:
+        self._pause("thaw")
+        return super().thaw(frozen)
+
+
+def test_host_value_takes_the_place_of_a_device_value_that_is_being_moved(make: Make) -> None:
+    device = PausingDevice("freeze")
     store = make(device)
     for replace_at_once in (True, False):
         store["x"] = device.array(kib(4, 1))
         moved = store.make_room(device_bytes=4 * KIB)
-        assert freezing.wait(PATIENCE)
+        assert device.reached.wait(PATIENCE)
         if not replace_at_once:
             del store["x"]
         with ThreadPoolExecutor(1) as threads:
             setting = threads.submit(store.__setitem__, "x", kib(4, 2))
             wait_for(lambda: "x" not in store._device_keys)
-            released.set()
+            device.released.set()
             setting.result(PATIENCE)
         assert moved.result(PATIENCE) == 0
         np.testing.assert_array_equal(store["x"], kib(4, 2))
         assert list(store) == ["x"]
-        freezing.clear()
-        released.clear()
+        device.reached.clear()
+        device.released.clear()
 
 
 def test_host_value_takes_the_place_of_a_device_value_that_is_to_be_read(make: Make) -> None:
@@ -317,22 +332,15 @@ def test_host_value_takes_the_place_of_a_device_value_that_is_to_be_read(make: M
 
 @pytest.mark.parametrize("lies", ["on the host", "on the device"])
 def test_value_that_is_replaced_while_it_is_read_is_the_new_one(make: Make, lies: str) -> None:
-    class Slow(EmulatedDevice):
-        def thaw(self, frozen: Frozen) -> EmulatedArray:
-            thawing.set()
-            assert released.wait(PATIENCE)
-            return super().thaw(frozen)
-
-    thawing, released = threading.Event(), threading.Event()
-    device = Slow(size=100 * KIB, memory_limit=40 * KIB)
+    device = PausingDevice("thaw")
     store = make(device)
     store["x"] = device.array(kib(4, 1))
     store.make_room(device_bytes=4 * KIB).result(PATIENCE)
     with ThreadPoolExecutor(1) as threads:
         reading = threads.submit(store.__getitem__, "x")
-        assert thawing.wait(PATIENCE)
+        assert device.reached.wait(PATIENCE)
         store["x"] = kib(4, 2) if lies == "on the host" else device.array(kib(4, 2))
-        released.set()
+        device.released.set()
         found = reading.result(PATIENCE)
     np.testing.assert_array_equal(getattr(found, "values", found), kib(4, 2))
 
