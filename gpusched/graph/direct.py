@@ -11,12 +11,33 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import dask
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef, parse_input
+from dask.array.optimization import optimize
 from dask.blockwise import Blockwise, _get_coord_mapping, blockwise_token, optimize_blockwise
+from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
 Operand = Callable[[tuple[int, ...]], Any]
 """Gives what an argument is for a block, by dask's coordinates of it."""
+
+
+def optimised(dsk: Any, keys: Any, **kwargs: Any) -> Any:
+    """Return what `dask.array.optimization.optimize` does, sooner.
+
+    Parameters
+    ----------
+    dsk
+        The graph.
+    keys
+        The wanted keys, nested as dask nests them.
+    **kwargs
+        Passed on.
+    """
+    fuses = dask.config.get("optimization.fuse.active") is not False
+    if fuses and isinstance(dsk, HighLevelGraph):
+        dsk = direct(dsk, flatten([keys]))
+    return optimize(dsk, keys, **kwargs)
 
 
 def direct(graph: HighLevelGraph, keys: Iterable[Any]) -> HighLevelGraph:

@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping
 from time import perf_counter
 from typing import Any
 
-import dask
-from dask.array.optimization import optimize as dask_optimize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
@@ -16,7 +14,7 @@ from gpusched.fusion.overrides import Overrides
 from gpusched.graph.absorbing import absorbed
 from gpusched.graph.batching import batched
 from gpusched.graph.collector import collector_paused
-from gpusched.graph.direct import direct
+from gpusched.graph.direct import optimised
 from gpusched.graph.limits import limits
 from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.rewrite import Functions, rewrite
@@ -31,19 +29,16 @@ def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 
 def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     started = perf_counter()
-    if isinstance(dsk, HighLevelGraph) and dask.config.get("optimization.fuse.active") is not False:
-        optimised = dask_optimize(direct(dsk, flatten([keys])), keys, **kwargs)
-    else:
-        optimised = dask_optimize(dsk, keys, **kwargs)
+    graph = optimised(dsk, keys, **kwargs)
     if events.active:
         events.record_since("graph", "optimise", started)
         started = perf_counter()
     found: Any
-    if isinstance(optimised, HighLevelGraph):
-        found = _rewrite_layers(optimised, overrides)
+    if isinstance(graph, HighLevelGraph):
+        found = _rewrite_layers(graph, overrides)
     else:
         layers = dsk.layers if isinstance(dsk, HighLevelGraph) else {}
-        found = _rewrite_tasks(optimised, keys, layers, overrides)
+        found = _rewrite_tasks(graph, keys, layers, overrides)
     if events.active:
         events.record_since("graph", "rewrite", started)
     return found

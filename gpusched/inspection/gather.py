@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from dask._task_spec import Task, convert_legacy_graph
 from dask.array import Array
-from dask.array.optimization import optimize as dask_optimize
 from dask.base import is_dask_collection, unpack_collections
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import ensure_dict
 
 from gpusched.graph import enable
+from gpusched.graph.direct import optimised
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
 
 def wanted_of(built: HighLevelGraph, keys: list[Any]) -> Wanted:
     """Return a graph, optimised as dask does it."""
-    tasks = convert_legacy_graph(ensure_dict(dask_optimize(built, keys)))
+    tasks = convert_legacy_graph(ensure_dict(optimised(built, keys)))
     return Wanted(built, tasks, frozenset(keys))
 
 
