@@ -6,7 +6,8 @@ elements further, ``element(a, k)`` its element `k`, where `k` may be negative.
 
 Memory gives more when it is asked early, and in several places.  Where inputs lie in sequence,
 blocks of them are taken from `PLACES` places in turn, and a later block is asked for while one is
-computed; where rows are joined, `ROWS` are read at once.
+computed; where rows are joined, `ROWS` are read at once.  Processors that are faster in sequence
+(`backends.processors`) take ``spread`` and ``ahead`` for just that.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ ROWS = 4
 _FEW = 8
 """The most statements that a `point` may have to be called once for each of these rows."""
 
-CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "past_line",
-                    "prefetch", "compensated_add", "clear_floating_point_errors",
+CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead",
+                    "past_line", "prefetch", "compensated_add", "clear_floating_point_errors",
                     "floating_point_errors", "flush_subnormals", "restore_subnormals"])  # fmt: skip
 """What loops call, besides `point` and what joins values."""
 
@@ -260,13 +261,17 @@ class _Loops:
         inputs = zip(self.inputs, self.kernel.inputs, strict=True)
         units = [(name, each) for name, each in inputs if each.access[level] is Access.UNIT]
         widest = max((np.dtype(each.dtype).itemsize for _, each in units), default=1)
+        further, long = AHEAD // widest, LONG // widest
         for name, each in units:
             if not level:
-                self.ahead[name] = f"{AHEAD // widest}"
+                self.ahead[name] = f"ahead({further})"
             elif each.access[level - 1] is Access.STRIDED:
                 self.ahead[name] = f"{name}_ahead"
-                stride, long = f"{name}_s{level - 1}", LONG // widest
-                self.write(f"{name}_ahead = {stride} if n{level} <= {long} else {AHEAD // widest}")
+                row = f"{name}_s{level - 1} if n{level} <= {long} else"
+                # A streamed kernel stops to write, and no processor reads ahead meanwhile.
+                streamed = self.kernel.streamed
+                found = f"{row} ahead({further})" if streamed else f"ahead({row} {further})"
+                self.write(f"{name}_ahead = {found}")
 
     def reduce(self) -> None:
         self.hoist()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.fusion.backends import primitives, python
+from gpusched.fusion.backends import primitives, processors, python
 from gpusched.fusion.hostloops import BLOCK, PLACES, ROWS, block
 from gpusched.fusion.kernel import Kernel
 from gpusched.inspection.machinecode import cpu_llvm
@@ -38,6 +39,19 @@ def test_every_block_has_its_turn(
 
 def test_blocks_come_from_some_places_in_turn() -> None:
     assert [python.spread(n, 9, 4) for n in range(9)] == [0, 2, 4, 6, 1, 3, 5, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("processor", "order", "distance"),
+    [("znver4", [0, 1, 2, 3, 4], 0), ("sapphirerapids", [0, 2, 1, 3, 4], 7)],
+)
+def test_processors_that_read_ahead_themselves_are_left_to_read_in_sequence(
+    processor: str, order: list[int], distance: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba.config, "CPU_NAME", processor)
+    monkeypatch.setattr(primitives, "_READS_AHEAD", processors.reads_ahead())
+    assert [primitives.spread.py_func(n, 5, 2) for n in range(5)] == order
+    assert primitives.ahead.py_func(7) == distance
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -74,8 +88,10 @@ def test_nan_and_infinity_come_through_rows_that_are_joined(backend: str) -> Non
     check(lambda a: ((a * 2).sum(axis=0), (a * 2).max(axis=0)), a, backend=backend)
 
 
-def test_light_kernels_ask_for_what_they_need_next() -> None:
-    light = kernel_of(lambda a: (a * a).sum(), numbers(1000, dtype="float32"))
+def test_light_kernels_ask_for_the_next_row() -> None:
+    rows = numbers(1 << 10, 1 << 11, dtype="float32")[:, 1:]
+    light = kernel_of(lambda a, b: (a - b) * b, rows, rows)
+    assert light.streamed
     assert "llvm.prefetch" in cpu_llvm(light)
     assert block(light) == BLOCK
 

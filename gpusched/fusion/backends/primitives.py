@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from gpusched.fusion.backends import processors
 from gpusched.fusion.backends.streaming import drain, past_line, prefetch, scratch, stream
 
 
@@ -130,14 +131,24 @@ def floating_point_errors() -> int:
     return 0
 
 
+_READS_AHEAD = processors.reads_ahead()
+
+
 @numba.njit(no_cfunc_wrapper=True)
 def spread(number: int, count: int, places: int) -> int:
     """Return which of `count` blocks is taken next, if they come from some places in turn.
 
-    Each of ``range(count)`` is the answer to one `number` of ``range(count)``.
+    Each of ``range(count)`` is the answer to one `number` of ``range(count)``: `number` itself
+    on processors that are faster so.
     """
-    share = count // places
+    share = 0 if _READS_AHEAD else count // places
     return number % places * share + number // places if number < share * places else number
+
+
+@numba.njit(no_cfunc_wrapper=True)
+def ahead(distance: int) -> int:
+    """Return how far ahead to ask for what comes in sequence: 0 if the processor does so itself."""
+    return 0 if _READS_AHEAD else distance
 
 
 @numba.njit(error_model="numpy", no_cfunc_wrapper=True)
@@ -149,6 +160,7 @@ def compensated_add(total: float, lost: float, value: float) -> tuple[float, flo
 
 
 __all__ = [
+    "ahead",
     "bits",
     "ceil",
     "clear_floating_point_errors",

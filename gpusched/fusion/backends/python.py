@@ -74,6 +74,11 @@ def spread(number: int, count: int, places: int) -> int:
     return number % places * share + number // places if number < share * places else number
 
 
+def ahead(distance: int) -> int:
+    """Return how far ahead to ask for what comes in sequence."""
+    return distance
+
+
 def past_line(window: Window) -> int:
     """Return 0: Python writes no lines of memory."""
     return 0
@@ -138,7 +143,7 @@ def namespace() -> dict[str, Any]:
     bound |= {name: names.numpy_function(name) for name in names.math_names()}
     functions = (shift, element, bits, compensated_add, clear_floating_point_errors,
                  floating_point_errors, flush_subnormals, restore_subnormals,
-                 scratch, stream, spread, past_line, prefetch, drain)  # fmt: skip
+                 scratch, stream, spread, ahead, past_line, prefetch, drain)  # fmt: skip
     local = {f.__name__: f for f in functions}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 

@@ -103,7 +103,10 @@ def past_line(typing_context: Any, array: Any) -> Any:
 
 @intrinsic
 def prefetch(typing_context: Any, array: Any, start: Any, count: Any) -> Any:
-    """Ask for the lines with `count` elements from `start` on, and do not wait for them."""
+    """Ask for the lines with `count` elements from `start` on, and do not wait for them.
+
+    `start` 0 asks for nothing: what is there is read now.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         item = _SIZE(context.get_abi_sizeof(context.get_data_type(array.dtype)))
@@ -117,6 +120,7 @@ def prefetch(typing_context: Any, array: Any, start: Any, count: Any) -> Any:
         # For reading; to be used soon, as near as it can be; data.
         how = (_NUMBER(0), _NUMBER(3), _NUMBER(1))
         size = builder.mul(args[2], item)
+        size = builder.select(builder.icmp_signed("!=", args[1], _SIZE(0)), size, _SIZE(0))
         with cgutils.for_range_slice(builder, _SIZE(0), size, _SIZE(LINE)) as (offset, _):
             builder.call(ask, (builder.gep(memory, [offset]), *how))
         return context.get_dummy_value()

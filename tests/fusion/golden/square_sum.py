@@ -19,8 +19,8 @@ def kernel(a, b, out, n0):
         count = min(128, n0 - start)
         a_block = shift(a, start)
         b_block = shift(b, start)
-        prefetch(a_block, 256, count)
-        prefetch(b_block, 256, count)
+        prefetch(a_block, ahead(256), count)
+        prefetch(b_block, ahead(256), count)
         part0 = float32(-0.0)
         for i in range(count):
             value0 = point(a_block[i], b_block[i])

@@ -13,7 +13,7 @@ def point(a, b, s0):
 def kernel(a, b, out, s0, n0, n1, a_s0, out_s0):
     clear_floating_point_errors()
     out_part = scratch(out)
-    a_ahead = a_s0 if n1 <= 8192 else 256
+    a_ahead = a_s0 if n1 <= 8192 else ahead(256)
     for i0 in range(n0):
         a_0 = shift(a, i0 * a_s0)
         out_0 = shift(out, i0 * out_s0)
