@@ -3,7 +3,8 @@
 dask fuses chains: an array that two others are made of stays a task of its own, whose chunks are
 written and read again. Here elementwise tasks of one chunk, and reductions along axes of which it
 has all, are put together whatever their number of users, and so are the first steps of several
-reductions of one chunk. The results that others need become items of one task's result.
+reductions of one chunk. The results that others need become items of one task's result, and those
+who need small ones take them out themselves.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dask.system import CPU_COUNT
 from dask.utils import key_split, parse_bytes
 
 from gpusched import config
+from gpusched.graph.items import taken_inside
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.quick import slow_part
 from gpusched.graph.rewrite import Functions, enforces, worthwhile
@@ -75,7 +77,7 @@ def merge_bytes() -> int:
 
 TIMES = 4
 """How many times as large as others a chunk must be for its reductions to be put together. They
-share the reading of it and no computation, and each costs a task that takes its result out."""
+share the reading of it and no computation, and each may cost a task that takes its result out."""
 
 
 class _Group:
@@ -128,9 +130,14 @@ class _Merging:
         for members in found:
             for key in members:
                 del result[key]
+        small: set[Any] = set()
         for members in found:
-            result.update(self._one(members, result))
-        return result
+            made = self._one(members, result)
+            result.update(made)
+            items = [key for key in made if key in self._operands]
+            if len(items) > 1 and sum(map(self._nbytes, items)) <= self._least:
+                small.update(items)
+        return taken_inside(result, small - self._wanted)
 
     # Groups -------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import Alias, Task, TaskRef
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.fusion import shortage
 from gpusched.graph import disable, enable, merging, optimize
+from gpusched.graph.items import taken_inside
 from gpusched.graph.merging import TIMES, merge_bytes, merged
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
@@ -292,11 +294,44 @@ def test_explain_tells_what_runs() -> None:
     assert "merged-" in str(told)
 
 
+def optimised(*arrays: Any) -> dict[Any, Any]:
+    graph = HighLevelGraph.merge(*(x.dask for x in arrays))
+    return dict(optimize(graph, list(flatten([x.__dask_keys__() for x in arrays]))))
+
+
+def alone(tasks: dict[Any, Any]) -> list[Any]:
+    """Return the keys of the tasks that do nothing but take an item out of another's result."""
+    return [key for key, node in tasks.items() if getattr(node, "func", None) is getitem]
+
+
+def test_small_items_are_taken_by_the_tasks_that_need_them() -> None:
+    x = numbers(400)
+    results = x.mean(axis=0), x.std(axis=0), x.max(axis=0)
+    with dask.config.set({"gpusched.fusion.merge-bytes": 512}):
+        tasks, found, told = optimised(*results), run(*results), gpusched.explain(results)
+    assert not alone(tasks)
+    ran = sum(isinstance(node, Task) for node in tasks.values())
+    assert told.totals.tasks_after == ran == CHUNKS + 3
+    for value, plain in zip(found, unfused(*results), strict=True):
+        np.testing.assert_allclose(value, plain, rtol=1e-14)
+
+
+def test_small_items_that_are_asked_for_or_have_another_name_stay_tasks() -> None:
+    x = numbers(400)
+    largest, smallest = x.max(axis=1), x.min(axis=1)
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1024}):
+        tasks = optimised(largest, smallest, largest + smallest)
+        assert len(alone(tasks)) == 2 * CHUNKS
+        found = run(largest, smallest, largest + smallest)
+    np.testing.assert_array_equal(found[2], found[0] + found[1])
+    items = {("a", 0): Task(("a", 0), getitem, TaskRef("m"), 0)}
+    named = {**items, "b": Alias("b", ("a", 0)), "c": Task("c", abs, TaskRef(("a", 0)))}
+    assert taken_inside(named, items) == named
+
+
 def merged_keys(*arrays: Any) -> set[Any]:
     """Return the keys of the tasks that are several."""
-    graph = HighLevelGraph.merge(*(x.dask for x in arrays))
-    tasks = optimize(graph, list(flatten([x.__dask_keys__() for x in arrays])))
-    return {key for key in tasks if str(key[0]).startswith("merged-")}
+    return {key for key in optimised(*arrays) if str(key[0]).startswith("merged-")}
 
 
 def test_the_same_results_have_the_same_names_and_others_have_others() -> None:
