@@ -45,6 +45,12 @@ def test_whoever_has_no_program_of_a_work_has_a_reason(work: Work) -> None:
         assert library in work.programs or "numexpr" in work.programs or library in work.absent
 
 
+@pytest.mark.parametrize("name", ["clip", "axis-statistics", "pairwise"])
+def test_the_limit_is_measured_for_works_of_any_inputs(name: str) -> None:
+    timing = measure(small(WORKS[name]), ["dask", "triad"], rounds=1, budget=60)["triad"]
+    assert timing.seconds and not timing.absent
+
+
 def test_a_wrong_result_is_not_timed() -> None:
     wrong = replace(WORKS["clip"], programs={"dask": lambda xp, a, b, c: xp.clip(a, 0, 1)})
     timings = measure(small(wrong), ["dask", "numpy"], rounds=2, budget=60)
