@@ -14,10 +14,10 @@ from dask.array.core import finalize
 from dask.utils import key_split
 
 from gpusched.fusion.plan import Register
-from gpusched.graph.batch import Batch, Given, Made, Step, part
+from gpusched.graph.batch import Batch, Given, Made, Step
 from gpusched.graph.cheap import Cheap, moves
-from gpusched.graph.gathering import gathered
 from gpusched.graph.grouping import Group, Grouping
+from gpusched.graph.items import taking
 from gpusched.graph.limits import Limits
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, constant, translated
@@ -26,8 +26,6 @@ from gpusched.graph.sizes import Sizes
 from gpusched.graph.subgraph import references
 from gpusched.graph.templates import Templates
 
-MANY = 32
-"""Results of batches from which on a task takes them by `gathered`."""
 MOST = 1024
 """Chunks that a task of a batch takes at most."""
 
@@ -268,7 +266,7 @@ class _Batching:
                 self._keep_alias(needed)
             else:
                 places[needed] = place
-        self._result[key] = _taking(node, places) if places else node
+        self._result[key] = taking(node, places) if places else node
 
     def _keep_alias(self, key: Any) -> None:
         """Keep the other names of a task that somebody still uses."""
@@ -286,18 +284,6 @@ def _name(keys: list[Any]) -> str:
     """Return a name for the results of several tasks, the same wherever they are the same."""
     digest = hashlib.blake2b(repr(keys).encode(), digest_size=16).hexdigest()
     return f"batched-{key_split(keys[0])}-{digest}"
-
-
-def _taking(node: Any, places: Mapping[Any, tuple[Any, int]]) -> Any:
-    """Return a task that takes some of its operands out of batches' results."""
-    if len(places) > MANY and type(node) is Task:
-        found = gathered(node, places)
-        if found is not None:
-            return found
-    taken = {key: Task(key, part, TaskRef(batch), k) for key, (batch, k) in places.items()}
-    if type(node) is Alias:
-        return taken[node.target].substitute({}, key=node.key)
-    return node.substitute(taken)
 
 
 def _count(graph: Mapping[Any, Any]) -> int:

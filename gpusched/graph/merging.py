@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from operator import getitem
 from typing import Any
 
@@ -21,15 +22,24 @@ from dask.system import CPU_COUNT
 from dask.utils import key_split, parse_bytes
 
 from gpusched import config
-from gpusched.graph.items import taken_inside
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.quick import slow_part
 from gpusched.graph.rewrite import Functions, enforces, worthwhile
 from gpusched.graph.sizes import Sizes
 
 
+@dataclass(frozen=True)
+class Merged:
+    """A graph in which tasks on the same chunk are one."""
+
+    tasks: dict[Any, Any]
+    items: frozenset[Any] = frozenset()
+    """Keys of tasks that take small items out of the results of others, and that nobody but tasks
+    asks for: moving a whole result costs those less than a task that takes the item out."""
+
+
 def merged(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes, functions: Functions,
-           least: int) -> dict[Any, Any]:  # fmt: skip
+           least: int) -> Merged:  # fmt: skip
     """Return a graph in which tasks on the same chunk are one.
 
     Parameters
@@ -53,7 +63,7 @@ def merged(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes, functio
     at a constant number of times.
     """
     if not least or sizes.largest < least:
-        return tasks
+        return Merged(tasks)
     return _Merging(tasks, set(wanted), sizes, functions, least).run()
 
 
@@ -114,7 +124,7 @@ class _Merging:
         }
         """Keys of the chunks that stay until the end, whatever is done."""
 
-    def run(self) -> dict[Any, Any]:
+    def run(self) -> Merged:
         for key in _depth_first(self._tasks, self._note):
             self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
@@ -125,19 +135,27 @@ class _Merging:
                 found.append(members)
         # One chunk a thread at least, or merging would leave threads without work.
         if len(found) < CPU_COUNT:
-            return self._tasks
+            return Merged(self._tasks)
         result = dict(self._tasks)
         for members in found:
             for key in members:
                 del result[key]
-        small: set[Any] = set()
+        items: set[Any] = set()
         for members in found:
             made = self._one(members, result)
             result.update(made)
-            items = [key for key in made if key in self._operands]
-            if len(items) > 1 and sum(map(self._nbytes, items)) <= self._least:
-                small.update(items)
-        return taken_inside(result, small - self._wanted)
+            items.update(self._small(made))
+        for node in result.values():
+            if type(node) is not Task:
+                items.difference_update(node.dependencies)
+        return Merged(result, frozenset(items - self._wanted))
+
+    def _small(self, made: Mapping[Any, Any]) -> list[Any]:
+        """Return the keys of the items of a result that is small as a whole."""
+        items = [key for key in made if key in self._operands]
+        sizes = [self._known_nbytes(key) for key in items]
+        small = None not in sizes and sum(filter(None, sizes)) <= self._least
+        return items if len(items) > 1 and small else []
 
     # Groups -------------------------------------------------------------------------------
 
@@ -242,12 +260,15 @@ class _Merging:
         return any(self._nbytes(k) >= least for k in (key, *operands))
 
     def _nbytes(self, key: Any) -> int:
+        return self._known_nbytes(key) or 0
+
+    def _known_nbytes(self, key: Any) -> int | None:
         node = self._tasks.get(key)
         if type(node) is Task and is_first_step(node):
             left = self._sizes.of_first_step(node)
             if left is not None:
                 return left
-        return self._sizes.within(self._tasks, key) or 0
+        return self._sizes.within(self._tasks, key)
 
     # What becomes of them -----------------------------------------------------------------
 

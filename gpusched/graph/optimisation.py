@@ -15,14 +15,17 @@ from gpusched.graph.absorbing import absorbed
 from gpusched.graph.batching import batched
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.direct import optimised
+from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
-from gpusched.graph.merging import merge_bytes, merged
+from gpusched.graph.merging import Merged, merge_bytes, merged
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 
 
 def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     """Return the graph that `gpusched.graph.hook.Hook` gives dask, see there."""
+    if isinstance(keys, set | frozenset):
+        keys = sorted(keys, key=str)
     with collector_paused():
         return _optimise(dsk, keys, overrides, **kwargs)
 
@@ -47,13 +50,14 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
                    overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
     functions, sizes = Functions(overrides), Sizes(layers)
-    tasks = regrouped(tasks, set(flatten([keys])), sizes, functions)
-    rewritten = rewrite(tasks, functions)
-    return batched(rewritten, tasks, flatten([keys]), sizes, functions, limits()).tasks
+    found = regrouped(tasks, set(flatten([keys])), sizes, functions)
+    rewritten = rewrite(found.tasks, functions)
+    result = batched(rewritten, found.tasks, flatten([keys]), sizes, functions, limits())
+    return taken_inside(result.tasks, found.items)
 
 
 def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
-              functions: Functions) -> dict[Any, Any]:  # fmt: skip
+              functions: Functions) -> Merged:  # fmt: skip
     """Return a graph with tasks put together that dask leaves apart, still without programs.
 
     Parameters

@@ -148,20 +148,20 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
     """Return the explanation of a graph, and what stands in for each of its chunks, by key."""
     with collector_paused():
         sizes = Sizes(wanted.built.layers)
-        tasks = regrouped(wanted.tasks, wanted.keys, sizes, Functions())
-        wanted = replace(wanted, tasks=tasks)
+        found = regrouped(wanted.tasks, wanted.keys, sizes, Functions())
+        wanted = replace(wanted, tasks=found.tasks, items=found.items)
         walk = Walk(wanted)
         walked = walk.run()
         here = machine()
-        found = tuple(stages(wanted, walked, here))
-        numbers = {stage.layer: stage.number for stage in found}
+        run = tuple(stages(wanted, walked, here))
+        numbers = {stage.layer: stage.number for stage in run}
         kernels = _kernels(walked, numbers)
         before = sum(map(count_tasks, wanted.built.layers.values()))
         halts = tuple(stops(walked, numbers))
-        totals = _totals(before, walked, found)
+        totals = _totals(before, walked, run)
         auto = str(chosen() or "")
         explanation = Explanation(
-            totals, found, kernels, halts, here, policy_waits(), batches(wanted), auto
+            totals, run, kernels, halts, here, policy_waits(), batches(wanted), auto
         )
         return explanation, walk.chunks()
 

@@ -27,6 +27,8 @@ class Wanted:
     """dask's nodes by key, optimised."""
     keys: frozenset[Any]
     """Of the results."""
+    items: frozenset[Any] = frozenset()
+    """Keys of tasks that others do beside their own: they take an item out of a result."""
 
 
 def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:

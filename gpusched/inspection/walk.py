@@ -64,6 +64,7 @@ class Walk:
     def __init__(self, wanted: Wanted) -> None:
         self._tasks = wanted.tasks
         self._keys = wanted.keys
+        self._items = wanted.items
         self._rehearser = Rehearser(wanted.built.layers)
         self._signatures = Signatures()
         self._made: dict[Any, _Made] = {}
@@ -80,7 +81,9 @@ class Walk:
                 self._made[key] = self._of(node.value)
                 self.found.source_bytes += extent(node.value)
             elif isinstance(node, Alias):
-                self._alias(key, node)
+                self._alias(key, node.target)
+            elif key in self._items:
+                self._alias(key, node.args[0].key, node.args[1])
             else:
                 self._visit(key, node)
         for variant in self.found.variants:
@@ -139,8 +142,12 @@ class Walk:
             self.found.source_bytes += extent(made.value)
         return made
 
-    def _alias(self, key: Any, node: Alias) -> None:
-        made = self._chunk(node.target)
+    def _alias(self, key: Any, target: Any, item: int | None = None) -> None:
+        """Note what is known of a chunk that is another one, or an item of it."""
+        made = self._chunk(target)
+        if item is not None:
+            value = made.value[item] if isinstance(made.value, tuple) else UNKNOWN
+            made = self._of(value, made.stage)
         if made.value is UNKNOWN and isinstance(key, tuple):
             declared = self._rehearser.declared.chunk(layer_of(key), key[1:])
             made = self._of(UNKNOWN if declared is None else declared, made.stage)

@@ -10,6 +10,7 @@ from dask.base import tokenize
 from dask.blockwise import Blockwise, optimize_blockwise
 from dask.core import flatten
 
+from gpusched.graph import optimize
 from gpusched.graph.direct import DirectBlockwise, direct
 from gpusched.graph.hook import enable
 
@@ -100,6 +101,12 @@ def test_annotations_are_kept():
     layer = direct(program.dask, keys).layers[program.name]
     assert layer.annotations == {"priority": 3}
     assert layer.cull(set(keys[:1]), ())[0].annotations == {"priority": 3}
+
+
+def test_keys_may_be_a_set_as_in_dask():
+    x = da.ones((4, 4), chunks=2) + 1
+    keys = set(flatten(x.__dask_keys__()))
+    assert optimize(x.dask, keys).keys() == optimize(x.dask, list(keys)).keys()
 
 
 @pytest.mark.parametrize("fuse", [True, False])

@@ -14,7 +14,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import Alias, Task, TaskRef
+from dask._task_spec import Task, TaskRef
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from hypothesis import given, settings
@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.fusion import shortage
 from gpusched.graph import disable, enable, merging, optimize
-from gpusched.graph.items import taken_inside
 from gpusched.graph.merging import TIMES, merge_bytes, merged
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
@@ -324,9 +323,49 @@ def test_small_items_that_are_asked_for_or_have_another_name_stay_tasks() -> Non
         assert len(alone(tasks)) == 2 * CHUNKS
         found = run(largest, smallest, largest + smallest)
     np.testing.assert_array_equal(found[2], found[0] + found[1])
-    items = {("a", 0): Task(("a", 0), getitem, TaskRef("m"), 0)}
-    named = {**items, "b": Alias("b", ("a", 0)), "c": Task("c", abs, TaskRef(("a", 0)))}
-    assert taken_inside(named, items) == named
+
+
+def test_tasks_that_take_items_are_in_batches_as_before() -> None:
+    x = da.concatenate([numbers(400)] * 8, axis=1).rechunk((100, 40)).persist(scheduler="sync")
+    across = (x.max(axis=1, keepdims=True) - x.min(axis=1, keepdims=True).T).sum()
+    settings = {"gpusched.fusion.merge-bytes": 2048, "gpusched.batching.tasks": 256,
+                "gpusched.batching.least": 2}  # fmt: skip
+    with dask.config.set(settings):
+        tasks, found = optimised(across), run(across)
+        assert len(merged_keys(across)) == CHUNKS and not alone(tasks)
+    # Each pair of chunks is in a batch with others.
+    assert sum(isinstance(node, Task) for node in tasks.values()) < CHUNKS**2
+    np.testing.assert_allclose(found[0], unfused(across)[0], rtol=1e-14)
+
+
+def test_what_is_computed_of_items_is_fused_whatever_lies_beside_them() -> None:
+    """The mean's first step is a dict, and no array."""
+    x = numbers(400)
+    largest = x.max(axis=1, keepdims=True)
+    shifted = largest - x.mean()
+    result = np.exp(-shifted) * np.sin(shifted) + np.sqrt(largest)
+    with dask.config.set({"gpusched.fusion.merge-bytes": 900}):
+        assert merged_keys(result) and not alone(optimised(result))
+        gpusched.reset_statistics()
+        found = run(result)
+    # The largest of each chunk, the mean's first step, and what is computed of both.
+    assert launches() == 3 * CHUNKS
+    assert not gpusched.statistics().breaks
+    np.testing.assert_allclose(found[0], unfused(result)[0], rtol=1e-13)
+
+
+def test_items_of_unknown_size_are_not_small() -> None:
+    x = numbers(400)
+    some = x[x[:, 0] > 1].persist(scheduler="sync")
+    first = np.sqrt(some) * 2
+    second = np.exp(some) - first
+    sorts = [lambda block: np.sort(block, axis=1), lambda block: -np.sort(block, axis=1)]
+    users = [part.map_blocks(sort, dtype="f8") for part in (first, second) for sort in sorts]
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1024}):
+        tasks = optimised(*users, x + 1)
+    takers = [node for key, node in tasks.items() if str(key).startswith("('lambda")]
+    assert len(takers) == len(users) * CHUNKS
+    assert not any(str(k).startswith("('merged") for node in takers for k in node.dependencies)
 
 
 def merged_keys(*arrays: Any) -> set[Any]:

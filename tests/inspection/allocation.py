@@ -45,13 +45,13 @@ def allocated(program: Any) -> list[Allocated]:
     are NumPy's own arrays, which `tracemalloc` counts.
     """
     wanted = gather(program)
-    tasks = regrouped(wanted.tasks, wanted.keys, Sizes(wanted.built.layers), Functions())
-    wanted = replace(wanted, tasks=tasks)
+    found = regrouped(wanted.tasks, wanted.keys, Sizes(wanted.built.layers), Functions())
+    wanted = replace(wanted, tasks=found.tasks, items=found.items)
     variants = {variant.key: variant for variant in Walk(wanted).run().variants}
     with dask.config.set({"gpusched.memory.pool-limit": 0}), np.errstate(all="ignore"):
         pool.clear()
-        fused = _peaks(rewrite(tasks, Functions()), variants)
-        plain = _peaks(tasks, variants)
+        fused = _peaks(rewrite(found.tasks, Functions()), variants)
+        plain = _peaks(found.tasks, variants)
     return [Allocated(variants[key], fused[key], plain[key]) for key in variants]
 
 

@@ -11,7 +11,8 @@ def name() -> str:
 
     ``NUMBA_CPU_NAME`` names another kind than this machine's.
     """
-    return str(numba.config.CPU_NAME or llvm.get_host_cpu_name())
+    given = numba.config.CPU_NAME
+    return str(llvm.get_host_cpu_name() if given is None else given)
 
 
 def reads_ahead() -> bool:
