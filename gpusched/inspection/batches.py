@@ -10,6 +10,7 @@ from dask._task_spec import List, Task, TaskRef
 from dask.array.core import finalize
 
 from gpusched.graph.batching import batched
+from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
@@ -53,7 +54,9 @@ def batches(wanted: Wanted) -> Batches:
     found = batched(rewrite(tasks, functions), tasks, keys, sizes, functions, limits())
     reasons = found.reasons.copy()
     reasons.pop("all chunks become one", None)
-    return Batches(found.after - len(joins), found.batches, tuple(reasons.most_common()))
+    ran = taken_inside(found.tasks, wanted.items).values()
+    after = sum(isinstance(node, Task) for node in ran) - len(joins)
+    return Batches(after, found.batches, tuple(reasons.most_common()))
 
 
 def _position(key: Any) -> tuple[str, tuple[Any, ...]]:

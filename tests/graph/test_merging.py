@@ -333,8 +333,10 @@ def test_tasks_that_take_items_are_in_batches_as_before() -> None:
     with dask.config.set(settings):
         tasks, found = optimised(across), run(across)
         assert len(merged_keys(across)) == CHUNKS and not alone(tasks)
+        told = gpusched.explain(across).batches
     # Each pair of chunks is in a batch with others.
-    assert sum(isinstance(node, Task) for node in tasks.values()) < CHUNKS**2
+    ran = sum(isinstance(node, Task) for node in tasks.values())
+    assert told.tasks == ran < CHUNKS**2
     np.testing.assert_allclose(found[0], unfused(across)[0], rtol=1e-14)
 
 
