@@ -14,7 +14,14 @@ from numba import types
 from numba.core.compiler import Compiler
 
 from gpusched.fusion import generate
-from gpusched.fusion.backends import interleaving, names, objectcode, primitives, subnormals
+from gpusched.fusion.backends import (
+    interleaving,
+    libraries,
+    names,
+    objectcode,
+    primitives,
+    subnormals,
+)
 from gpusched.fusion.choices import WIDEST
 from gpusched.fusion.hostloops import is_heavy
 from gpusched.fusion.kernel import FAST, Kernel
@@ -51,6 +58,7 @@ class Tuned(Compiler):
             add_module(module)
 
         library.add_ir_module = add_wide
+        libraries.skip_declared(library)
         variants.inline(library)
         super().__init__(typing, target, library, args, result, flags, locals)
 
@@ -164,7 +172,7 @@ def compile_kernel(
             # Symbols of code that was made in several processes must not meet.
             value.__qualname__ = f"{name}_{kernel.digest}"
             if name != "kernel":
-                found[name] = device(value)
+                found[name] = device(value, pipeline_class=libraries.Inlined)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
     dispatcher = numba.njit(no_cfunc_wrapper=True, **options,

@@ -14,6 +14,8 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
+from gpusched.fusion.backends import libraries
+
 _OPTIONS = (
     "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT",
 )  # fmt: skip
@@ -46,6 +48,7 @@ class _Exchanged(NullCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         # Addresses in this process are no use to another.
         if not data.library.has_dynamic_globals:
+            libraries.forget_instructions(data.library)
             self.code = dumps(data._reduce())
 
 

@@ -73,9 +73,9 @@ def polynomial(*coefficients: float) -> Any:
     return evaluate
 
 
-def device(function: Callable[..., Any]) -> Any:
+def device(function: Callable[..., Any], **options: Any) -> Any:
     """Return `function` compiled for calls from kernels only, and always made part of them."""
-    options = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "forceinline": True}
+    options |= {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, "forceinline": True}
     return numba.njit(error_model="numpy", **options)(function)
 
 
