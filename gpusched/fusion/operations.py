@@ -62,6 +62,11 @@ DEFINED: dict[str, Operation] = {}
 so that equal names mean equal functions in every process."""
 
 
+FAST_IN_NUMPY = frozenset(["arccosh", "arctanh", "cbrt", "float_power", "floor_divide", "fmod",
+                           "ldexp", "power"])  # fmt: skip
+"""Operations that NumPy computes as fast, or faster, where there is nothing to fuse them with."""
+
+
 def named(name: str) -> Operation:
     """Return an operation, this table's or a user's; `KeyError` if nobody has defined it here."""
     return OPERATIONS.get(name) or DEFINED[name]

@@ -86,6 +86,10 @@ class Recorder:
 
     # Nodes ------------------------------------------------------------------------------
 
+    def recorded(self) -> list[Apply | Reduce]:
+        """Return the operations that have been recorded."""
+        return [node for node in self._nodes.values() if isinstance(node, Apply | Reduce)]
+
     def leaf(self, array: Any) -> Leaf:
         """Return the node of an array that exists, in a new register."""
         register = len(self._registers)

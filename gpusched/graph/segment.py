@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from gpusched.fusion import shortage
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import device_of, strides_are_whole
-from gpusched.fusion.expression import Leaf, UnrecordableError
+from gpusched.fusion.expression import Apply, Leaf, Reduce, UnrecordableError
+from gpusched.fusion.operations import FAST_IN_NUMPY
 from gpusched.fusion.overrides import NONE, OverrideError
 from gpusched.fusion.plan import (
     Plan,
@@ -247,7 +249,7 @@ class Segment:
     def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
         least = dask.config.get("gpusched.fusion.minimum-operations", 2)
-        if recorder.launched or recorder.operations >= least:
+        if recorder.launched or recorder.operations >= least or _gains_alone(recorder):
             return None
         return Direct(bare_name(self.steps[-1][1].function), "nothing to fuse it with")
 
@@ -327,6 +329,21 @@ def describe(value: Any) -> Any:
 def held(found: Plan | Direct) -> int:
     """Return the bytes of the arrays that a plan holds."""
     return sum(int(a.nbytes) for _, a in found.constants) if isinstance(found, Plan) else 0
+
+
+def _gains_alone(recorder: Recorder) -> bool:
+    """Return whether what is recorded gains from a kernel without anything to fuse.
+
+    NumPy takes memory from the system for every large result, which costs more than most
+    operations do, and has no vectors for some functions. CuPy's kernels are as good as ours.
+    """
+    least = dask.config.get("gpusched.fusion.single-operation-elements", 1 << 19)
+    if recorder.device.name != "cpu" or not least:
+        return False
+    nodes = recorder.recorded()
+    sizes = [math.prod((n.argument if isinstance(n, Reduce) else n).shape) for n in nodes]
+    by_numpy = any(isinstance(n, Apply) and n.operation in FAST_IN_NUMPY for n in nodes)
+    return max(sizes, default=0) >= least and not by_numpy
 
 
 def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:

@@ -9,7 +9,7 @@ _RULES: list[tuple[str, str]] = [
     (r"^small chunks$",
      "make chunks larger, or lower gpusched.fusion.minimum-elements"),
     (r"^nothing to fuse it with$",
-     "nothing: one NumPy call is as good as a kernel"),
+     "nothing: one NumPy call on so few elements, or on a GPU, is as good as a kernel"),
     (r"^no array among the inputs$",
      "nothing: the array is made here"),
     (r"^dtype (complex\w*|float16|object|.*[<>]?[SU]\d+.*)",

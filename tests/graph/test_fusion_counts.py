@@ -122,6 +122,27 @@ def test_stencil_of_the_users_own_function_fuses() -> None:
     assert counts.bytes_read == 12 * 22 * 22 * 4  # each element once, though four views show it
 
 
+@pytest.mark.parametrize(
+    ("call", "kernels"),
+    [
+        (lambda x: np.sin(x), 1),
+        (lambda x: x.max(axis=0), 1),
+        (lambda x: np.cbrt(x), 0),
+        (lambda x: x[:, :8] + 1, 0),
+        (lambda x: x.T, 0),
+    ],
+)
+def test_an_operation_alone_has_a_kernel_where_it_gains(
+    call: Callable[[Any], Any], kernels: int
+) -> None:
+    x = persisted((800, 700), 800)
+    counts = run(lambda: call(x), rtol=3e-7)
+    assert len(counts.kernels) == kernels
+    with dask.config.set({"gpusched.fusion.single-operation-elements": 0}):
+        counts = run(lambda: call(x), rtol=3e-7)
+    assert not counts.kernels
+
+
 def test_unfused_when_there_is_nothing_to_gain() -> None:
     x = persisted((100,), 50)
     counts = run(lambda: x + 1)
