@@ -111,20 +111,15 @@ def waits(found: Explanation) -> Iterator[str]:
         )
 
 
-_FIGURES = {"launch_seconds": "what calling a kernel costs"}
-
-
 def profile(found: Explanation) -> str:
     """Return a sentence on where the expected times come from."""
     here = found.machine
-    guesses = ", ".join(_FIGURES.get(name, name) for name in here.guesses)
     return (
         f"Times are expected from the profile of this machine's CPU of {here.date[:10]}: one "
         f"thread moves {flow(here.bandwidth_one)}, {here.threads} threads "
-        f"{flow(here.bandwidth_all)}; a task costs {seconds(here.task_seconds)}"
-        + (f". Guessed, not measured: {guesses} ({seconds(here.launch_seconds)})." if guesses
-           else ".")
-    )  # fmt: skip
+        f"{flow(here.bandwidth_all)}; a task costs {seconds(here.task_seconds)}, "
+        f"launching a kernel {seconds(here.launch_seconds)}."
+    )
 
 
 def chunks(found: Explanation) -> str:
