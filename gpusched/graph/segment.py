@@ -17,7 +17,7 @@ from gpusched.fusion import shortage
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import device_of, strides_are_whole
-from gpusched.fusion.expression import Apply, Leaf, Reduce, UnrecordableError
+from gpusched.fusion.expression import Apply, Leaf, UnrecordableError
 from gpusched.fusion.operations import FAST_IN_NUMPY
 from gpusched.fusion.overrides import NONE, OverrideError
 from gpusched.fusion.plan import (
@@ -335,15 +335,17 @@ def _gains_alone(recorder: Recorder) -> bool:
     """Return whether what is recorded gains from a kernel without anything to fuse.
 
     NumPy takes memory from the system for every large result, which costs more than most
-    operations do, and has no vectors for some functions. CuPy's kernels are as good as ours.
+    operations do, and has no vectors for some functions. Its reductions are as good as ours, and
+    so are CuPy's kernels.
     """
     least = dask.config.get("gpusched.fusion.single-operation-elements", 1 << 19)
     if recorder.device.name != "cpu" or not least:
         return False
     nodes = recorder.recorded()
-    sizes = [math.prod((n.argument if isinstance(n, Reduce) else n).shape) for n in nodes]
-    by_numpy = any(isinstance(n, Apply) and n.operation in FAST_IN_NUMPY for n in nodes)
-    return max(sizes, default=0) >= least and not by_numpy
+    large = max((math.prod(node.shape) for node in nodes), default=0) >= least
+    return large and all(
+        isinstance(node, Apply) and node.operation not in FAST_IN_NUMPY for node in nodes
+    )
 
 
 def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
