@@ -114,6 +114,8 @@ def namespace(text: str, fast: bool = False) -> dict[str, Any]:
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
     found |= {"inf": math.inf, "nan": math.nan}
     found |= {name: by_dtype(name) for name in ("exp", "log1p") if f"{name}(" in text}
+    if "fmod_f64" in FUNCTIONS and "fmod(" in text:
+        found["fmod"] = by_dtype("fmod", 2)
     found |= {
         name: getattr(subnormals, name) for name in ("flush_subnormals", "restore_subnormals")
     }

@@ -20,6 +20,7 @@ from gpusched.fusion.vectormath import (
     inverse,
     logarithm,
     power,
+    remainder,
     trigonometric,
 )
 from gpusched.fusion.vectormath.bits import HAS_FMA
@@ -36,7 +37,7 @@ class VectorFunction:
 
 
 _OLDER = (angle, error_function, exponential, logarithm)
-_EXACT_PRODUCTS = (error_complement, hyperbolic, inverse, power, trigonometric)
+_EXACT_PRODUCTS = (error_complement, hyperbolic, inverse, power, remainder, trigonometric)
 """What is as exact as stated only where products are added without rounding in between."""
 
 _BOUNDS = {
@@ -47,6 +48,7 @@ _BOUNDS = {
     "cos_f64": 1.6, "cosh_f32": 1.6, "cosh_f64": 1.6, "erf_f32": 1.5, "erf_f64": 2.0,
     "erfc_f32": 1.0, "erfc_f64": 2.0, "exp_f32": 1.0, "exp_f64": 1.0, "exp2_f32": 1.5,
     "exp2_f64": 1.1, "expit_f32": 2.0, "expit_f64": 2.0, "expm1_f32": 1.6, "expm1_f64": 2.0,
+    "fmod_f32": 0, "fmod_f64": 0,
     "hypot_f32": 1.0, "hypot_f64": 1.1, "log_f32": 1.0, "log_f64": 1.0, "log10_f32": 1.0,
     "log10_f64": 1.5, "log1p_f32": 1.0, "log1p_f64": 1.5, "log2_f32": 1.5, "log2_f64": 1.5,
     "power_f32": 1.0, "power_f64": 1.5, "sin_f32": 1.6, "sin_f64": 1.6, "sinh_f32": 2.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -45,8 +46,9 @@ TRUE: dict[str, Callable[[Any], Any]] = {
     "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
     "erfc": mpmath.erfc,
     "power": mpmath.power,
+    "fmod": lambda x, y: mpmath.mpf(math.fmod(x, y)),
 }
-BINARY = {"arctan2", "hypot", "power"}
+BINARY = {"arctan2", "fmod", "hypot", "power"}
 UNARY = [name for name in FUNCTIONS if name[:-4] not in BINARY]
 RANGES = {
     "arccos": (-1, 1), "arccosh": (1, 9), "arcsin": (-1, 1), "arcsinh": (-9, 9), "arctan": (-9, 9),
@@ -281,3 +283,24 @@ def test_loops_use_whole_vectors(name: str) -> None:
     (assembly,) = loop(name).inspect_asm().values()
     wide = "zmm" if get_host_cpu_features().get("avx512f") else "ymm"
     assert assembly.count(wide) > 20
+
+
+@pytest.mark.parametrize("name", ["fmod_f32", "fmod_f64"])
+def test_remainders_are_exact(name: str) -> None:
+    """Near multiples, where a quotient rounds to the next whole number, and of any bits at all."""
+    generator = np.random.default_rng(11)
+    dtype = dtype_of(name)
+    y = generator.uniform(0.1, 10, 20_000).astype(dtype)
+    counts = np.floor(np.exp2(generator.uniform(0, 60, y.size)))
+    near = (counts * y).astype(dtype)
+    x = np.concatenate([near, np.nextafter(near, dtype(0)), np.nextafter(near, dtype(np.inf))])
+    y = np.tile(y, 3)
+    bits = generator.integers(0, 256, (2, 20_000 * x.itemsize), np.uint8).view(dtype)
+    x, y = np.append(x, bits[0]), np.append(y, bits[1])
+    out = np.empty_like(x)
+    loop(name)(x, y, out)
+    with np.errstate(all="ignore"):
+        expected = np.fmod(x, y)
+    np.testing.assert_array_equal(out, expected)
+    whole = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(out[whole]), np.signbit(expected[whole]))
