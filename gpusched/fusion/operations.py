@@ -62,11 +62,8 @@ DEFINED: dict[str, Operation] = {}
 so that equal names mean equal functions in every process."""
 
 
-FAST_IN_NUMPY = {"arccosh": "f", "arctanh": "f", "cbrt": "f", "float_power": "f",
-                 "floor_divide": "iu", "fmod": "iu", "ldexp": "f", "power": "f",
-                 "remainder": "iu"}  # fmt: skip
-"""Operations that NumPy computes as fast, or faster, where there is nothing to fuse them with, and
-the kinds of the results' dtypes."""
+FAST_IN_NUMPY = frozenset(["arccosh", "arctanh", "cbrt", "float_power", "ldexp", "power"])
+"""Operations that NumPy computes as fast, or faster, where there is nothing to fuse them with."""
 
 
 def named(name: str) -> Operation:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from math import copysign, exp, floor, fmod, log1p, trunc
 from typing import Any
 
+from numpy import floor_divide, remainder
+
 Number = Any
 
 
@@ -20,27 +22,27 @@ def floor_divide_int(a: Number, b: Number) -> Number:
         return a * 0
     if b == -1:
         return -a
-    return a // b
+    return floor_divide(a, b)
 
 
 def remainder_int(a: Number, b: Number) -> Number:
     if b == 0 or b == -1:
         return a * 0
-    return a % b
+    return remainder(a, b)
 
 
 def floor_divide_uint(a: Number, b: Number) -> Number:
-    return a * b if b == 0 else a // b
+    return a * b if b == 0 else floor_divide(a, b)
 
 
 def remainder_uint(a: Number, b: Number) -> Number:
-    return b if b == 0 else a % b
+    return b if b == 0 else remainder(a, b)
 
 
 def fmod_int(a: Number, b: Number) -> Number:
     if b == 0 or b == -1:
         return a * 0
-    rest = a % b
+    rest = remainder(a, b)
     return rest - b if rest != 0 and (a < 0) != (b < 0) else rest
 
 

@@ -344,8 +344,7 @@ def _gains_alone(recorder: Recorder) -> bool:
     nodes = recorder.recorded()
     large = max((math.prod(node.shape) for node in nodes), default=0) >= least
     return large and all(
-        isinstance(node, Apply) and node.dtype.kind not in FAST_IN_NUMPY.get(node.operation, "")
-        for node in nodes
+        isinstance(node, Apply) and node.operation not in FAST_IN_NUMPY for node in nodes
     )
 
 

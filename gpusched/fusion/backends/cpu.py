@@ -25,7 +25,7 @@ from gpusched.fusion.backends import (
 from gpusched.fusion.choices import WIDEST
 from gpusched.fusion.hostloops import is_heavy
 from gpusched.fusion.kernel import FAST, Kernel
-from gpusched.fusion.vectormath import FEWER_STEPS, FUNCTIONS, variants
+from gpusched.fusion.vectormath import FEWER_STEPS, FUNCTIONS, integers, variants
 from gpusched.fusion.vectormath.bits import device
 from gpusched.fusion.vectormath.by_dtype import by_dtype
 
@@ -114,6 +114,7 @@ def namespace(text: str, fast: bool = False) -> dict[str, Any]:
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
     found |= {"inf": math.inf, "nan": math.nan}
     found |= {name: by_dtype(name) for name in ("exp", "log1p") if f"{name}(" in text}
+    found |= {"floor_divide": integers.floor_divide, "remainder": integers.remainder}
     if "fmod_f64" in FUNCTIONS and "fmod(" in text:
         found["fmod"] = by_dtype("fmod", 2)
     found |= {

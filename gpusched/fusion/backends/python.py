@@ -137,6 +137,8 @@ def namespace() -> dict[str, Any]:
         "fmin",
         "fmax",
         "fmod",
+        "floor_divide",
+        "remainder",
     ]
     more = ["frexp", "ldexp", "nextafter", "exp", "log1p"]
     bound = {name: getattr(np, name) for name in [*primitives, *more, *names.DTYPES]}

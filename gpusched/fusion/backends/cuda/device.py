@@ -91,6 +91,14 @@ def maximum(a: Any, b: Any) -> Any:
     return a if a > b or a != a else b
 
 
+def floor_divide(a: Any, b: Any) -> Any:
+    return a // b
+
+
+def remainder(a: Any, b: Any) -> Any:
+    return a % b
+
+
 @intrinsic
 def bits(typing_context: Any, x: Any) -> Any:
     """Return the width of an integer in bits."""
@@ -131,7 +139,8 @@ def namespace() -> dict[str, Any]:
     unary = ["floor", "ceil", "trunc", "rint", "sqrt", "fabs", "exp", "log1p"]
     binary = ["fmod", "copysign", "fmin", "fmax", "nextafter"]
     found |= {name: _unary(name) for name in unary} | {name: _binary(name) for name in binary}
-    found |= {"minimum": device_function(minimum), "maximum": device_function(maximum)}
+    written = (minimum, maximum, floor_divide, remainder)
+    found |= {each.__name__: device_function(each) for each in written}
     for width in ("f32", "f64"):
         found |= {f"{name}_{width}": _unary(name) for name in UNARY_MATH}
         found |= {f"{name}_{width}": _binary(name) for name in BINARY_MATH}
