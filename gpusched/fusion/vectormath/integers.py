@@ -1,14 +1,15 @@
 """floor_divide and remainder of integers.
 
 Processors divide integers one at a time. Numbers of up to 32 bits are divided as floats with more
-bits: the quotient of two integers is as far below the next whole number as one by the divisor, too
-far to be rounded to it.  Of 64 bits, a first quotient leaves a rest of at most the divisor and
+bits: a quotient that is not whole is away from the next whole number by one divisor's part at
+least, too far to be rounded to it.  Of 64 bits, a first quotient leaves a rest of at most the divisor and
 2**12, which is divided in its turn; what is then off by one shows in the rest's sign and size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from numba import float32, float64, int32, int64, types, uint32
@@ -21,6 +22,7 @@ _LARGEST = 9223372036854774784.0
 """The largest float64 that is an int64."""
 
 
+@lru_cache(maxsize=8)
 def _narrow(real: Any, whole: Any) -> tuple[Any, Any]:
     """Return both functions by way of floats of a dtype, which give integers of another."""
 
