@@ -1,9 +1,9 @@
 """floor_divide and remainder of integers.
 
 Processors divide integers one at a time. Numbers of up to 32 bits are divided as floats with more
-bits: a quotient that is not whole is away from the next whole number by one divisor's part at
-least, too far to be rounded to it.  Of 64 bits, a first quotient leaves a rest of at most the divisor and
-2**12, which is divided in its turn; what is then off by one shows in the rest's sign and size.
+bits: a quotient by b that is not whole lies 1/b or more from the next whole number, too far to be
+rounded to it.  Of 64 bits, a first quotient leaves a rest of at most the divisor and 2**12, which
+is divided in its turn; what is then off by one shows in the rest's sign and size.
 """
 
 from __future__ import annotations
