@@ -14,7 +14,7 @@ from gpusched.fusion.kernel import EXACT, Access, Kernel, Output, Statement
 from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 from gpusched.fusion.parsing import parse
 
-VERSION = 4
+VERSION = 5
 """Raise when the same kernel generates other source."""
 
 

@@ -237,6 +237,9 @@ def _conversions() -> None:
     through = "{T}(int64({0}))"
     _add("astype", _kinds("biuf", "{T}({0})"))
     _add("astype_small", {"f": through})
+    half = "9223372036854775808"
+    above = f"{{T}}(int64({{0}} - {half}.0)) + {{T}}({half})"
+    _add("astype_uint64", {"f": f"{above} if {{0}} >= {half}.0 else {through}"})
     _add("astype_bool", _kinds("iuf", "{0} != 0"))
 
 
@@ -244,6 +247,8 @@ def conversion(source: np.dtype, target: np.dtype) -> str:
     """Return the name of the operation that converts between two supported dtypes."""
     if target.kind == "b":
         return "astype_bool"
+    if source.kind == "f" and target == np.uint64:
+        return "astype_uint64"
     if source.kind == "f" and target.kind in "iu" and target.char not in "ilq":
         return "astype_small"
     return "astype"

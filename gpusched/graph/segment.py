@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,8 +16,7 @@ from gpusched.fusion import shortage
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import device_of, strides_are_whole
-from gpusched.fusion.expression import Apply, Leaf, UnrecordableError
-from gpusched.fusion.operations import FAST_IN_NUMPY
+from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.overrides import NONE, OverrideError
 from gpusched.fusion.plan import (
     Plan,
@@ -31,6 +29,7 @@ from gpusched.fusion.plan import (
 from gpusched.fusion.record import Recorder, error_state
 from gpusched.fusion.statistics import updating
 from gpusched.graph import pieces, safety
+from gpusched.graph.alone import gains_alone
 from gpusched.graph.known import bare, owned, substitute_for
 
 PLANS = 128
@@ -249,7 +248,7 @@ class Segment:
     def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
         least = dask.config.get("gpusched.fusion.minimum-operations", 2)
-        if recorder.launched or recorder.operations >= least or _gains_alone(recorder):
+        if recorder.launched or recorder.operations >= least or gains_alone(recorder):
             return None
         return Direct(bare_name(self.steps[-1][1].function), "nothing to fuse it with")
 
@@ -329,23 +328,6 @@ def describe(value: Any) -> Any:
 def held(found: Plan | Direct) -> int:
     """Return the bytes of the arrays that a plan holds."""
     return sum(int(a.nbytes) for _, a in found.constants) if isinstance(found, Plan) else 0
-
-
-def _gains_alone(recorder: Recorder) -> bool:
-    """Return whether what is recorded gains from a kernel without anything to fuse.
-
-    NumPy takes memory from the system for every large result, which costs more than most
-    operations do, and has no vectors for some functions. Its reductions are as good as ours, and
-    so are CuPy's kernels.
-    """
-    least = dask.config.get("gpusched.fusion.single-operation-elements", 1 << 19)
-    if recorder.device.name != "cpu" or not least:
-        return False
-    nodes = recorder.recorded()
-    large = max((math.prod(node.shape) for node in nodes), default=0) >= least
-    return large and all(
-        isinstance(node, Apply) and node.operation not in FAST_IN_NUMPY for node in nodes
-    )
 
 
 def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:

@@ -14,7 +14,7 @@ from tests.fusion.recording import check, record
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-3, 3.7, -7.3, 100.25, 1e30, -1e30, 1e-40,
           np.inf, -np.inf, np.nan]  # fmt: skip
-CONVERSIONS = {"astype", "astype_small", "astype_bool", "where", "clip"}
+CONVERSIONS = {"astype", "astype_small", "astype_uint64", "astype_bool", "where", "clip"}
 SIGNED_ZEROS_FREE = {"minimum", "maximum", "fmin", "fmax"}
 """NumPy's own result for (0.0, -0.0) depends on the machine."""
 
@@ -117,6 +117,13 @@ def test_astype_agrees_with_numpy(source: str, target: str) -> None:
             values = np.concatenate([values, -values]).astype(source)
     for backend in ("python", "cpu"):
         check(lambda x: x.astype(target), values, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+def test_floats_above_the_signed_integers_become_unsigned_ones(source: str, backend: str) -> None:
+    values = np.array([0.5, 2.0**62, 2.0**63, 1e19, 1.8e19, -3.0], source)
+    check(lambda x: x.astype("uint64"), values, backend=backend)
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint32", "float32", "float64"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpusched.fusion.cache import kernels
+from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.graph import enable, fusible
 
@@ -126,9 +127,11 @@ def test_stencil_of_the_users_own_function_fuses() -> None:
     ("call", "kernels"),
     [
         (lambda x: np.sin(x), 1),
+        (lambda x: x > 0.5, 1),
         (lambda x: x[:, :1] + x[:1], 1),
-        (lambda x: x.max(axis=0), 0),
         (lambda x: np.cbrt(x), 0),
+        (lambda x: x.astype("int16"), 0),
+        (lambda x: x.max(axis=0), 0),
         (lambda x: x[:, :8] + 1, 0),
         (lambda x: x.T, 0),
     ],
@@ -137,11 +140,26 @@ def test_an_operation_alone_has_a_kernel_where_it_gains(
     call: Callable[[Any], Any], kernels: int
 ) -> None:
     x = persisted((800, 700), 800)
-    counts = run(lambda: call(x), rtol=3e-7)
-    assert len(counts.kernels) == kernels
-    with dask.config.set({"gpusched.fusion.single-operation-elements": 0}):
-        counts = run(lambda: call(x), rtol=3e-7)
-    assert not counts.kernels
+    for least, expected in (("500 kiB", kernels), ("4 MiB", 0), (None, 0)):
+        with dask.config.set({"gpusched.fusion.single-operation-bytes": least}):
+            counts = run(lambda: call(x), rtol=3e-7)
+        assert len(counts.kernels) == expected
+
+
+def test_an_operation_alone_raises_as_numpy_does() -> None:
+    negative = (persisted((80, 70), 80) - 2).persist(scheduler="sync")
+    setting = {"gpusched.fusion.single-operation-bytes": 1}
+    told = pytest.raises(FloatingPointError, match="log")
+    with np.errstate(all="raise"), dask.config.set(setting), enable(), told:
+        np.log(negative).compute(scheduler="sync")
+
+
+def test_an_unusable_size_is_named() -> None:
+    x = persisted((80, 70), 80)
+    setting = {"gpusched.fusion.single-operation-bytes": "many"}
+    told = pytest.raises(ChoiceError, match="single-operation-bytes is 'many'")
+    with dask.config.set(setting), enable(), told:
+        np.sin(x).compute(scheduler="sync")
 
 
 def test_unfused_when_there_is_nothing_to_gain() -> None:

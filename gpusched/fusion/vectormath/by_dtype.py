@@ -34,5 +34,6 @@ def by_dtype(name: str, arguments: int = 1) -> Callable[..., Any]:
     def of_two(x: Any, y: Any) -> Any:
         return (lambda x, y: narrow(x, y)) if x == types.float32 else (lambda x, y: wide(x, y))
 
+    function.__name__ = name  # for numba's messages
     overload(function, strict=False, inline="always")({1: of_one, 2: of_two}[arguments])
     return function

@@ -72,9 +72,11 @@ def _chosen(kind: Any) -> tuple[Any, Any] | None:
     return (_quotient_i64, _rest_i64) if kind.signed and HAS_AVX512 else None
 
 
-def _function(which: int, by_processor: Callable[..., Any]) -> Callable[..., Any]:
+def _function(name: str, which: int, by_processor: Callable[..., Any]) -> Callable[..., Any]:
     def function(a: Any, b: Any) -> Any:
         return by_processor(a, b)
+
+    function.__name__ = name  # for numba's messages
 
     @overload(function, strict=False, inline="always")
     def choose(a: Any, b: Any) -> Any:
@@ -89,8 +91,8 @@ def _function(which: int, by_processor: Callable[..., Any]) -> Callable[..., Any
     return function
 
 
-floor_divide = _function(0, lambda a, b: a // b)
+floor_divide = _function("floor_divide", 0, lambda a, b: a // b)
 """The quotient, rounded down, of integers; the divisor is neither 0 nor, unless it is unsigned, -1.
 """
-remainder = _function(1, lambda a, b: a % b)
+remainder = _function("remainder", 1, lambda a, b: a % b)
 """What is left of the first integer, with the sign of the second, which is neither 0 nor -1."""
