@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import dask
@@ -10,8 +13,10 @@ import pytest
 
 from gpusched import machine as module
 from gpusched.fusion.cache import kernels
+from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.inspection.cost import Work, compute_seconds, stage_seconds, task_seconds
 from gpusched.machine import Machine, machine, measure
+from gpusched.profiling import profile
 
 PLAIN = Machine(
     date="2026-11-21T00:00:00+00:00",
@@ -43,11 +48,28 @@ def test_what_is_measured_is_plausible() -> None:
     assert found.simple_rate > found.heavy_rate_double
 
 
-def test_kernels_that_measure_are_not_among_the_users(folder: Path) -> None:
+def test_nobody_counts_the_kernels_that_measure(folder: Path) -> None:
+    reset_statistics()
     before = len(kernels)
-    with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
+    settings = {"gpusched.fusion.cache-directory": str(folder), "gpusched.fusion.strict": True}
+    with dask.config.set(settings), profile() as found:
         measure()
     assert len(kernels) == before
+    assert not found.kernels
+    assert statistics() == Statistics()
+
+
+def test_without_a_compiler_it_is_measured_and_not_kept(folder: Path) -> None:
+    code = (
+        "import gpusched, dask.array as da\n"
+        "print(gpusched.explain(da.ones((100, 100)) * 2 + 1).machine.simple_rate > 1)\n"
+    )
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    environment["DASK_GPUSCHED__FUSION__CACHE_DIRECTORY"] = str(folder)
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
+                           text=True, timeout=300)  # fmt: skip
+    assert found.stdout == "True\n", found.stderr
+    assert not (folder / "machine.json").exists()
 
 
 def test_profile_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
