@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from tests.benchmarks.works.base import Work, by_squares, square
@@ -30,8 +31,9 @@ def loaded(xp: Any = None) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, EXAMPLE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # torch's compiler looks modules up by their names.
+    # torch's compiler looks modules up by their names; workers have none of this name.
     sys.modules[name] = module
+    cloudpickle.register_pickle_by_value(module)
     spec.loader.exec_module(module)
     if xp is not None:
         vars(module)["np"] = xp
