@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from tests.benchmarks.works.base import Work, by_squares, square
@@ -19,24 +18,25 @@ CELL = 30.0, 30.0
 FUNCTIONS = "slope", "aspect", "hillshade", "ruggedness"
 
 
-@cache
+# Workers inherit the path, and import the functions that they are sent by name.
+sys.path.append(str(EXAMPLE.parent))
+
+
 def example() -> ModuleType:
-    """Return the example, imported anew."""
-    return loaded()
+    """Return the example."""
+    return importlib.import_module(EXAMPLE.stem)
 
 
-def loaded(xp: Any = None) -> ModuleType:
-    """Return the example as a module whose functions call `xp`; NumPy if not given."""
+def loaded(xp: Any) -> ModuleType:
+    """Return the example as a module of its own, whose functions call `xp`."""
     name = f"terrain_example_{id(xp)}"
     spec = importlib.util.spec_from_file_location(name, EXAMPLE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # torch's compiler looks modules up by their names; workers have none of this name.
+    # torch's compiler looks modules up by their names.
     sys.modules[name] = module
-    cloudpickle.register_pickle_by_value(module)
     spec.loader.exec_module(module)
-    if xp is not None:
-        vars(module)["np"] = xp
+    vars(module)["np"] = xp
     return module
 
 
