@@ -57,7 +57,8 @@ def measure(case: Case, names: list[str], rounds: int, budget: float) -> dict[st
 
     The contenders take turns, in another order each round, so that a slow moment of the machine
     and what one leaves to the next (caches, threads that still spin) fall on all of them. Each is
-    timed `rounds` times, or as often as `budget` seconds allow.
+    timed `rounds` times, or as often as `budget` seconds allow. A round before, of those that take
+    part in all, is not timed: while others were made ready, the system took memory back.
     """
     timings = {name: Timing() for name in names}
     ready: dict[str, _Entrant] = {}
@@ -65,6 +66,9 @@ def measure(case: Case, names: list[str], rounds: int, budget: float) -> dict[st
         prepared = _prepare(case, name, timing)
         if prepared is not None:
             ready[name] = _Entrant(prepared, _warm_up(name, prepared, timing, rounds, budget))
+    for entrant in ready.values():
+        if entrant.rounds == rounds:
+            _seconds(entrant.prepared.run)
     shuffler = random.Random(0)
     for left in range(rounds, 0, -1):
         order = [name for name, entrant in ready.items() if entrant.rounds >= left]
