@@ -73,6 +73,7 @@ def apply(
         or the dtype that all inputs are converted to.
     batch
         Rows that the model is given at a time at most; or bytes of them, such as ``"64 MiB"``.
+        If not given, whole chunks; for torch modules on the CPU pieces that stay in the cache.
     core
         How many axes at the end make up one row; all but the first if not given. For xarray, the
         names of dimensions.
@@ -242,7 +243,6 @@ def _now(call: Call, weights: Weights, datas: list[Any], loops: int) -> list[Any
 
 def _lazy(call: Call, weights: Weights, datas: list[Any], loops: int) -> list[Array]:
     """Return the results as dask arrays; several come of one task a chunk."""
-    assert call.outputs is not None
     dask_arrays = [asanyarray(data) for data in datas]
     letters = tuple(range(loops))
     pairs: list[Any] = []
@@ -252,6 +252,8 @@ def _lazy(call: Call, weights: Weights, datas: list[Any], loops: int) -> list[Ar
     _, dask_arrays = unify_chunks(*pairs)
     pairs[::2] = dask_arrays
     chunks = dask_arrays[0].chunks[:loops]
+    call = replace(call, tasks=prod(map(len, chunks)))
+    assert call.outputs is not None
     common = (_key(weights), None, Places(chunks), letters)
     if call.outputs.keys is None:
         return [_result(call, common, pairs, letters, dask_arrays[0]._meta)]

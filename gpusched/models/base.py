@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,6 +40,9 @@ class Model(Protocol):
 
     rows: int | None
     """Rows that each call must have; None for any number."""
+    piece: int | None
+    """Bytes of rows from which a call is quicker in pieces, which stay in the cache with all that
+    is computed in between; None where that is not known."""
     policy: str
     """The library in the registry of `gpusched.threadsafe` whose policy holds; empty for none."""
 
@@ -78,6 +82,9 @@ class Model(Protocol):
             What it will be converted to, for dtypes that NumPy does not have.
         """
 
+    def sharing(self, tasks: int) -> AbstractContextManager[None]:
+        """Return what leaves other tasks, of so many, their share of the cores while one runs."""
+
     def afterwards(self) -> Callable[[], None]:
         """Return what gives back the rest, once nothing refers to the model any more."""
 
@@ -86,11 +93,16 @@ class Plain:
     """The rules of a model that has none of its own."""
 
     rows: int | None = None
+    piece: int | None = None
     policy = ""
 
     def mismatch(self, number: int, dtype: np.dtype) -> str:
         """Return nothing: every dtype will do."""
         return ""
+
+    def sharing(self, tasks: int) -> AbstractContextManager[None]:
+        """Return what does nothing: the library's threads are as it has them."""
+        return nullcontext()
 
     def afterwards(self) -> Callable[[], None]:
         """Return what does nothing: everything goes with the last reference."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from itertools import pairwise
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from gpusched.models.errors import ModelError
 from gpusched.models.outputs import Outputs
 from gpusched.models.views import is_cupy
 from gpusched.models.weights import Loaded, Weights
+
+FEW = 16
+"""Rows that pieces have at least which nobody asked for; a single one is a case of its own."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Call:
     """Whether results are converted to the dtypes of `outputs`."""
     copies: bool = False
     """Whether the model is given copies, because it writes to its input."""
+    tasks: int = 1
+    """How many chunks of rows there are."""
 
     @property
     def __name__(self) -> str:
@@ -77,7 +82,9 @@ class Call:
 
     def __call__(self, weights: Weights, place: Place, *chunks: Any) -> Any:
         try:
-            return self._compute(weights.loaded(), [_single(chunk) for chunk in chunks])
+            loaded = weights.loaded()
+            with loaded.model.sharing(self.tasks):
+                return self._compute(loaded, [_single(chunk) for chunk in chunks])
         except Exception as error:
             error.add_note(f"gpusched: in the model {self.name}, chunk {place.index}")
             raise
@@ -95,26 +102,36 @@ class Call:
         return dict(zip(self.outputs.keys, results, strict=True))
 
     def _rows(self, loaded: Loaded, arrays: list[Any]) -> list[Any]:
-        """Return the results for all rows, computed piece by piece where there is a limit."""
+        """Return the results for all rows, computed piece by piece where that is wanted."""
         assert self.outputs is not None
         model, rows, like = loaded.model, len(arrays[0]), arrays[0]
-        size = self._limit(model, rows)
-        if size == rows > 0:
+        bounds = self._bounds(model, arrays)
+        if bounds == [0, rows] and model.rows in (None, rows):
             return self.outputs.check(self.run(loaded, arrays), model, like, rows, self.converts)
         empty = _cupy_empty if is_cupy(like) else np.empty
         whole = [empty((rows, *meta.shape[1:]), meta.dtype) for meta in self.outputs.metas]
-        for start, piece, kept in _pieces(arrays, size, model.rows):
+        for start, end in pairwise(bounds):
+            piece = _filled([array[start:end] for array in arrays], model.rows)
             found = self.outputs.check(
                 self.run(loaded, piece), model, like, len(piece[0]), self.converts
             )
             for target, part in zip(whole, found, strict=True):
-                target[start : start + kept] = part[:kept]
+                target[start:end] = part[: end - start]
         return whole
 
-    def _limit(self, model: Model, rows: int) -> int:
-        if model.rows is not None:
-            return model.rows
-        return min(self.batch or rows, rows)
+    def _bounds(self, model: Model, arrays: list[Any]) -> list[int]:
+        """Return where pieces of rows begin, and the end of the last."""
+        rows = len(arrays[0])
+        size = model.rows or self.batch
+        if size is None and model.piece is not None and not self._has_arrays():
+            count = ceil(sum(array.nbytes for array in arrays) / model.piece)
+            count = max(1, min(count, rows // FEW))
+            return [rows * number // count for number in range(count + 1)] if rows else [0]
+        return [*range(0, rows, size or max(rows, 1)), rows]
+
+    def _has_arrays(self) -> bool:
+        """Return whether other arguments may hold something for each row of a chunk."""
+        return any(getattr(value, "ndim", 0) for value in self.kwargs.values())
 
     def run(self, loaded: Loaded, arrays: list[Any]) -> Any:
         """Return what the model gives for arrays of rows, under its library's policy.
@@ -164,17 +181,12 @@ def plain(chunk: Any) -> Any:
     )
 
 
-def _pieces(
-    arrays: list[Any], size: int, fixed: int | None
-) -> Iterator[tuple[int, list[Any], int]]:
-    """Yield (first row, arrays, rows that count); the last row is repeated up to `fixed`."""
+def _filled(arrays: list[Any], fixed: int | None) -> list[Any]:
+    """Return the rows of a piece, the last repeated where a model wants a fixed number."""
     rows = len(arrays[0])
-    for start in range(0, rows, size or 1):
-        piece = [array[start : start + size] for array in arrays]
-        kept = len(piece[0])
-        if fixed is not None and kept < fixed:
-            piece = [array[np.minimum(np.arange(fixed), kept - 1)] for array in piece]
-        yield start, piece, kept
+    if fixed is None or rows == fixed:
+        return arrays
+    return [array[np.minimum(np.arange(fixed), rows - 1)] for array in arrays]
 
 
 def _cupy_empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:

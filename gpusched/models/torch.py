@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,17 @@ import numpy as np
 
 from gpusched.models.base import Model, Packed, Plain
 from gpusched.models.errors import ModelError, WritesInputError
+from gpusched.models.torch_threads import shared
 from gpusched.models.views import is_cupy, lendable, placed
 
 LIBRARY = "torch"
 SUFFIXES = (".pt", ".pth", ".pt2", ".ts")
+
+PIECE = 512 * 1024
+"""Bytes of rows that a module is given at a time on the CPU, unless its weights are more.
+
+A smaller piece would read the weights too often.
+"""
 
 
 def recognises(value: Any) -> bool:
@@ -99,6 +107,8 @@ class TorchModel(Plain):
         else:
             _refuse_training(value, type(value).__name__)
             self.policy = "torch" if _partly_training(value) else ""
+            if self._device.type == "cpu" and not self.policy:
+                self.piece = _piece(value)
         self._value = value.to(self._device) if hasattr(value, "to") else value
         self._dtype = _floating(value)
         self._name = str(getattr(value, "__name__", type(value).__name__))
@@ -154,6 +164,10 @@ class TorchModel(Plain):
             return cupy.from_dlpack(value) if value.is_cuda else cupy.asarray(value.numpy())
         return value.cpu().numpy()
 
+    def sharing(self, tasks: int) -> AbstractContextManager[None]:
+        """Return what limits torch's own threads."""
+        return shared(tasks)
+
     def afterwards(self) -> Callable[[], None]:
         """Return what gives torch's free blocks back to the GPU, for a model that was there."""
         import torch
@@ -175,6 +189,13 @@ def _partly_training(value: Any) -> bool:
 
     modules = value.modules() if isinstance(value, torch.nn.Module) else ()
     return any(getattr(module, "training", False) for module in modules)
+
+
+def _piece(value: Any) -> int | None:
+    """Return the bytes of rows that a module is best given at a time; None for a function."""
+    if not hasattr(value, "parameters"):
+        return None
+    return max(PIECE, sum(p.numel() * p.element_size() for p in value.parameters()))
 
 
 def _floating(value: Any) -> Any:
