@@ -314,7 +314,8 @@ class Recorder:
         kept = used_registers(result)
         constants = tuple(self._constants)
         dying = last_uses(map(reads, self.steps), kept)
-        running = slabs.arranged(self.steps, dying, self._registers, self.compiles)
+        same = {register for register, _ in constants}
+        running = slabs.arranged(self.steps, dying, self._registers, same, self.compiles)
         ends = last_uses(map(slabs.read, running), kept)
         launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))

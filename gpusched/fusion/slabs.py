@@ -3,7 +3,8 @@
 What the first kernel has read or written is then in the processor's cache for the others. Sums of
 rows and what is computed from them, as in a softmax, read memory once; so do sums of columns that
 are computed beside them. Results are those of whole chunks, bit by bit: rows are computed alone,
-and columns are joined in the same order.
+and columns are joined in the same order. Only deviations from a mean (see `deviations`), and the
+sums that it is made of, are joined slab by slab.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpusched import events
+from gpusched.fusion import deviations
+from gpusched.fusion.deviations import Deviations
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.generate import stride_names
 from gpusched.fusion.kernel import Access
@@ -33,6 +38,9 @@ from gpusched.fusion.plan import (
 ROWS = 8
 """Rows of a slab are a multiple of this, so that kernels that join several at once join the same
 ones as in a whole chunk."""
+
+ELEMENTS = 4096
+"""Elements of a slab are a multiple of this where a row is one element."""
 
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 """Where Linux tells the size of the second-level cache."""
@@ -61,6 +69,8 @@ class Slabs:
     """Rows of a slab; the last one may have fewer."""
     bytes_cached: int = 0
     """What they read that another one of them has read or written just before."""
+    joined: tuple[Deviations, ...] = ()
+    """Deviations that are joined slab by slab."""
 
     @property
     def all_rows(self) -> int:
@@ -83,18 +93,48 @@ class Slabs:
         from gpusched.fusion.backends import together
 
         parts = tuple(map(together.part, self.launches, self.steps))
-        return together.loop(parts, tuple(signature for signature, _ in self.codes))
+        signatures = tuple(signature for signature, _ in self.codes)
+        return together.loop(parts, signatures, self.joins)
+
+    @cached_property
+    def joins(self) -> tuple[Any, ...]:
+        """What the loop has to know of `joined`."""
+        from gpusched.fusion.backends import together
+
+        return tuple(together.join(each, self.launches) for each in self.joined)
+
+    @cached_property
+    def means(self) -> list[Launch]:
+        """What divides sums of the whole chunk by its rows."""
+        return list({id(each.mean): each.mean for each in self.joined if each.mean}.values())
+
+    @cached_property
+    def own(self) -> list[Deviations | None]:
+        """For each, how its squares are joined, if they are."""
+        found = {id(each.squares): each for each in self.joined}
+        return [found.get(id(launch)) for launch in self.launches]
 
     def __call__(self, registers: Registers) -> None:
         if events.active:
             # One after the other, so that each can be timed.
-            for launch in self.launches:
+            for launch, joined in zip(self.launches, self.own, strict=True):
+                if joined is not None and joined.mean is not None:
+                    joined.mean(registers)
                 launch(registers)
             return
         arguments: list[Any] = [self.all_rows, self.rows]
         unfinished: list[tuple[Allocation, Any]] = []
-        for launch, (_, address), steps in zip(self.launches, self.codes, self.steps, strict=True):
-            arrays = [window(registers[register]) for register in launch.inputs]
+        last: list[Any] = []
+        for launch, joined, (_, address), steps in zip(
+            self.launches, self.own, self.codes, self.steps, strict=True
+        ):
+            instead = {} if joined is None else joined.of_slab()
+            if joined is not None:
+                last += [*(np.zeros(joined.size) for _ in range(3)), *instead.values()]
+            arrays = [
+                instead[place] if place in instead else window(registers[register])
+                for place, register in enumerate(launch.inputs)
+            ]
             results = []
             for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
                 buffer = output.allocate(launch.device)
@@ -112,9 +152,11 @@ class Slabs:
                 arguments += [array, step] if step else [array]
             place = _place_of_size(launch)
             arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 :]]
-        errors = self.loop(*arguments)
+        errors = self.loop(*arguments, *last)
         for output, buffer in unfinished:
             registers[output.register] = output.finish(buffer)
+        for mean in self.means:
+            mean(registers)
         if errors:
             report(errors)
 
@@ -146,7 +188,11 @@ def _rows(launch: Launch) -> int:
 
 
 def arranged(
-    steps: list[Step], dying: Iterable[tuple[int, ...]], arrays: Registers, compiled: bool = True
+    steps: list[Step],
+    dying: Iterable[tuple[int, ...]],
+    arrays: Registers,
+    constants: Collection[int],
+    compiled: bool = True,
 ) -> list[Step]:
     """Return the steps of a plan, with those together that gain by it.
 
@@ -158,6 +204,8 @@ def arranged(
         Per step, the registers that nobody reads later.
     arrays
         What the registers held.
+    constants
+        Registers that hold the same for all chunks.
     compiled
         Whether kernels are; if not, nothing is compiled here either.
     """
@@ -165,7 +213,7 @@ def arranged(
     found: list[Step] = []
     while waiting:
         (first, _), *rest = waiting
-        together = _Together(arrays, compiled)
+        together = _Together(arrays, constants, compiled)
         later = []
         if isinstance(first, Launch) and together.takes(first):
             for step, ends in waiting:
@@ -176,23 +224,29 @@ def arranged(
                     later.append((step, ends))
         rows = together.rows()
         if rows:
-            slabs = Slabs(tuple(together.launches), rows, together.cached())
+            slabs = Slabs(tuple(together.launches), rows, together.cached(), tuple(together.joined))
             if compiled:
                 _ = slabs.loop  # Compiled now, as kernels are.
             found.append(slabs)
         else:
             found.append(first)
-        waiting = later if rows else rest
+        done = {id(each.mean) for each in together.joined} if rows else set()
+        waiting = [each for each in later if id(each[0]) not in done] if rows else rest
     return found
+
+
+def _gives_one(launch: Launch) -> bool:
+    """Return whether a launch reduces all elements to one, which only deviations do by slabs."""
+    return launch.kernel.kernel.loops == ("reduce",)
 
 
 def _goes_by_rows(launch: Launch) -> bool:
     """Return whether a launch is called for some rows as for all of them, with results that lie in
     the order of the rows, or that every row adds to."""
     kernel = launch.kernel.kernel
-    if launch.device.name != HOST.name or kernel.edition or len(kernel.loops) < 2:
+    if launch.device.name != HOST.name or kernel.edition or kernel.loops == ("map",):
         return False
-    if kernel.loops[0] == kernel.loops[-1] == "reduce":
+    if kernel.loops[0] == kernel.loops[-1] == "reduce" and not _gives_one(launch):
         return False
     steps = row_steps(launch)[len(launch.inputs) :]
     return all(
@@ -206,8 +260,12 @@ class _Together:
     """Launches that may share slabs, and what stands in the way of more of them."""
 
     arrays: Registers
+    constants: Collection[int]
     compiled: bool
     launches: list[Launch] = field(default_factory=list)
+    postponed: list[Launch] = field(default_factory=list)
+    """What comes after the slabs."""
+    joined: list[Deviations] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)
     """By register that moves with the rows, the elements from one to the next."""
     made: set[int] = field(default_factory=set)
@@ -216,7 +274,7 @@ class _Together:
     """Bytes of a row that are read, as often as they are."""
     freed: bool = False
     """Whether a large array is kept for longer than without slabs."""
-    postponed: bool = False
+    delayed: bool = False
     """Whether large results are made later than without slabs."""
 
     def takes(self, launch: Launch) -> bool:
@@ -229,14 +287,23 @@ class _Together:
             return False
         moves = row_steps(launch)
         inputs = list(zip(launch.inputs, moves, strict=False))
+        joined = self._deviations(launch)
+        if joined is not None:
+            inputs = [each for place, each in enumerate(inputs) if place not in joined.of_slab()]
         if self.launches:
+            if joined is None and _gives_one(launch):
+                return False
             shared = any(step and register in self.steps for register, step in inputs)
             if _rows(launch) != _rows(self.launches[0]) or not shared:
                 return False
         large = self._is_large(output.register for output in launch.outputs)
-        if large and (self.freed or self.postponed):
+        if large and (self.freed or self.delayed):
             return False
         return all(self._can_read(register, step) for register, step in inputs)
+
+    def _deviations(self, launch: Launch) -> Deviations | None:
+        """Return how squares that a launch adds up can be joined slab by slab."""
+        return deviations.found(launch, self.launches, self.postponed, self.arrays, self.constants)
 
     def _can_read(self, register: int, step: int) -> bool:
         if register in self._written:
@@ -248,6 +315,9 @@ class _Together:
         return {o.register for launch in self.launches for o in launch.outputs}
 
     def add(self, launch: Launch, ends: tuple[int, ...]) -> None:
+        joined = self._deviations(launch)
+        if joined is not None:
+            self.joined.append(joined)
         moves = row_steps(launch)
         for register, step in zip(launch.inputs, moves, strict=False):
             self.read += abs(step) * self.arrays[register].itemsize
@@ -262,17 +332,20 @@ class _Together:
 
     def postpone(self, step: Step, ends: tuple[int, ...]) -> None:
         """Leave a step for after the slabs, and with it all that reads its results."""
+        if isinstance(step, Launch):
+            self.postponed.append(step)
         results = written(step)
         self.made |= results
         self.freed |= self._is_large(ends)
-        self.postponed |= self._is_large(results)
+        self.delayed |= self._is_large(results)
 
     def rows(self) -> int:
         """Return the rows of a slab, or 0 if slabs gain nothing."""
         if len(self.launches) < 2:
             return 0
         row = sum(self._sizes().values())
-        rows = room() // row // ROWS * ROWS if row else 0
+        multiple = ELEMENTS if _gives_one(self.launches[0]) else ROWS
+        rows = room() // row // multiple * multiple if row else 0
         gains = self._read_again() >= row / 4
         return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0
 
@@ -296,5 +369,5 @@ class _Together:
 def read(step: Step) -> set[int]:
     """Return the registers a step reads; slabs also read what they have written."""
     if isinstance(step, Slabs):
-        return set().union(*map(reads, step.launches))
+        return set().union(*map(reads, (*step.launches, *step.means)))
     return reads(step)

@@ -32,8 +32,8 @@ def statistics(x: Any) -> Any:
     rows = np.sum(x, axis=1, keepdims=True)
     columns = np.sum(x, axis=0, keepdims=True)
     return (
-        np.sum((x - rows / x.shape[1]) ** 2, axis=1),
-        np.sum((x - columns / x.shape[0]) ** 2, axis=0),
+        np.sum(np.abs(x - rows / x.shape[1]), axis=1),
+        np.sum(np.abs(x - columns / x.shape[0]), axis=0),
         rows,
         columns,
     )

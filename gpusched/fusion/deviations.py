@@ -1,0 +1,263 @@
+"""Sums of squares of what differs from a mean: found among launches, to be joined slab by slab.
+
+A mean is known when the last row has been read, so that deviations from it read all rows again.
+But those of some rows from their own mean can be joined to those of the rows before:
+
+    M = M_a + M_b + (mean_b - mean_a)**2 * a * b / (a + b)
+
+for `a` rows whose squares add up to ``M_a``, and `b` more. An error in the mean of some rows counts
+here, where one in the mean of all would not, so that only sums in float64 are exact enough.
+
+T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing
+sample variances", STAN-CS-79-773 (1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.generate import stride_names
+from gpusched.fusion.kernel import Access
+from gpusched.fusion.plan import Launch, Registers
+
+FLOATS = frozenset(["float32", "float64"])
+
+EXACT = "float64"
+"""What the sums are accumulated in that means are made of."""
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """A launch that adds up squares, and where it has the mean from."""
+
+    squares: Launch
+    sums: Launch
+    """Adds up the same values."""
+    place: int
+    """Which of its results that is."""
+    given: int
+    """Which input of `squares` is the mean, or the sum if that divides it."""
+    count: int | None = None
+    """Which input of `squares` divides it, if one does."""
+    number: int | None = None
+    """Which constant of `squares` divides it, if one does."""
+    mean: Launch | None = None
+    """What divides the sum, for the whole chunk; None if `squares` does."""
+
+    @property
+    def size(self) -> int:
+        """How many sums there are."""
+        return math.prod(self.squares.outputs[0].shape)
+
+    def of_slab(self) -> dict[int, np.ndarray]:
+        """Return room for those inputs of `squares` that each slab has of its own."""
+        inputs = self.squares.kernel.kernel.inputs
+        places = [place for place in (self.given, self.count) if place is not None]
+        return {place: np.empty(self.size, inputs[place].dtype) for place in places}
+
+
+def found(
+    squares: Launch,
+    sums: Iterable[Launch],
+    means: Iterable[Launch],
+    arrays: Registers,
+    constants: Collection[int],
+) -> Deviations | None:
+    """Return what a launch takes squares of deviations from, if it does nothing else.
+
+    Parameters
+    ----------
+    squares
+        The launch.
+    sums
+        Launches that go through the same rows, and may give the sums that the mean is made of.
+    means
+        Launches that may divide such sums.
+    arrays
+        What the registers held.
+    constants
+        Registers that hold the same for all chunks.
+    """
+    values = _Values()
+    difference = _difference(squares, values)
+    if difference is None:
+        return None
+    apart, mean = difference
+    divides = None
+    quotient = values.parts(mean)
+    if quotient[0] == "register":
+        divides = next((m for m in means if quotient == _written(m, 0)), None)
+        quotient = ("",) if divides is None else _quotient(divides, values)
+    if quotient[0] != "divide":
+        return None
+    *_, total, count = quotient
+    if not _is(values.plain(count), _sizes(squares)[0], arrays, constants):
+        return None
+    _, given, *_ = values.parts(total if divides is None else mean)
+    for each in sums:
+        for place, output in enumerate(each.kernel.kernel.outputs):
+            same = values.parts(total) == _written(each, place) and _adds(each, place)
+            if same and output.dtype == EXACT and values.of(each, output.value) == apart:
+                made = Deviations(squares, each, place, squares.inputs.index(given), mean=divides)
+                divided = _divided(made, values, count) if divides is None else made
+                return divided if divided is not None and _go_alike(divided) else None
+    return None
+
+
+def _divided(found: Deviations, values: _Values, count: int) -> Deviations | None:
+    """Return deviations with what they divide a sum by, if that can be another for each slab."""
+    launch = found.squares
+    kernel = launch.kernel.kernel
+    plain = values.plain(count)
+    if plain[0] == "register":
+        return replace(found, count=launch.inputs.index(plain[1]))
+    first = len(kernel.inputs)
+    numbers = range(first, first + len(kernel.parameters))
+    (number,) = (k for k in numbers if values.parts(values.of(launch, k)) == plain)
+    uses = [each for statement in kernel.statements for each in statement.arguments]
+    return replace(found, number=number - first) if uses.count(number) == 1 else None
+
+
+def _go_alike(found: Deviations) -> bool:
+    """Return whether both launches go through the same rows in the same order."""
+    squares, sums = found.squares, found.sums
+    if _sizes(squares) != _sizes(sums) or squares.kernel.kernel.loops != sums.kernel.kernel.loops:
+        return False
+    way = _way(sums, len(sums.inputs) + found.place)
+    if {_way(squares, found.given), _way(squares, len(squares.inputs))} != {way}:
+        return False
+    if found.count is not None:
+        own = _way(squares, found.count)
+        if own != way and any(access is not Access.BROADCAST for access, _ in own):
+            return False
+    ways = {register: _way(sums, k) for k, register in enumerate(sums.inputs)}
+    return all(
+        k in (found.given, found.count) or ways.get(register) == _way(squares, k)
+        for k, register in enumerate(squares.inputs)
+    )
+
+
+def _way(launch: Launch, operand: int) -> tuple[tuple[Access, int], ...]:
+    """Return how an operand moves with each loop, and by how many elements where that is told."""
+    kernel = launch.kernel.kernel
+    first = len(kernel.parameters) + len(kernel.loops)
+    given = zip(stride_names(kernel), launch.numbers[first:], strict=True)
+    steps = {(k, level): step for (k, level, _), step in given}
+    accesses = kernel.operands[operand].access
+    return tuple((access, steps.get((operand, level), 0)) for level, access in enumerate(accesses))
+
+
+def _sizes(launch: Launch) -> tuple[Any, ...]:
+    kernel = launch.kernel.kernel
+    first = len(kernel.parameters)
+    return launch.numbers[first : first + len(kernel.loops)]
+
+
+class _Values:
+    """Numbers the values of launches, so that equal ones have the same number.
+
+    Those that are converted from one floating dtype to the other, as sums and deviations of
+    float32 are, have that from before.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._parts: list[tuple[Any, ...]] = []
+        self._launches: dict[int, list[int]] = {}
+
+    def parts(self, number: int) -> tuple[Any, ...]:
+        """Return what a value is: its kind and what that needs, or an operation on others."""
+        return self._parts[number]
+
+    def plain(self, number: int) -> tuple[Any, ...]:
+        """Return what a value is converted from."""
+        parts = self._parts[number]
+        while parts[0] == "astype":
+            parts = self._parts[parts[-1]]
+        return parts
+
+    def of(self, launch: Launch, value: int | str) -> int:
+        """Return the number of a value of a launch."""
+        if isinstance(value, str):
+            return self._number("literal", value)
+        if id(launch) not in self._launches:
+            self._launches[id(launch)] = self._all(launch)
+        return self._launches[id(launch)][value]
+
+    def _number(self, *parts: Any) -> int:
+        if parts not in self._numbers:
+            self._numbers[parts] = len(self._parts)
+            self._parts.append(parts)
+        return self._numbers[parts]
+
+    def _all(self, launch: Launch) -> list[int]:
+        kernel = launch.kernel.kernel
+        found = [self._number("register", register) for register in launch.inputs]
+        for dtype, number in zip(kernel.parameters, launch.numbers, strict=False):
+            found.append(self._number("number", dtype, number))
+        for each in kernel.statements:
+            arguments = [
+                self._number("literal", a) if isinstance(a, str) else found[a]
+                for a in each.arguments
+            ]
+            if each.operation == "astype" and {each.operand, each.dtype} <= FLOATS:
+                found += arguments
+            else:
+                parts = each.operation, each.output, each.dtype, *arguments
+                found.append(self._number(*parts))
+        return found
+
+
+def _difference(launch: Launch, values: _Values) -> tuple[int, int] | None:
+    """Return (value, mean) of a launch that adds up squares of their differences, or None."""
+    (output, *others) = launch.kernel.kernel.outputs
+    if others or output.value_dtype not in FLOATS or not _adds(launch, 0):
+        return None
+    square = values.parts(values.of(launch, output.value))
+    if square[0] != "square":
+        return None
+    apart = values.parts(square[-1])
+    return (apart[-2], apart[-1]) if apart[0] == "subtract" else None
+
+
+def _adds(launch: Launch, place: int) -> bool:
+    """Return whether a result adds up values over the outermost loop, and no other."""
+    kernel = launch.kernel.kernel
+    output = kernel.outputs[place]
+    return (
+        output.combine == "add"
+        and output.dtype in FLOATS
+        and kernel.loops[0] == "reduce"
+        and kernel.loops.count("reduce") == 1
+        and launch.outputs[place].axes is None
+    )
+
+
+def _written(launch: Launch, place: int) -> tuple[Any, ...]:
+    return "register", launch.outputs[place].register
+
+
+def _quotient(launch: Launch, values: _Values) -> tuple[Any, ...]:
+    """Return what a launch of one division divides, element by element; of no kind if none."""
+    kernel = launch.kernel.kernel
+    (output, *others) = kernel.outputs
+    if others or kernel.loops != ("map",) or launch.outputs[0].axes is not None:
+        return ("",)
+    parts = values.parts(values.of(launch, output.value))
+    single = _sizes(launch) == (1,)
+    in_order = single or (kernel.inputs and kernel.inputs[0].access == (Access.UNIT,))
+    if parts[0] != "divide" or not in_order or values.of(launch, 0) != parts[-2]:
+        return ("",)
+    return parts
+
+
+def _is(count: tuple[Any, ...], rows: int, arrays: Registers, constants: Collection[int]) -> bool:
+    """Return whether a divisor is the number of rows, for every chunk."""
+    if count[0] == "register":
+        return count[1] in constants and bool(np.all(arrays[count[1]] == rows))
+    return bool(count[0] == "number" and count[-1] == rows)
