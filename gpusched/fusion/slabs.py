@@ -303,7 +303,12 @@ class _Together:
 
     def _deviations(self, launch: Launch) -> Deviations | None:
         """Return how squares that a launch adds up can be joined slab by slab."""
-        return deviations.found(launch, self.launches, self.postponed, self.arrays, self.constants)
+        found = deviations.found(launch, self.launches, self.postponed, self.arrays, self.constants)
+        # Sums start anew with each slab, once its squares are joined.
+        taken = found is not None and any(
+            each.sums is found.sums and each.place == found.place for each in self.joined
+        )
+        return None if taken else found
 
     def _can_read(self, register: int, step: int) -> bool:
         if register in self._written:

@@ -162,6 +162,18 @@ def test_a_divisor_of_the_user_s_is_not_taken_for_the_number_of_rows() -> None:
     np.testing.assert_allclose(plan.run((x, count + 1))[0], divided(x, count + 1), rtol=1e-12)
 
 
+def test_one_sum_has_one_mean() -> None:
+    def twice(x: Any) -> Any:
+        squares = (x - np.sum(x, axis=0) / x.shape[0]) ** 2
+        return np.sum(squares, axis=0), np.sum(squares.astype("f4"), axis=0)
+
+    x = RANDOM.normal(1, 2, (1103, 64))
+    plan = record(twice, x).plan
+    assert joined(plan) <= 1
+    for one, other in zip(plan.run((x,))[0], twice(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def test_profiles_time_each_kernel() -> None:
     x = RANDOM.normal(1, 2, (1103, 64))
     plan = record(columns, x).plan
