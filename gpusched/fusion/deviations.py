@@ -109,35 +109,36 @@ def found(
     return None
 
 
-def _divided(found: Deviations, values: _Values, count: int) -> Deviations | None:
+def _divided(pattern: Deviations, values: _Values, count: int) -> Deviations | None:
     """Return deviations with what they divide a sum by, if that can be another for each slab."""
-    launch = found.squares
+    launch = pattern.squares
     kernel = launch.kernel.kernel
-    plain = values.plain(count)
-    if plain[0] == "register":
-        return replace(found, count=launch.inputs.index(plain[1]))
     first = len(kernel.inputs)
-    numbers = range(first, first + len(kernel.parameters))
-    (number,) = (k for k in numbers if values.parts(values.of(launch, k)) == plain)
+    given = range(first + len(kernel.parameters))
+    plain = values.plain(count)
+    (place,) = (k for k in given if values.parts(values.of(launch, k)) == plain)
     uses = [each for statement in kernel.statements for each in statement.arguments]
-    return replace(found, number=number - first) if uses.count(number) == 1 else None
+    if uses.count(place) > 1:
+        return None
+    by_array = place < first
+    return replace(pattern, count=place) if by_array else replace(pattern, number=place - first)
 
 
-def _go_alike(found: Deviations) -> bool:
+def _go_alike(pattern: Deviations) -> bool:
     """Return whether both launches go through the same rows in the same order."""
-    squares, sums = found.squares, found.sums
+    squares, sums = pattern.squares, pattern.sums
     if _sizes(squares) != _sizes(sums) or squares.kernel.kernel.loops != sums.kernel.kernel.loops:
         return False
-    way = _way(sums, len(sums.inputs) + found.place)
-    if {_way(squares, found.given), _way(squares, len(squares.inputs))} != {way}:
+    way = _way(sums, len(sums.inputs) + pattern.place)
+    if {_way(squares, pattern.given), _way(squares, len(squares.inputs))} != {way}:
         return False
-    if found.count is not None:
-        own = _way(squares, found.count)
+    if pattern.count is not None:
+        own = _way(squares, pattern.count)
         if own != way and any(access is not Access.BROADCAST for access, _ in own):
             return False
     ways = {register: _way(sums, k) for k, register in enumerate(sums.inputs)}
     return all(
-        k in (found.given, found.count) or ways.get(register) == _way(squares, k)
+        k in (pattern.given, pattern.count) or ways.get(register) == _way(squares, k)
         for k, register in enumerate(squares.inputs)
     )
 
@@ -161,8 +162,7 @@ def _sizes(launch: Launch) -> tuple[Any, ...]:
 class _Values:
     """Numbers the values of launches, so that equal ones have the same number.
 
-    Those that are converted from one floating dtype to the other, as sums and deviations of
-    float32 are, have that from before.
+    Converting float32 to float64, as deviations of float32 are, changes none.
     """
 
     def __init__(self) -> None:
@@ -197,20 +197,20 @@ class _Values:
 
     def _all(self, launch: Launch) -> list[int]:
         kernel = launch.kernel.kernel
-        found = [self._number("register", register) for register in launch.inputs]
-        for dtype, number in zip(kernel.parameters, launch.numbers, strict=False):
-            found.append(self._number("number", dtype, number))
+        numbers = [self._number("register", register) for register in launch.inputs]
+        for dtype, value in zip(kernel.parameters, launch.numbers, strict=False):
+            numbers.append(self._number("number", dtype, value))
         for each in kernel.statements:
             arguments = [
-                self._number("literal", a) if isinstance(a, str) else found[a]
+                self._number("literal", a) if isinstance(a, str) else numbers[a]
                 for a in each.arguments
             ]
-            if each.operation == "astype" and {each.operand, each.dtype} <= FLOATS:
-                found += arguments
+            if (each.operation, each.operand, each.dtype) == ("astype", "float32", "float64"):
+                numbers += arguments
             else:
                 parts = each.operation, each.output, each.dtype, *arguments
-                found.append(self._number(*parts))
-        return found
+                numbers.append(self._number(*parts))
+        return numbers
 
 
 def _difference(launch: Launch, values: _Values) -> tuple[int, int] | None:
@@ -219,6 +219,9 @@ def _difference(launch: Launch, values: _Values) -> tuple[int, int] | None:
     if others or output.value_dtype not in FLOATS or not _adds(launch, 0):
         return None
     square = values.parts(values.of(launch, output.value))
+    if square[0] == "astype":
+        # Each square may be rounded; a mean, or what it is the mean of, may not.
+        square = values.parts(square[-1])
     if square[0] != "square":
         return None
     apart = values.parts(square[-1])

@@ -3,8 +3,8 @@
 What the first kernel has read or written is then in the processor's cache for the others. Sums of
 rows and what is computed from them, as in a softmax, read memory once; so do sums of columns that
 are computed beside them. Results are those of whole chunks, bit by bit: rows are computed alone,
-and columns are joined in the same order. Only deviations from a mean (see `deviations`), and the
-sums that it is made of, are joined slab by slab.
+and columns are joined in the same order. Only deviations from a mean (see `deviations`), the sums
+that it is made of, and sums beside those to one number are joined slab by slab.
 """
 
 from __future__ import annotations

@@ -17,7 +17,10 @@ from gpusched.models.views import is_cupy
 from gpusched.models.weights import Loaded, Weights
 
 FEW = 16
-"""Rows that pieces have at least which nobody asked for; a single one is a case of its own."""
+"""Rows that pieces have at least which nobody asked for.
+
+Of a single row some models drop the axis.
+"""
 
 
 @dataclass(frozen=True)
@@ -123,15 +126,15 @@ class Call:
         """Return where pieces of rows begin, and the end of the last."""
         rows = len(arrays[0])
         size = model.rows or self.batch
-        if size is None and model.piece is not None and not self._has_arrays():
+        if size is None and model.piece is not None and self._is_plain():
             count = ceil(sum(array.nbytes for array in arrays) / model.piece)
             count = max(1, min(count, rows // FEW))
             return [rows * number // count for number in range(count + 1)] if rows else [0]
         return [*range(0, rows, size or max(rows, 1)), rows]
 
-    def _has_arrays(self) -> bool:
-        """Return whether other arguments may hold something for each row of a chunk."""
-        return any(getattr(value, "ndim", 0) for value in self.kwargs.values())
+    def _is_plain(self) -> bool:
+        """Return whether no other argument can hold something for each row of a chunk."""
+        return all(np.isscalar(value) or value is None for value in self.kwargs.values())
 
     def run(self, loaded: Loaded, arrays: list[Any]) -> Any:
         """Return what the model gives for arrays of rows, under its library's policy.

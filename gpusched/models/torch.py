@@ -24,9 +24,9 @@ LIBRARY = "torch"
 SUFFIXES = (".pt", ".pth", ".pt2", ".ts")
 
 PIECE = 512 * 1024
-"""Bytes of rows that a module is given at a time on the CPU, unless its weights are more.
+"""Bytes of rows that a module is given at a time on the CPU, unless its parameters are more.
 
-A smaller piece would read the weights too often.
+A smaller piece would read those too often.
 """
 
 
@@ -165,8 +165,8 @@ class TorchModel(Plain):
         return value.cpu().numpy()
 
     def sharing(self, tasks: int) -> AbstractContextManager[None]:
-        """Return what limits torch's own threads."""
-        return shared(tasks)
+        """Return what limits torch's own threads on the CPU."""
+        return shared(tasks) if self._device.type == "cpu" else super().sharing(tasks)
 
     def afterwards(self) -> Callable[[], None]:
         """Return what gives torch's free blocks back to the GPU, for a model that was there."""
@@ -192,8 +192,13 @@ def _partly_training(value: Any) -> bool:
 
 
 def _piece(value: Any) -> int | None:
-    """Return the bytes of rows that a module is best given at a time; None for a function."""
-    if not hasattr(value, "parameters"):
+    """Return the bytes of rows that a module is best given at a time; None where it has no say.
+
+    Functions may do anything, and what was traced may have taken the number of rows as a constant.
+    """
+    import torch
+
+    if not isinstance(value, torch.nn.Module) or isinstance(value, torch.jit.ScriptModule):
         return None
     return max(PIECE, sum(p.numel() * p.element_size() for p in value.parameters()))
 

@@ -6,6 +6,7 @@ other: on two cores a small network took eight times as long.
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,32 +29,66 @@ def shared(tasks: int) -> Iterator[None]:
 
     Notes
     -----
-    Never with more threads than torch has been told to use; those of the main thread, which runs
-    one task after the other, stay as they are.
+    Never with more threads than torch has been told to use. The main thread of a program runs one
+    task after the other, and keeps its number.
+
+    Torch has one number for each thread and one for threads that have not used it yet, and sets
+    both at once. The second is put back at once; a thread that uses torch for the first time in
+    between keeps the share, and what somebody sets while a task runs holds for new threads until
+    its end.
     """
     import torch
 
-    if threading.current_thread() is threading.main_thread():
+    if _is_alone():
         yield
         return
     with _changing:
         own = torch.get_num_threads()
         share = min(own, max(1, int(CPU_COUNT) // min(tasks, _side_by_side())))
-        if share != own:
-            torch.set_num_threads(share)
-            # Torch has a number for each thread, and one for threads to come, which that was, too.
-            other = threading.Thread(target=torch.set_num_threads, args=(own,))
-            other.start()
-            other.join()
+        others = _set_here(share) if share != own else own
     try:
         yield
     finally:
         if share != own:
-            torch.set_num_threads(own)
+            with _changing:
+                if own == others:
+                    torch.set_num_threads(own)
+                else:
+                    _set_here(own)
+
+
+def _set_here(number: int) -> int:
+    """Set the number of this thread alone; return that of threads to come, which stays."""
+    import torch
+
+    found: list[int] = []
+    known, changed = threading.Event(), threading.Event()
+
+    def keep() -> None:
+        found.append(torch.get_num_threads())
+        known.set()
+        changed.wait()
+        torch.set_num_threads(found[0])
+
+    other = threading.Thread(target=keep)
+    other.start()
+    known.wait()
+    try:
+        torch.set_num_threads(number)
+    finally:
+        changed.set()
+        other.join()
+    return found[0]
+
+
+def _is_alone() -> bool:
+    """Return whether this is the main thread of a process that nobody started for tasks."""
+    main = threading.current_thread() is threading.main_thread()
+    return main and multiprocessing.parent_process() is None
 
 
 def _side_by_side() -> int:
-    """Return how many tasks this process runs at once."""
+    """Return how many tasks this process, or all those beside it, run at once."""
     distributed = sys.modules.get("distributed.worker")
     if distributed is not None:
         try:

@@ -116,6 +116,18 @@ def test_a_large_mean_costs_no_digits(function: Callable[..., Any], dtype: str) 
     np.testing.assert_allclose(found, exact, rtol=1e-5 if dtype == "f4" else 1e-12)
 
 
+@pytest.mark.parametrize(("function", "shape"), [(columns, (1521, 1000)), (everything, (246_784,))])
+def test_what_is_constant_does_not_deviate(
+    function: Callable[..., Any], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slabs of the usual size, the last of them of another."""
+    monkeypatch.undo()
+    x = np.ones(shape)
+    plan = record(function, x).plan
+    assert joined(plan) == 1
+    np.testing.assert_array_equal(plan.run((x,))[0][1], 0)
+
+
 def by_another_number(x: Any) -> Any:
     return np.sum((x - np.sum(x, axis=0) / (x.shape[0] - 1)) ** 2, axis=0)
 
@@ -137,9 +149,33 @@ def with_another_sum(x: Any) -> Any:
     return np.sum(apart**2, axis=0), np.sum(np.abs(apart), axis=0)
 
 
+def of_rounded_values(x: Any) -> Any:
+    total = np.sum(x.astype("f4"), axis=0, dtype="f8")
+    return np.sum((x - total / x.shape[0]) ** 2, axis=0)
+
+
+def of_a_rounded_mean(x: Any) -> Any:
+    return np.sum((x - (np.sum(x) / x.size).astype("f4")) ** 2)
+
+
+def with_the_number_elsewhere(x: Any) -> Any:
+    count = np.float64(x.size)
+    y = x * count
+    return np.sum((y - np.sum(y) / count) ** 2)
+
+
 @pytest.mark.parametrize(
     "function",
-    [by_another_number, of_other_values, cubes, largest, with_another_sum],
+    [
+        of_rounded_values,
+        of_a_rounded_mean,
+        with_the_number_elsewhere,
+        by_another_number,
+        of_other_values,
+        cubes,
+        largest,
+        with_another_sum,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_what_only_looks_like_it_is_left_alone(function: Callable[..., Any]) -> None:

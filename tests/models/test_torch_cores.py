@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 
 import gpusched
 from gpusched.models.call import FEW
-from gpusched.models.torch_threads import _side_by_side
+from gpusched.models.torch_threads import _side_by_side, shared
 from tests.models.given import FEATURES
 
 torch = pytest.importorskip("torch", reason="torch comes with the extra models-test")
@@ -35,7 +35,7 @@ class Noted(torch.nn.Module):  # type: ignore[misc, name-defined]
 
     def forward(self, x: Any, scale: Any = 1.0) -> Any:
         CALLS.append(len(x))
-        return x * self.weights[0] * scale
+        return x * self.weights[0] * torch.as_tensor(scale)
 
 
 def doubled(x: Any) -> Any:
@@ -84,8 +84,22 @@ class TestPieces:
     def test_no_rows(self) -> None:
         assert calls(Noted().eval(), given(1)[:0]) == []
 
-    def test_arguments_that_may_go_by_rows_keep_chunks_whole(self) -> None:
-        assert calls(Noted().eval(), given(), scale=torch.ones(ROWS, 1)) == [ROWS]
+    @pytest.mark.parametrize("scale", [torch.ones(ROWS, 1), [1.0]])
+    def test_arguments_that_may_go_by_rows_keep_chunks_whole(self, scale: Any) -> None:
+        assert calls(Noted().eval(), given(), scale=scale) == [ROWS]
+
+    def test_a_number_is_the_same_for_all_rows(self) -> None:
+        assert len(calls(Noted().eval(), given(), scale=1.0)) == 3
+
+    @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+    @pytest.mark.filterwarnings("ignore::FutureWarning")
+    def test_what_was_traced_gets_whole_chunks(self) -> None:
+        class Shaped(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def forward(self, x: Any) -> Any:
+                return (2 * x).reshape(int(x.shape[0]), FEATURES)
+
+        traced = torch.jit.trace(Shaped().eval(), torch.ones(ROWS, FEATURES))
+        calls(traced, given())
 
     def test_parts_in_training_get_whole_chunks(self) -> None:
         training = torch.nn.Sequential(Noted(), torch.nn.Dropout(0)).eval()
@@ -145,6 +159,34 @@ class TestThreads:
         assert list(pool.map(own, range(2))) == [3, 3]
         with ThreadPoolExecutor(1) as new:
             assert new.submit(torch.get_num_threads).result() == 3
+
+    def test_what_a_thread_has_set_is_its_own(self, pool: ThreadPoolExecutor) -> None:
+        def with_own() -> set[int]:
+            torch.get_num_threads()  # Until it is asked, a thread takes what is set last anywhere.
+            torch.set_num_threads(2)
+            with ThreadPoolExecutor(1) as new:
+                new.submit(torch.set_num_threads, 3).result()
+            found = used(4 * CPU_COUNT, scheduler="synchronous")
+            assert torch.get_num_threads() == 2
+            return found
+
+        assert pool.submit(with_own).result() == {1}
+        with ThreadPoolExecutor(1) as new:
+            assert new.submit(torch.get_num_threads).result() == 3
+
+    def test_no_thread_to_be_had(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuses(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        def fails() -> int:
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", refuses)
+                with pytest.raises(RuntimeError, match="can't start"), shared(2 * CPU_COUNT):
+                    pass
+            return int(torch.get_num_threads())
+
+        with ThreadPoolExecutor(1) as new:
+            assert new.submit(fails).result() == 3
 
     def test_a_failure_leaves_them_as_they_were(self, pool: ThreadPoolExecutor) -> None:
         def fails(x: Any) -> Any:

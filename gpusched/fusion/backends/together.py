@@ -58,8 +58,9 @@ class Join:
     count: str = ""
     """Dtype of the array that it divides by, if it does."""
     number: str = ""
-    """The constant that it divides by, if it does, and its dtype."""
+    """The constant that it divides by, if it does."""
     dtype: str = ""
+    """That constant's dtype."""
 
     def named(self, *names: str) -> list[str]:
         """Return names of what belongs to this one."""
@@ -102,7 +103,7 @@ def _before(join: Join) -> list[str]:
     if join.number:
         lines = [every, f"    {given}[i] = {join.total}[i]"]
         return [f"{join.number} = {join.dtype}(here)", *lines]
-    return [every, f"    {given}[i] = {join.total}[i] * share"]
+    return [every, f"    {given}[i] = {join.total}[i] / here"]
 
 
 def _after(join: Join) -> list[str]:
@@ -110,7 +111,7 @@ def _after(join: Join) -> list[str]:
     sums, means, deviations = join.named("sums", "means", "deviations")
     return [
         f"for i in range(len({join.total})):",
-        f"    change = {join.total}[i] * share - {means}[i]",
+        f"    change = {join.total}[i] / here - {means}[i]",
         "    between = change * change * across",
         f"    {means}[i] += change * weight",
         # Infinities have made the squares what they are.
@@ -151,7 +152,7 @@ def source(parts: tuple[Part, ...], joins: tuple[Join, ...] = ()) -> str:
     """
     arguments, lines, last = ["rows, count"], [], []
     if joins:
-        lines += ["share = 1.0 / here", "weight = here / (row + here)", "across = row * weight"]
+        lines += ["weight = here / (row + here)", "across = row * weight"]
     for k, part in enumerate(parts):
         joined = [each for each in joins if each.squares == k]
         lines += [line for each in joined for line in _before(each)]
@@ -261,12 +262,13 @@ def _made(
 
     def compiled(code: bytes | None) -> tuple[Callable[..., int], bytes | None]:
         found: dict[str, Any] = {"shift": primitives.shift, "__name__": __name__}
-        found |= {"float32": types.float32, "float64": types.float64}
+        found |= {each.dtype: getattr(types, each.dtype) for each in joins if each.number}
         found |= {f"call_{k}": caller(each) for k, each in enumerate(signatures)}
         exec(compile(text, filename, "exec"), found)
         # Symbols of code that was made in several processes must not meet.
         found["slabs"].__qualname__ = name
-        made = numba.njit(nogil=True, no_cfunc_wrapper=True)(found["slabs"])
+        options = {"nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+        made = numba.njit(**options)(found["slabs"])
         return objectcode.specialise(made, signature, code)
 
     wanted = sharing.Wanted(name, digest, path and path.with_suffix(".code"))
