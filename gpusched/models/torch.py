@@ -23,7 +23,7 @@ from gpusched.models.views import is_cupy, lendable, placed
 LIBRARY = "torch"
 SUFFIXES = (".pt", ".pth", ".pt2", ".ts")
 
-PIECE = 512 * 1024
+PIECE = 1024 * 1024
 """Bytes of rows that a module is given at a time on the CPU, unless its parameters are more.
 
 A smaller piece would read those too often.

@@ -16,12 +16,12 @@ from distributed import Client, LocalCluster
 
 import gpusched
 from gpusched.models.call import FEW
+from gpusched.models.torch import PIECE
 from gpusched.models.torch_threads import _side_by_side, shared
 from tests.models.given import FEATURES
 
 torch = pytest.importorskip("torch", reason="torch comes with the extra models-test")
 
-PIECE = 512 * 1024
 ROWS = 5 * PIECE // (FEATURES * 4) // 2
 CALLS: list[int] = []
 
