@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.generate import stride_names
+from gpusched.fusion.generate import loop_sizes, loop_strides
 from gpusched.fusion.kernel import Access
 from gpusched.fusion.plan import Launch, Registers
 
@@ -54,11 +54,15 @@ class Deviations:
         """How many sums there are."""
         return math.prod(self.squares.outputs[0].shape)
 
+    @property
+    def places(self) -> list[int]:
+        """Inputs of `squares` that each slab has of its own."""
+        return [self.given] if self.count is None else [self.given, self.count]
+
     def of_slab(self) -> dict[int, np.ndarray]:
-        """Return room for those inputs of `squares` that each slab has of its own."""
+        """Return room for `places`."""
         inputs = self.squares.kernel.kernel.inputs
-        places = [place for place in (self.given, self.count) if place is not None]
-        return {place: np.empty(self.size, inputs[place].dtype) for place in places}
+        return {place: np.empty(self.size, inputs[place].dtype) for place in self.places}
 
 
 def found(
@@ -138,7 +142,7 @@ def _go_alike(pattern: Deviations) -> bool:
             return False
     ways = {register: _way(sums, k) for k, register in enumerate(sums.inputs)}
     return all(
-        k in (pattern.given, pattern.count) or ways.get(register) == _way(squares, k)
+        k in pattern.places or ways.get(register) == _way(squares, k)
         for k, register in enumerate(squares.inputs)
     )
 
@@ -146,17 +150,13 @@ def _go_alike(pattern: Deviations) -> bool:
 def _way(launch: Launch, operand: int) -> tuple[tuple[Access, int], ...]:
     """Return how an operand moves with each loop, and by how many elements where that is told."""
     kernel = launch.kernel.kernel
-    first = len(kernel.parameters) + len(kernel.loops)
-    given = zip(stride_names(kernel), launch.numbers[first:], strict=True)
-    steps = {(k, level): step for (k, level, _), step in given}
+    steps = loop_strides(kernel, launch.numbers)
     accesses = kernel.operands[operand].access
     return tuple((access, steps.get((operand, level), 0)) for level, access in enumerate(accesses))
 
 
 def _sizes(launch: Launch) -> tuple[Any, ...]:
-    kernel = launch.kernel.kernel
-    first = len(kernel.parameters)
-    return launch.numbers[first : first + len(kernel.loops)]
+    return loop_sizes(launch.kernel.kernel, launch.numbers)
 
 
 class _Values:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Sequence
 from functools import lru_cache
 from string import ascii_lowercase
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +50,19 @@ def stride_names(kernel: Kernel) -> list[tuple[int, int, str]]:
         for level, access in enumerate(operand.access)
         if access is Access.STRIDED
     ]
+
+
+def loop_sizes(kernel: Kernel, numbers: Sequence[Any]) -> tuple[int, ...]:
+    """Return the iterations of each loop, out of the numbers passed at launch."""
+    first = len(kernel.parameters)
+    return tuple(numbers[first : first + len(kernel.loops)])
+
+
+def loop_strides(kernel: Kernel, numbers: Sequence[Any]) -> dict[tuple[int, int], int]:
+    """Return the strides among the numbers passed at launch, by operand and loop."""
+    given = numbers[len(kernel.parameters) + len(kernel.loops) :]
+    names = stride_names(kernel)
+    return {(k, level): step for (k, level, _), step in zip(names, given, strict=True)}
 
 
 def arguments(kernel: Kernel) -> list[str]:

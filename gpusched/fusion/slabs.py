@@ -22,7 +22,7 @@ from gpusched import events
 from gpusched.fusion import deviations
 from gpusched.fusion.deviations import Deviations
 from gpusched.fusion.devices import HOST
-from gpusched.fusion.generate import stride_names
+from gpusched.fusion.generate import loop_sizes, loop_strides
 from gpusched.fusion.kernel import Access
 from gpusched.fusion.plan import (
     Allocation,
@@ -106,7 +106,7 @@ class Slabs:
     @cached_property
     def means(self) -> list[Launch]:
         """What divides sums of the whole chunk by its rows."""
-        return list({id(each.mean): each.mean for each in self.joined if each.mean}.values())
+        return [each.mean for each in self.joined if each.mean is not None]
 
     @cached_property
     def own(self) -> list[Deviations | None]:
@@ -170,11 +170,9 @@ def _code_of(launch: Launch) -> tuple[Any, int] | None:
 def row_steps(launch: Launch) -> list[int]:
     """Return by operand how many elements a row is from the next; 0 if all rows share it."""
     kernel = launch.kernel.kernel
-    first = _place_of_size(launch) + len(kernel.loops)
-    given = zip(stride_names(kernel), launch.numbers[first:], strict=True)
-    found = {operand: stride for (operand, level, _), stride in given if level == 0}
+    steps = loop_strides(kernel, launch.numbers)
     return [
-        found.get(k, int(operand.access[0] is Access.UNIT))
+        steps.get((k, 0), int(operand.access[0] is Access.UNIT))
         for k, operand in enumerate(kernel.operands)
     ]
 
@@ -184,7 +182,7 @@ def _place_of_size(launch: Launch) -> int:
 
 
 def _rows(launch: Launch) -> int:
-    return int(launch.numbers[_place_of_size(launch)])
+    return int(loop_sizes(launch.kernel.kernel, launch.numbers)[0])
 
 
 def arranged(
@@ -289,7 +287,7 @@ class _Together:
         inputs = list(zip(launch.inputs, moves, strict=False))
         joined = self._deviations(launch)
         if joined is not None:
-            inputs = [each for place, each in enumerate(inputs) if place not in joined.of_slab()]
+            inputs = [each for place, each in enumerate(inputs) if place not in joined.places]
         if self.launches:
             if joined is None and _gives_one(launch):
                 return False

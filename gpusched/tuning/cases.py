@@ -34,16 +34,12 @@ class Case:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Iterations of each loop."""
-        first = len(self.kernel.parameters)
-        return tuple(self.numbers[first : first + len(self.kernel.loops)])
+        return generate.loop_sizes(self.kernel, self.numbers)
 
     @cached_property
     def steps(self) -> dict[tuple[int, int], int]:
         """Strides by operand and loop, where they are given at launch."""
-        first = len(self.kernel.parameters) + len(self.kernel.loops)
-        names = generate.stride_names(self.kernel)
-        given = self.numbers[first:]
-        return {(k, loop): n for (k, loop, _), n in zip(names, given, strict=True)}
+        return generate.loop_strides(self.kernel, self.numbers)
 
     def reach(self, operand: int) -> tuple[int, int]:
         """Return how many elements an operand has before its first, and from it on."""

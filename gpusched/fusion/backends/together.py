@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -79,31 +79,32 @@ def join(found: Deviations, launches: Sequence[Launch]) -> Join:
     order = [id(launch) for launch in launches]
     sums, squares = order.index(id(found.sums)), order.index(id(found.squares))
     adding, squaring = found.sums.kernel.kernel, found.squares.kernel.kernel
-    made = Join(
+    divisor = {}
+    if found.count is not None:
+        divisor = {"count": squaring.inputs[found.count].dtype}
+    if found.number is not None:
+        name = f"{generate.parameter_names(squaring)[found.number]}_{squares}"
+        divisor = {"number": name, "dtype": squaring.parameters[found.number]}
+    return Join(
         sums,
         f"{generate.output_names(adding)[found.place]}_{sums}",
         squares,
         f"{generate.output_names(squaring)[0]}_{squares}",
         squaring.inputs[found.given].dtype,
+        **divisor,
     )
-    if found.count is not None:
-        made = replace(made, count=squaring.inputs[found.count].dtype)
-    if found.number is not None:
-        name = f"{generate.parameter_names(squaring)[found.number]}_{squares}"
-        made = replace(made, number=name, dtype=squaring.parameters[found.number])
-    return made
 
 
 def _before(join: Join) -> list[str]:
     """Return what comes before the squares of a slab."""
     given, count = join.named("given", "count")
-    every = f"for i in range(len({join.total})):"
-    if join.count:
-        return [every, f"    {given}[i] = {join.total}[i]", f"    {count}[i] = here"]
-    if join.number:
-        lines = [every, f"    {given}[i] = {join.total}[i]"]
-        return [f"{join.number} = {join.dtype}(here)", *lines]
-    return [every, f"    {given}[i] = {join.total}[i] / here"]
+    divides = join.count or join.number
+    return [
+        *([f"{join.number} = {join.dtype}(here)"] if join.number else []),
+        f"for i in range(len({join.total})):",
+        f"    {given}[i] = {join.total}[i]" + ("" if divides else " / here"),
+        *([f"    {count}[i] = here"] if join.count else []),
+    ]
 
 
 def _after(join: Join) -> list[str]:
