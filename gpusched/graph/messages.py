@@ -10,13 +10,13 @@ with the data. A token is a name, which the graph's shape knows nothing of.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpusched.fusion.statistics import updating
+from gpusched.graph.worker import current_worker
 
 # Programs need dask.array, which takes longer to import than all else that a scheduler or a worker
 # starts with: it is imported with the first of them.
@@ -138,11 +138,12 @@ def _ask(token: str) -> bytes:
 
 def _workers() -> Iterator[Worker]:
     """Yield this process's running workers: the one whose task this thread runs comes first."""
-    from distributed import Worker, get_worker
+    from distributed import Worker
     from distributed.core import Status
 
-    with contextlib.suppress(ValueError):
-        yield get_worker()
+    worker = current_worker()
+    if worker is not None:
+        yield worker
     yield from (worker for worker in list(Worker._instances) if worker.status == Status.running)
 
 
@@ -159,13 +160,12 @@ def _give_back(token: str) -> None:
     A task that nobody wants any more, whose program the scheduler has forgotten therefore, goes
     the same way, and is forgotten there.
     """
-    from distributed import Reschedule, get_worker
+    from distributed import Reschedule
 
     with updating() as counters:
         counters.programs_missing += 1
-    try:
-        worker = get_worker()
-    except ValueError:
+    worker = current_worker()
+    if worker is None:
         return
     # On the same stream as the word that the task comes back, and before it.
     worker.loop.add_callback(worker.batched_stream.send, {"op": EMBED, "token": token})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-import sys
 from typing import Any
+
+from gpusched.graph.worker import current_worker
 
 
 class ModelError(RuntimeError):
@@ -41,11 +42,7 @@ def here() -> str:
     >>> here().startswith("this process on ")
     True
     """
-    distributed = sys.modules.get("distributed")
-    if distributed is not None:
-        try:
-            return f"worker {distributed.get_worker().address}"
-        except ValueError:
-            # This thread runs no task of a worker.
-            pass
+    worker = current_worker()
+    if worker is not None:
+        return f"worker {worker.address}"
     return f"this process on {socket.gethostname()}"

@@ -7,13 +7,14 @@ other: on two cores a small network took eight times as long.
 from __future__ import annotations
 
 import multiprocessing
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dask
 from dask.system import CPU_COUNT
+
+from gpusched.graph.worker import current_worker
 
 _changing = threading.Lock()
 
@@ -89,13 +90,7 @@ def _is_alone() -> bool:
 
 def _side_by_side() -> int:
     """Return how many tasks this process, or all those beside it, run at once."""
-    distributed = sys.modules.get("distributed.worker")
-    if distributed is not None:
-        try:
-            threads: int = distributed.get_worker().state.nthreads
-        except ValueError:
-            # Not in a worker's task.
-            pass
-        else:
-            return max(1, threads)
+    worker = current_worker()
+    if worker is not None:
+        return max(1, worker.state.nthreads)
     return int(dask.config.get("num_workers", None) or CPU_COUNT)
