@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched import events
-from gpusched.fusion import slabs
 from gpusched.fusion.backends import together
 from gpusched.fusion.plan import Plan
-from gpusched.fusion.slabs import Slabs
 from tests.fusion.recording import record
+from tests.fusion.slabbed import make_small, profiled, put_some, slabs_of
 
 RANDOM = np.random.default_rng(3)
 
@@ -26,13 +24,7 @@ RANDOM = np.random.default_rng(3)
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let slabs have few rows, also of small arrays."""
-    make_small(monkeypatch, 1 << 15)
-
-
-def make_small(patch: pytest.MonkeyPatch, room: int) -> None:
-    patch.setattr(slabs, "room", lambda: room)
-    patch.setattr(slabs, "ELEMENTS", 64)
-    patch.setattr(slabs._Together, "_is_large", lambda self, registers: False)
+    make_small(monkeypatch)
 
 
 def columns(x: Any) -> Any:
@@ -56,7 +48,7 @@ FUNCTIONS = [columns, everything, of_chain]
 
 def joined(plan: Plan) -> int:
     """Return how many squares are joined slab by slab."""
-    return sum(len(step.joined) for step, _, _ in plan.stages if isinstance(step, Slabs))
+    return sum(len(each.joined) for each in slabs_of(plan))
 
 
 def assert_close(found: Any, expected: Any, dtype: str) -> None:
@@ -94,9 +86,7 @@ def test_any_shape_and_special_values(
     function: Callable[..., Any], rows: int, width: int, dtype: str, room: int, data: st.DataObject
 ) -> None:
     x = RANDOM.normal(size=(rows, width)).astype(dtype)
-    for special in (np.nan, np.inf, -np.inf):
-        if data.draw(st.booleans()):
-            x[data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, width - 1))] = special
+    put_some(x, (np.nan, np.inf, -np.inf), data)
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         make_small(patch, room)
         plan = record(function, x).plan
@@ -214,19 +204,14 @@ def test_profiles_time_each_kernel() -> None:
     x = RANDOM.normal(1, 2, (1103, 64))
     plan = record(columns, x).plan
     assert joined(plan) == 1
-    found = events.start("deviations")
-    try:
-        result, _ = plan.run((x,))
-    finally:
-        events.stop("deviations")
-    names = [event.name for event in events.taken(found) if event.kind == "kernel"]
+    result, names = profiled(plan, x)
     assert sorted(names) == sorted(plan.names)
     assert_close(result, columns(x), "f8")
 
 
 def test_the_loop_s_source_says_what_it_does() -> None:
     plan = record(columns, RANDOM.normal(1, 2, (1103, 64))).plan
-    (found,) = [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+    (found,) = slabs_of(plan)
     text = together.source(tuple(map(together.part, found.launches, found.steps)), found.joins)
     compile(text, "slabs", "exec")
     assert all(len(line) < 200 for line in text.splitlines()), text

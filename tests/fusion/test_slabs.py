@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpusched import events
 from gpusched.fusion import slabs
 from gpusched.fusion.backends import python, together
 from gpusched.fusion.plan import Launch, Plan, last_uses, reads, used_registers, written
 from gpusched.fusion.slabs import Slabs
 from tests.fusion.recording import record
+from tests.fusion.slabbed import make_small, profiled, put_some, slabs_of
 
 
 def softmax(x: Any) -> Any:
@@ -53,14 +53,12 @@ FUNCTIONS = [softmax, statistics, centred, scaled]
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let slabs have few rows, also of small arrays."""
-    monkeypatch.setattr(slabs, "room", lambda: 1 << 15)
-    monkeypatch.setattr(slabs._Together, "_is_large", lambda self, registers: False)
+    make_small(monkeypatch)
 
 
 def groups(plan: Plan) -> list[list[str]]:
     """Return the names of what runs together, by group."""
-    stages = (step for step, _, _ in plan.stages)
-    return [[each.name for each in step.launches] for step in stages if isinstance(step, Slabs)]
+    return [[each.name for each in step.launches] for step in slabs_of(plan)]
 
 
 def alone(plan: Plan) -> Plan:
@@ -118,12 +116,9 @@ def test_any_shape_and_any_size_of_slabs(
     function: Any, rows: int, columns: int, dtype: str, room: int, data: st.DataObject
 ) -> None:
     x = np.random.default_rng(rows * columns).normal(size=(rows, columns)).astype(dtype)
-    for special in (np.nan, np.inf):
-        if data.draw(st.booleans()):
-            x[data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))] = special
+    put_some(x, (np.nan, np.inf), data)
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(slabs, "room", lambda: room)
-        patch.setattr(slabs._Together, "_is_large", lambda self, registers: False)
+        make_small(patch, room)
         plan = record(function, x).plan
         assert_identical(as_list(plan.run((x,))[0]), as_list(alone(plan).run((x,))[0]))
 
@@ -139,7 +134,7 @@ def test_a_softmax_is_computed_row_by_row() -> None:
 @pytest.mark.usefixtures("small")
 def test_what_reads_whole_columns_comes_after() -> None:
     plan = record(statistics, np.ones((512, 64))).plan
-    (found,) = [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+    (found,) = slabs_of(plan)
     inside = {output.register for launch in found.launches for output in launch.outputs}
     columns = [k for launch in found.launches for k in launch.outputs if k.shape == (64,)]
     assert len(found.launches) == 3 and len(columns) == 1
@@ -155,7 +150,7 @@ def test_a_large_chunk_is_cut_into_slabs() -> None:
     columns = 1024
     rows = 5 * slabs.room() // (8 * columns)
     plan = record(softmax, np.ones((rows, columns))).plan
-    (found,) = [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+    (found,) = slabs_of(plan)
     assert found.rows * columns * 8 <= slabs.room() and not found.rows % slabs.ROWS
 
 
@@ -202,19 +197,14 @@ def test_numpy_s_warnings_are_told() -> None:
 def test_profiles_time_each_kernel() -> None:
     x = np.ones((512, 64))
     plan = record(softmax, x).plan
-    found = events.start("slabs")
-    try:
-        plan.run((x,))
-    finally:
-        events.stop("slabs")
-    names = [event.name for event in events.taken(found) if event.kind == "kernel"]
+    _, names = profiled(plan, x)
     assert sorted(names) == sorted(plan.names)
 
 
 @pytest.mark.usefixtures("small")
 def test_the_loop_s_source_says_what_it_does() -> None:
     plan = record(statistics, np.ones((512, 64), "f4")).plan
-    (found,) = [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+    (found,) = slabs_of(plan)
     parts = tuple(map(together.part, found.launches, found.steps))
     text = together.source(parts)
     assert all(len(line) < 200 for line in text.splitlines()), text
