@@ -43,9 +43,17 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+def even(block_id: tuple[int]) -> np.ndarray:
+    start = block_id[0] * CHUNK
+    return np.arange(start, start + CHUNK) * 2.0
+
+
 def fill(harmed: Harmed) -> da.Array:
-    """Keep more in the workers' memory than they may hold."""
-    x = (da.arange(CHUNKS * CHUNK, chunks=CHUNK) * 2.0).persist()
+    """Keep more in the workers' memory than they may hold.
+
+    One task makes each chunk: files of intermediate results would go away under the test's hands.
+    """
+    x = da.map_blocks(even, chunks=((CHUNK,) * CHUNKS,), dtype=float).persist()
     wait(x)
     return x
 
