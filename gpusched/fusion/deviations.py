@@ -91,12 +91,14 @@ def found(
     difference = _difference(squares, values)
     if difference is None:
         return None
-    apart, mean = difference
-    divides = None
-    quotient = values.parts(mean)
+    apart, mean, dtype = difference
+    divides: Launch | None = None
+    quotient = values.exact(mean, dtype)
     if quotient[0] == "register":
-        divides = next((m for m in means if quotient == _written(m, 0)), None)
-        quotient = ("",) if divides is None else _quotient(divides, values)
+        results = ((each, k) for each in means for k in range(len(each.outputs)))
+        of_mean = (result for result in results if quotient == _written(*result))
+        divides, result = next(of_mean, (None, 0))
+        quotient = ("",) if divides is None else _quotient(divides, result, values, dtype)
     if quotient[0] != "divide":
         return None
     *_, total, count = quotient
@@ -181,6 +183,14 @@ class _Values:
             parts = self._parts[parts[-1]]
         return parts
 
+    def exact(self, mean: int, dtype: str) -> tuple[Any, ...]:
+        """Return what a mean of numbers of a dtype is, before it may be rounded to float32.
+
+        Those of float32 need no other: their squares grow by the square of how far it is rounded.
+        """
+        parts = self._parts[mean]
+        return self._parts[parts[-1]] if parts[0] == "astype" and dtype == "float32" else parts
+
     def of(self, launch: Launch, value: int | str) -> int:
         """Return the number of a value of a launch."""
         if isinstance(value, str):
@@ -213,19 +223,19 @@ class _Values:
         return numbers
 
 
-def _difference(launch: Launch, values: _Values) -> tuple[int, int] | None:
-    """Return (value, mean) of a launch that adds up squares of their differences, or None."""
+def _difference(launch: Launch, values: _Values) -> tuple[int, int, str] | None:
+    """Return (value, mean, dtype) of a launch that adds up squares of such differences, or None."""
     (output, *others) = launch.kernel.kernel.outputs
     if others or output.value_dtype not in FLOATS or not _adds(launch, 0):
         return None
     square = values.parts(values.of(launch, output.value))
     if square[0] == "astype":
-        # Each square may be rounded; a mean, or what it is the mean of, may not.
+        # Each square may be rounded; the values, or their mean in float64, may not.
         square = values.parts(square[-1])
     if square[0] != "square":
         return None
     apart = values.parts(square[-1])
-    return (apart[-2], apart[-1]) if apart[0] == "subtract" else None
+    return (apart[-2], apart[-1], apart[2]) if apart[0] == "subtract" else None
 
 
 def _adds(launch: Launch, place: int) -> bool:
@@ -245,13 +255,14 @@ def _written(launch: Launch, place: int) -> tuple[Any, ...]:
     return "register", launch.outputs[place].register
 
 
-def _quotient(launch: Launch, values: _Values) -> tuple[Any, ...]:
-    """Return what a launch of one division divides, element by element; of no kind if none."""
+def _quotient(launch: Launch, place: int, values: _Values, dtype: str) -> tuple[Any, ...]:
+    """Return what a launch divides for one of its results, element by element; of no kind if it
+    does not."""
     kernel = launch.kernel.kernel
-    (output, *others) = kernel.outputs
-    if others or kernel.loops != ("map",) or launch.outputs[0].axes is not None:
+    output = kernel.outputs[place]
+    if kernel.loops != ("map",) or launch.outputs[place].axes is not None:
         return ("",)
-    parts = values.parts(values.of(launch, output.value))
+    parts = values.exact(values.of(launch, output.value), dtype)
     single = _sizes(launch) == (1,)
     in_order = single or (kernel.inputs and kernel.inputs[0].access == (Access.UNIT,))
     if parts[0] != "divide" or not in_order or values.of(launch, 0) != parts[-2]:

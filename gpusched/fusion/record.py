@@ -9,7 +9,7 @@ from typing import Any
 import dask
 import numpy as np
 
-from gpusched.fusion import slabs
+from gpusched.fusion import narrowing, slabs
 from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.expression import (
     SUPPORTED,
@@ -23,6 +23,7 @@ from gpusched.fusion.expression import (
     resolve_dtypes,
     scalar,
 )
+from gpusched.fusion.narrowing import NARROW
 from gpusched.fusion.operations import ARITHMETIC, Operation, conversion
 from gpusched.fusion.plan import (
     Call,
@@ -73,6 +74,8 @@ class Recorder:
         self._done: dict[int, int] = {}
         self._waiting: dict[int, Reduce] = {}
         """By identity, sums that keep their axes and have been recorded, but not computed."""
+        self._exact: set[int] = set()
+        """Identities of sums in float32 from whose mean squares of deviations are added up."""
         self._sliced: dict[int, int] = {}
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
@@ -160,6 +163,8 @@ class Recorder:
             return node
         if node.shape and 0 in node.shape:
             raise UnfusibleError("reduction of an empty array")
+        if combine == "add":
+            node = self._narrowed(node, axes)
         again = _reduced_before(combine, node, axes)
         if again is not None and keepdims:
             return again
@@ -179,6 +184,15 @@ class Recorder:
 
         return self._intern(key, make)
 
+    def _narrowed(self, node: Node, axes: tuple[int, ...]) -> Node:
+        """Return what is added up, in float32 where it is computed in float64 for nothing."""
+        found = narrowing.squares(node, axes)
+        if found is None:
+            return node
+        self._exact.add(id(found.total))
+        mean = self.cast(found.mean, NARROW)
+        return self.apply("square", (self.apply("subtract", (found.value, mean), NARROW),), NARROW)
+
     # Execution --------------------------------------------------------------------------
 
     def flush(self, roots: list[Node]) -> None:
@@ -189,7 +203,7 @@ class Recorder:
                 self._done[id(root)] = leaf.register
         for wanted in groups(roots, self._done):
             group = alongside(wanted, self._waiting.values(), self._done)
-            builder = KernelBuilder(group, self._done, self._registers)
+            builder = KernelBuilder(group, self._done, self._registers, self._exact)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
             step = self.launch(builder, targets)
             if isinstance(step, Launch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -137,10 +137,18 @@ def _is_costly(node: Apply) -> bool:
 class KernelBuilder:
     """Turns a group into a kernel and its launch."""
 
-    def __init__(self, group: Group, done: Materialised, arrays: Registers) -> None:
+    def __init__(
+        self,
+        group: Group,
+        done: Materialised,
+        arrays: Registers,
+        exact: Container[int] = (),
+    ) -> None:
         self.group = group
         self.done = done
         self.arrays = arrays
+        self.exact = exact
+        """Identities of sums that the host accumulates in float64, those of columns too."""
         self.registers: list[int] = []
         self.parameters: list[Scalar] = []
         self.names: dict[int, int | str] = {}
@@ -230,9 +238,9 @@ class KernelBuilder:
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
         outputs = [written] * len(targets)
         if 0 in shape:
-            return Empty(device, tuple(self.allocations(targets, kept, reduce_inner=False)))
+            return Empty(device, tuple(self.allocations(targets, kept, device, False)))
         loops = nest(shape, order, inputs + outputs, axes)
-        allocations = self.allocations(targets, kept, loops.reduced[-1])
+        allocations = self.allocations(targets, kept, device, loops.reduced[-1])
         kernel = self.kernel(loops, allocations, device)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
         numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
@@ -259,7 +267,7 @@ class KernelBuilder:
         return sum(min(shown, whole) for shown, whole in owners.values())
 
     def allocations(
-        self, targets: list[int], kept: tuple[int, ...], reduce_inner: bool
+        self, targets: list[int], kept: tuple[int, ...], device: Device, reduce_inner: bool
     ) -> list[Allocation]:
         shape = tuple(self.group.shape[axis] for axis in kept)
         natural = tuple(sorted(kept))
@@ -269,7 +277,8 @@ class KernelBuilder:
         for node, register in zip(self.group.nodes, targets, strict=True):
             dtype, initial = node.dtype, None
             if isinstance(node, Reduce):
-                if reduce_inner and node.combine == "add" and dtype == np.float32:
+                exact = reduce_inner or (id(node) in self.exact and device.name == HOST.name)
+                if exact and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
                 initial = generate.identity_value(node.combine, dtype)
             found.append(

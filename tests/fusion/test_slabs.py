@@ -132,6 +132,13 @@ def test_a_softmax_is_computed_row_by_row() -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_memory_is_read_row_by_row() -> None:
+    plan = record(lambda x: (np.sum(x, axis=0), np.max(x, axis=1)), np.ones((512, 64))).plan
+    (found,) = groups(plan)
+    assert [name.split("_")[0] for name in found] == ["maximum", "add"]
+
+
+@pytest.mark.usefixtures("small")
 def test_what_reads_whole_columns_comes_after() -> None:
     plan = record(statistics, np.ones((512, 64))).plan
     (found,) = slabs_of(plan)

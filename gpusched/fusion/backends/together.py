@@ -97,28 +97,29 @@ def join(found: Deviations, launches: Sequence[Launch]) -> Join:
 
 def _before(join: Join) -> list[str]:
     """Return what comes before the squares of a slab."""
-    given, count = join.named("given", "count")
+    given, count, sums = join.named("given", "count", "sums")
     divides = join.count or join.number
     return [
         *([f"{join.number} = {join.dtype}(here)"] if join.number else []),
         f"for i in range(len({join.total})):",
-        f"    {given}[i] = {join.total}[i]" + ("" if divides else " / here"),
+        f"    total, mean = {join.total}[i], {join.total}[i] / here",
+        f"    {given}[i] = {'total' if divides else 'mean'}",
         *([f"    {count}[i] = here"] if join.count else []),
+        f"    {sums}[i] += total",
+        f"    {join.total}[i] = mean",
     ]
 
 
 def _after(join: Join) -> list[str]:
     """Return what joins a slab's sums and squares to those before."""
-    sums, means, deviations = join.named("sums", "means", "deviations")
+    means, deviations = join.named("means", "deviations")
     return [
         f"for i in range(len({join.total})):",
-        f"    change = {join.total}[i] / here - {means}[i]",
+        f"    change = {join.total}[i] - {means}[i]",
         "    between = change * change * across",
         f"    {means}[i] += change * weight",
         # Infinities have made the squares what they are.
         f"    {deviations}[i] += {join.result}[i] + (between if between == between else 0.0)",
-        f"for i in range(len({join.total})):",
-        f"    {sums}[i] += {join.total}[i]",
         f"    {join.total}[i] = 0",
         f"    {join.result}[i] = 0",
     ]

@@ -1,0 +1,69 @@
+"""Deviations of float32 from their mean, computed in float32 as in NumPy's own `var`.
+
+Dask divides a sum by a number of int64, so that the mean is float64, and so are the deviations and
+their squares, which are added up in float32 again. Most of such a kernel's time goes into these
+conversions, and no digit comes of them: the sum is rounded to float32 before it is divided, and
+rounding the mean again adds as little,
+
+    sum((a - near)**2) = sum((a - mean)**2) + n * (mean - near)**2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import numpy as np
+
+from gpusched.fusion.expression import Apply, Node, Reduce
+
+NARROW = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class Squares:
+    """What squares that are added up in float32 are of."""
+
+    value: Node
+    """Of float32."""
+    mean: Node
+    """Of float32 or float64."""
+    total: Reduce
+    """What the mean is made of."""
+
+
+def squares(node: Node, axes: tuple[int, ...]) -> Squares | None:
+    """Return what is squared, if a sum is one of squares of deviations of float32 from their mean.
+
+    Parameters
+    ----------
+    node
+        What is added up.
+    axes
+        Along which, as in `Reduce`.
+    """
+    if node.dtype != NARROW:
+        return None
+    square = node.arguments[0] if _is(node, "astype") else node
+    difference = square.arguments[0] if _is(square, "square") else None
+    if not _is(difference, "subtract") or difference.shape != node.shape:
+        return None
+    value, mean = _narrow(difference.arguments[0]), difference.arguments[1]
+    total = _narrow(mean.arguments[0]) if _is(mean, "divide") else None
+    if not isinstance(total, Reduce) or (total.combine, total.axes) != ("add", axes):
+        return None
+    lengths = (1,) * (node.ndim - mean.ndim) + mean.shape
+    along = all(lengths[axis] == 1 for axis in axes)
+    same = total.argument is value and total.dtype == value.dtype == NARROW
+    return Squares(value, mean, total) if along and same else None
+
+
+def _is(node: Node | None, operation: str) -> TypeGuard[Apply]:
+    return isinstance(node, Apply) and node.operation == operation
+
+
+def _narrow(node: Node) -> Node:
+    """Return what a number of float64 is, if it is one of float32."""
+    if _is(node, "astype") and node.arguments[0].dtype == NARROW:
+        return node.arguments[0]
+    return node
