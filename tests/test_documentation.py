@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import multiprocessing.spawn
@@ -132,8 +133,9 @@ class Reader:
         """Stop what was started, and return what had to be killed."""
         self.run("gpusched", "cluster", "stop", "--all")
         for process in self._processes():
-            if "multiprocessing" not in " ".join(process.cmdline()):
-                process.terminate()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "multiprocessing" not in " ".join(process.cmdline()):
+                    process.terminate()
         _, alive = psutil.wait_procs(self._processes(), timeout=PATIENCE)
         told = [f"{process.pid} {process.cmdline()}" for process in alive]
         for process in alive:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -29,6 +31,18 @@ def wait_for(condition: Callable[[], Found], patience: float = PATIENCE) -> Foun
         # Other threads and processes get their turn.
         threading.Event().wait(_PAUSE)
     return found
+
+
+def address_in(file: Path) -> str:
+    """Return the address in a scheduler's file when the whole of it is written."""
+
+    def address() -> str | None:
+        try:
+            return str(json.loads(file.read_text())["address"])
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+
+    return str(wait_for(address))
 
 
 def wait_gone(processes: Iterable[psutil.Process], patience: float = PATIENCE) -> None:

@@ -246,7 +246,7 @@ class DeviceWorker(Worker):
             topic=exits.EVENTS, msg={"worker": self.address, "reason": reason}
         )
         try:
-            await asyncio.wait_for(told, timeout=2)
+            await asyncio.wait_for(told, timeout=10)
         except (OSError, TimeoutError) as error:
             logger.error("the scheduler was not told: %s", error)
         finally:

@@ -420,7 +420,7 @@ def test_worker_that_takes_too_long_to_start(gpusched: Runner, scheduler: str) -
 
 
 def test_lifetime_ends_the_command(gpusched: Runner, scheduler: str) -> None:
-    done = gpusched("worker", scheduler, *CPU, "--lifetime", "1")
+    done = gpusched("worker", scheduler, *CPU, "--lifetime", "10")
     assert done.returncode == 0, done.stderr
 
 

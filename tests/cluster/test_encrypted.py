@@ -172,7 +172,7 @@ def test_worker_with_other_certificates_is_refused(
     processes: Processes, address: str, other: Path
 ) -> None:
     code, output = processes.run(
-        "-m", "gpusched", "worker", address, "--cpu", "--death-timeout", "5", *flags(other)
+        "-m", "gpusched", "worker", address, "--cpu", "--death-timeout", "20", *flags(other)
     )
     assert code == 1
     assert "certificate" in output

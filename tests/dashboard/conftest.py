@@ -19,7 +19,7 @@ import pytest
 from distributed import Client
 
 import gpusched
-from tests.waiting import PATIENCE, wait_gone
+from tests.waiting import PATIENCE, address_in, wait_gone
 
 
 def program() -> Any:
@@ -91,7 +91,7 @@ def serving(folder: Path, workers: int, *flags: str) -> Iterator[Site]:
     scheduler = ["gpusched", "scheduler", *where, "--dashboard-address=127.0.0.1:0"]
     with (
         running(scheduler, *(worker(file, str(name), *flags) for name in range(workers))),
-        Client(scheduler_file=str(file), timeout=PATIENCE) as client,
+        Client(address_in(file), timeout=PATIENCE) as client,
         gpusched.enable(),
     ):
         client.wait_for_workers(workers, timeout=PATIENCE)

@@ -23,7 +23,7 @@ from gpusched.dashboard.components.navigation import TITLES
 from gpusched.dashboard.observer import observer_of
 from gpusched.dashboard.pages import APPLICATIONS
 from tests.dashboard.conftest import Site, program, running, worker
-from tests.waiting import PATIENCE, wait_for
+from tests.waiting import PATIENCE, address_in, wait_for
 
 
 def get(url: str) -> str:
@@ -183,7 +183,7 @@ def test_plain_scheduler_shows_them_and_workers_of_dask_are_devices(tmp_path: Pa
     with (
         running(["dask", "scheduler", *common, *page, *preload],
                 ["dask", "worker", *common, *kind]),
-        Client(scheduler_file=str(file), timeout=PATIENCE) as client,
+        Client(address_in(file), timeout=PATIENCE) as client,
     ):  # fmt: skip
         client.wait_for_workers(1, timeout=PATIENCE)
         found = Site(file, client)

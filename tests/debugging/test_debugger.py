@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import gpusched
+from tests.waiting import PATIENCE
 
 from ..inspection.programs import numbers, sorted_rows
 
@@ -239,7 +240,7 @@ def scripted(
         input=commands,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path), **environment},
     )
 

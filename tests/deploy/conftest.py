@@ -13,7 +13,7 @@ import pytest
 from distributed import Client
 
 from tests.deploy.jobs import Site
-from tests.waiting import PATIENCE, wait_gone
+from tests.waiting import PATIENCE, address_in, wait_gone
 
 
 @dataclass
@@ -56,7 +56,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
 
 
 def _find(file: Path) -> Pages:
-    with Client(scheduler_file=str(file), timeout=PATIENCE) as client:
+    with Client(address_in(file), timeout=PATIENCE) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
         told = client.sync(client.scheduler.identity)
     [worker] = told["workers"].values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -19,7 +18,7 @@ import pytest
 from distributed import Client
 from distributed.client import FutureCancelledError
 
-from tests.waiting import PATIENCE, wait_for
+from tests.waiting import PATIENCE, address_in
 
 from .conftest import Harmed
 
@@ -89,7 +88,7 @@ class Served:
         file = self.folder / f"scheduler-{len(self.processes)}.json"
         flags = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
         process = self.run("scheduler", *flags, *arguments)
-        return process, wait_for(lambda: read_address(file))
+        return process, address_in(file)
 
     def close(self) -> None:
         for process in reversed(self.processes):
@@ -97,14 +96,6 @@ class Served:
                 os.killpg(process.pid, signal.SIGTERM)
         for process in self.processes:
             process.wait(timeout=PATIENCE)
-
-
-def read_address(file: Path) -> str | None:
-    try:
-        address: str = json.loads(file.read_text())["address"]
-    except (OSError, ValueError):
-        return None
-    return address
 
 
 @pytest.fixture

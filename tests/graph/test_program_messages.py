@@ -22,6 +22,7 @@ from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import lasting, messages, optimize, program
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from tests.waiting import PATIENCE
 
 LIMIT = 2048
 
@@ -166,7 +167,7 @@ class TestDeferred:
             return float(deferred(np.ones(4096))[0])
 
         def all_at_once(pair: tuple[messages.Deferred, messages.Deferred]) -> list[float]:
-            start.wait(10)
+            start.wait(PATIENCE)
             return [run(deferred) for deferred in pair]
 
         pairs = list(zip(waiting[::2], waiting[1::2], strict=True))

@@ -124,7 +124,8 @@ def remove(prefix: str) -> None:
         if name.startswith(prefix):
             try:
                 for process in Host(name, "").processes():
-                    process.kill()
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        process.kill()
                 ip("netns", "delete", name)
             except (CannotMakeHostsError, psutil.NoSuchProcess):
                 # Other tests that run at the same time may remove what was abandoned.

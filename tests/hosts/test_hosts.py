@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusched.cluster.certificates import create
-from tests.waiting import PATIENCE, wait_for
+from tests.waiting import PATIENCE, address_in, wait_for
 
 from .network import Host, Network, Running, Site, namespaces, remove_abandoned
 
@@ -49,7 +49,9 @@ with Client(scheduler_file=sys.argv[1], security=security) as client:
 
 def start_scheduler(site: Site, host: Host, *flags: str) -> Running:
     own = ("scheduler", "--no-dashboard", "--scheduler-file", "scheduler.json")
-    return site.popen(host, ["-m", "gpusched", *own, *flags])
+    running = site.popen(host, ["-m", "gpusched", *own, *flags])
+    address_in(site.folder / "scheduler.json")
+    return running
 
 
 def start_worker(site: Site, host: Host, *flags: str, **environment: str) -> Running:

@@ -19,6 +19,7 @@ from gpusched.models.call import FEW
 from gpusched.models.torch import PIECE
 from gpusched.models.torch_threads import _side_by_side, shared
 from tests.models.given import FEATURES
+from tests.waiting import PATIENCE
 
 torch = pytest.importorskip("torch", reason="torch comes with the extra models-test")
 
@@ -153,7 +154,7 @@ class TestThreads:
         both = threading.Barrier(2)
 
         def own(_: int) -> int:
-            both.wait(10)
+            both.wait(PATIENCE)
             return int(torch.get_num_threads())
 
         assert list(pool.map(own, range(2))) == [3, 3]

@@ -221,6 +221,7 @@ def test_client_closed_during_the_profile() -> None:
         assert "closed before the profile ended" in found.notes[0]
         assert found.timeline.processes
         with Client(own) as other:
+            other.run(workers_without_profiles)
             assert_nothing_records(other)
 
 
@@ -285,6 +286,7 @@ def test_spilling_is_there(tmp_path: Path) -> None:
         gpusched.profile() as found,
     ):
         futures = client.map(np.full, [1_000_000] * 8, range(8))
+        wait(futures)
         assert client.gather(client.map(np.sum, futures)) == [k * 1e6 for k in range(8)]
     assert kinds(found)["spill"] and kinds(found)["unspill"]
     spilled = [span for span in found.timeline.spans if span.kind == "spill"]

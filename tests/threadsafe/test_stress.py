@@ -174,7 +174,11 @@ def told() -> tuple[int, int, int, int]:
 def test_tasks_of_workers(policy: str) -> None:
     library = threadsafe.wrap(fragile, policy)
     with Cluster(2, 4, gpus=0) as cluster, Client(cluster) as client:
-        found = client.gather(client.map(work, [library] * 400, range(400)))
+        first, second = client.scheduler_info(n_workers=-1)["workers"]
+        libraries = [library] * 200
+        futures = client.map(work, libraries, range(200), workers=[first])
+        futures += client.map(work, libraries, range(200, 400), workers=[second])
+        found = client.gather(futures)
         states = client.run(told)
     assert found == [3] * 400
     assert len(states) == 2

@@ -30,6 +30,7 @@ from gpusched.tuning import choosing, measuring
 from gpusched.tuning.cases import Case, random_case
 from gpusched.tuning.measuring import Bench, candidates, measure
 from tests.tuning.conftest import kernel_of
+from tests.waiting import PATIENCE
 
 CUDA = Place("cuda", "a GPU", "a toolchain")
 
@@ -293,7 +294,7 @@ def test_processes_that_tune_at_once_lose_nothing(program: da.Array) -> None:
     running = [
         subprocess.Popen([sys.executable, "-c", code, name], env=env) for name in ("one", "two")
     ]
-    assert [process.wait(60) for process in running] == [0, 0]
+    assert [process.wait(PATIENCE) for process in running] == [0, 0]
     assert len(json.loads(file().read_text())) == 20
     assert kernel
 

@@ -135,6 +135,7 @@ def test_worker_that_joins_later_has_it_too(client: Client, cluster: Cluster) ->
     finally:
         mine.remove()
         cluster.scale(2)
+        cluster.sync(cluster._correct_state)
 
 
 def test_persisting_is_refused(client: Client, program: da.Array) -> None:

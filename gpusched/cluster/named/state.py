@@ -111,23 +111,29 @@ def acquire(folder: Path) -> IO[str] | None:
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     lock = open(folder / "lock", "w")  # noqa: SIM115
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
+    if _locked(lock):
+        return lock
+    lock.close()
+    return None
 
 
 def is_alive(folder: Path) -> bool:
     """Return whether a cluster's manager lives."""
-    if not (folder / "lock").exists():
+    try:
+        # A folder that another process removes at this time must not be made again.
+        with open(folder / "lock", "r+") as lock:
+            return not _locked(lock)
+    except FileNotFoundError:
         return False
-    lock = acquire(folder)
-    if lock is None:
-        return True
-    lock.close()
-    return False
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Lock a file until it is closed, unless somebody else has; return whether it is locked."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write(folder: Path, record: Record) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from gpusched.serialization.codec import blocks, blosc
 from gpusched.serialization.frames import CorruptFrameError
+from tests.waiting import PATIENCE
 
 SHORT = 1 << 10
 """Bytes of a block here, so that short buffers have several."""
@@ -69,7 +70,7 @@ def test_few_blocks_are_compressed_ahead_of_the_file(monkeypatch: pytest.MonkeyP
     made = blocks.completed(Counted(data, 1, "none") for _ in range(1000))
     next(made)
     for _ in range(blocks.threads() + 1):
-        assert done.acquire(timeout=10)
+        assert done.acquire(timeout=PATIENCE)
     assert not done.acquire(blocking=False)
 
 
@@ -158,4 +159,4 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
     environment = {**os.environ, "PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", program], env=environment, timeout=PATIENCE, check=True)
