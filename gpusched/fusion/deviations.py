@@ -104,7 +104,12 @@ def found(
     *_, total, count = quotient
     if not _is(values.plain(count), _sizes(squares)[0], arrays, constants):
         return None
-    _, given, *_ = values.parts(total if divides is None else mean)
+    given = values.parts(total)[1]
+    if divides is not None:
+        # It runs after the last slab, and before what was postponed with it.
+        if not set(divides.inputs) <= {given, *constants}:
+            return None
+        given = divides.outputs[result].register
     for each in sums:
         for place, output in enumerate(each.kernel.kernel.outputs):
             same = values.parts(total) == _written(each, place) and _adds(each, place)
@@ -189,7 +194,8 @@ class _Values:
         Those of float32 need no other: their squares grow by the square of how far it is rounded.
         """
         parts = self._parts[mean]
-        return self._parts[parts[-1]] if parts[0] == "astype" and dtype == "float32" else parts
+        rounded = parts[0] == "astype" and parts[2] == dtype == "float32"
+        return self._parts[parts[-1]] if rounded else parts
 
     def of(self, launch: Launch, value: int | str) -> int:
         """Return the number of a value of a launch."""

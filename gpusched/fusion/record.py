@@ -71,6 +71,8 @@ class Recorder:
         self._pending = 0
         self._registers: Registers = []
         self._constants: list[tuple[int, Any]] = []
+        self._hosts: dict[int, np.ndarray] = {}
+        """By register, constants where the host has them."""
         self._done: dict[int, int] = {}
         self._waiting: dict[int, Reduce] = {}
         """By identity, sums that keep their axes and have been recorded, but not computed."""
@@ -107,6 +109,7 @@ class Recorder:
         copy = self.device.take_in(array)
         node = self.leaf(copy)
         self._constants.append((node.register, copy))
+        self._hosts[node.register] = array
         return node
 
     def _intern(self, key: Any, make: Callable[[], Node]) -> Node:
@@ -186,10 +189,12 @@ class Recorder:
 
     def _narrowed(self, node: Node, axes: tuple[int, ...]) -> Node:
         """Return what is added up, in float32 where it is computed in float64 for nothing."""
-        found = narrowing.squares(node, axes)
+        found = narrowing.squares(node, axes, self._hosts)
         if found is None:
             return node
         self._exact.add(id(found.total))
+        if found.mean.dtype == NARROW:
+            return node
         mean = self.cast(found.mean, NARROW)
         return self.apply("square", (self.apply("subtract", (found.value, mean), NARROW),), NARROW)
 

@@ -361,7 +361,8 @@ class _Together:
     def in_order(self) -> tuple[Launch, ...]:
         """Return the launches as they are called: first one that reads row after row, if any can.
 
-        Memory is read faster so than by sums of columns, which take several rows at once.
+        Memory is read faster so than by sums of columns, which take several rows at once. What
+        reads nothing that the others write may come before them.
         """
         by_rows = (each for each in self.launches if _reduces_rows(each))
         first = next((x for x in by_rows if not reads(x) & set(self._written)), self.launches[0])

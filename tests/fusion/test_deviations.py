@@ -186,6 +186,46 @@ def test_what_only_looks_like_it_is_left_alone(function: Callable[..., Any]) -> 
         np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
+def after_its_mean(other: Any, x: Any) -> Any:
+    mean = np.sum(x, keepdims=True) / np.full(1, x.size)
+    # Not for kernels: what it needs is made at once.
+    return other + mean.reshape(1, 1), np.sum((x - mean) ** 2, keepdims=True, dtype=x.dtype)
+
+
+def of_a_truncated_mean(other: Any, x: Any) -> Any:
+    mean = (np.sum(x, keepdims=True) / np.full(1, x.size)).astype("i8")
+    squares = np.sum((x - mean.astype(x.dtype)) ** 2, keepdims=True, dtype=x.dtype)
+    return other + mean.reshape(1, 1), squares
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    "function", [after_its_mean, of_a_truncated_mean], ids=lambda f: f.__name__
+)
+def test_a_mean_may_be_made_before(function: Callable[..., Any], dtype: str) -> None:
+    other, x = np.ones((1, 1)), RANDOM.normal(3.5, 2, 70_000).astype(dtype)
+    plan = record(function, other, x).plan
+    assert joined(plan) == (function is after_its_mean)
+    for one, wanted in zip(plan.run((other, x))[0], function(other, x), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-5 if dtype == "f4" else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_mean_is_made_beside_what_comes_later(dtype: str) -> None:
+    def scaled(x: Any, other: Any) -> Any:
+        mean = np.sum(x, axis=0) / np.full(64, 1103)
+        largest = np.sqrt(np.max(other, axis=0))
+        squares = np.sum((x - mean) ** 2, axis=0, dtype=x.dtype)
+        return (x - mean) / np.sqrt(squares) / largest
+
+    x, other = (RANDOM.uniform(1, 2, (rows, 64)).astype(dtype) for rows in (1103, 700))
+    plan = record(scaled, x, other).plan
+    for _ in range(2):
+        (found, _) = plan.run((x, other))
+        error = 1e-6 if dtype == "f4" else 1e-14
+        np.testing.assert_allclose(found, scaled(x, other), rtol=0, atol=error)
+
+
 def test_a_divisor_of_the_user_s_is_not_taken_for_the_number_of_rows() -> None:
     def divided(x: Any, count: Any) -> Any:
         return np.sum((x - np.sum(x, axis=0) / count) ** 2, axis=0)

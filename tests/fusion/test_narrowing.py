@@ -98,6 +98,10 @@ def around_means_along_another_axis(x: Any) -> Any:
     return np.sum((x - np.sum(x, axis=1) / np.full(20, 20)) ** 2, axis=1, dtype="f4")
 
 
+def around_another_quotient(x: Any) -> Any:
+    return np.sum((x - np.sum(x, axis=0) / np.full(20, 19)) ** 2, axis=0, dtype="f4")
+
+
 def around_the_largest(x: Any) -> Any:
     return np.sum((x - np.max(x, axis=0) / np.full(20, 20)) ** 2, axis=0, dtype="f4")
 
@@ -117,6 +121,7 @@ def of_a_wide_sum(x: Any) -> Any:
         around_a_constant,
         around_the_mean_of_others,
         around_means_along_another_axis,
+        around_another_quotient,
         around_the_largest,
         in_float64,
         of_a_wide_sum,
