@@ -57,14 +57,16 @@ def squares(
     if not _is(difference, "subtract"):
         return None
     value, mean = _narrow(difference.arguments[0]), difference.arguments[1]
-    total = _narrow(mean.arguments[0]) if _is(mean, "divide") else None
+    if not _is(mean, "divide"):
+        return None
+    total, count = _narrow(mean.arguments[0]), mean.arguments[1]
     if not isinstance(total, Reduce) or (total.combine, total.axes) != ("add", axes):
         return None
     lengths = (1,) * (node.ndim - mean.ndim) + mean.shape
     along = value.shape == node.shape and all(lengths[axis] == 1 for axis in axes)
     same = total.argument is value and total.dtype == value.dtype == NARROW
     number = math.prod(node.shape[axis] for axis in axes)
-    exact = along and same and _is_all(mean.arguments[1], number, constants)
+    exact = along and same and _is_all(count, number, constants)
     return Squares(value, mean, total) if exact else None
 
 
@@ -74,7 +76,7 @@ def _is(node: Node | None, operation: str) -> TypeGuard[Apply]:
 
 def _is_all(node: Node, number: int, constants: Mapping[int, np.ndarray]) -> bool:
     """Return whether all elements are this number, in all chunks."""
-    while _is(node, "astype"):
+    while isinstance(node, Apply) and node.operation == "astype":
         node = node.arguments[0]
     if isinstance(node, Scalar):
         return bool(node.value == number)

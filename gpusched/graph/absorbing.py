@@ -102,29 +102,17 @@ class _Absorbing:
         )
 
     def _taken(self, node: Task) -> list[Any]:
-        """Return the pieces that a task may cut itself, and their other names."""
+        """Return the pieces that a task may cut itself."""
         found: list[Any] = []
         large: set[Any] = set()
         for key in node.dependencies:
-            names = []
-            while self._is_name(key):
-                names.append(self._tasks[key])
-                key = self._tasks[key].target
             if key in self._large:
-                found += (self._tasks[key], *names)
+                found.append(self._tasks[key])
                 large.update(self._large[key])
             elif self._nbytes(key) > self._largest:
                 large.add(key)
         able = len(large) == 1 and found and self._is_able(node)
         return found if able else []
-
-    def _is_name(self, key: Any) -> bool:
-        """Return whether a key is no more than another name of a task, for one that takes it."""
-        return (
-            type(self._tasks.get(key)) is Alias
-            and self._users[key] == 1
-            and key not in self._wanted
-        )
 
     def _is_able(self, node: Task) -> bool:
         return (

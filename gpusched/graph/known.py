@@ -89,9 +89,33 @@ def together(*results: Any) -> tuple[Any, ...]:
     return results
 
 
+Cut = tuple[Callable[..., Any], Any]
+"""A function that takes a piece of what it is given, and the index of the piece."""
+
+
+def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
+    """Return pieces of a chunk, each of what is left by the cut before.
+
+    Examples
+    --------
+    >>> from operator import getitem
+    >>> import numpy as np
+    >>> from gpusched.graph.known import pieces
+    >>> pieces(np.arange(9), (((getitem, slice(6, None)), (getitem, slice(1))),))
+    (array([6]),)
+    """
+    found = []
+    for each in cuts:
+        piece = chunk
+        for cut, index in each:
+            piece = cut(piece, index)
+        found.append(piece)
+    return tuple(found)
+
+
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, overlap._trim, enforced, together,
+                   operator.getitem, overlap._trim, enforced, together, pieces,
                    one_of])  # fmt: skip
 """Known functions that compute nothing."""
 

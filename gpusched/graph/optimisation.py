@@ -14,10 +14,12 @@ from gpusched.fusion.overrides import Overrides
 from gpusched.graph.absorbing import absorbed
 from gpusched.graph.batching import batched
 from gpusched.graph.collector import collector_paused
+from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
 from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
 from gpusched.graph.merging import Merged, merge_bytes, merged
+from gpusched.graph.names import without_names
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 
@@ -71,8 +73,10 @@ def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
     functions
         What is known of the functions in the graph.
     """
-    tasks = absorbed(tasks, wanted, sizes, functions, limits().chunk)
-    return merged(tasks, wanted, sizes, functions, merge_bytes())
+    small, least = limits().chunk, merge_bytes()
+    tasks = absorbed(without_names(tasks, wanted), wanted, sizes, functions, small)
+    found = merged(tasks, wanted, sizes, functions, least)
+    return cut_together(found, wanted, sizes, small, least)
 
 
 def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from dask._task_spec import DataNode
 
 from gpusched.graph.subgraph import layer_of, result_key
@@ -62,8 +63,21 @@ class Sizes:
 
     def of_key(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most, by its key; None if that is not known."""
-        name = key[0] if type(key) is tuple and key else layer_of(key)
-        return self._largest.get(name)
+        return self._largest.get(_layer(key))
+
+    def lengths(self, tasks: Mapping[Any, Any], key: Any) -> tuple[int, tuple[int, ...]] | None:
+        """Return the bytes of an element of a chunk, and how long the chunk is at most.
+
+        Parameters
+        ----------
+        tasks, key
+            As in `within`.
+        """
+        node = tasks.get(key)
+        if isinstance(node, DataNode):
+            known = isinstance(node.value, np.ndarray)
+            return (node.value.itemsize, node.value.shape) if known else None
+        return self._told.get(_layer(key if node is None else result_key(node)))
 
     def of_first_step(self, node: Any) -> int | None:
         """Return the bytes that a reduction leaves of a chunk at first; None if that is not known.
@@ -90,6 +104,10 @@ class Sizes:
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
+
+
+def _layer(key: Any) -> Any:
+    return key[0] if type(key) is tuple and key else layer_of(key)
 
 
 def largest(layer: Any) -> int | None:

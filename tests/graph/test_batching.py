@@ -217,9 +217,7 @@ class TestValues:
         with enable(), pytest.raises(ValueError, match="reshape") as raised:
             bad.compute(scheduler="sync")
         notes = "\n".join(raised.value.__notes__)
-        assert re.search(
-            rf"for chunk \('array-{bad.name}', \d+\), one of 8 tasks in a batch", notes
-        )
+        assert re.search(rf"for chunk \('{bad.name}', \d+\), one of 8 tasks in a batch", notes)
 
 
 @st.composite

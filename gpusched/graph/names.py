@@ -1,0 +1,57 @@
+"""Other names of tasks -> the tasks' own keys, so that schedulers have no tasks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from dask._task_spec import Alias, Task
+
+from gpusched.graph.subgraph import result_key
+
+
+def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, Any]:
+    """Return a graph in which tasks have one key only.
+
+    Tasks that dask has fused get the key of their result, which tells the layer.
+
+    Parameters
+    ----------
+    tasks
+        dask's nodes by key, optimised.
+    wanted
+        Keys of the results: they stay keys.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Alias, Task, TaskRef
+    >>> from gpusched.graph.names import without_names
+    >>> tasks = [Task("x", abs, -1), Alias("y", "x"), Alias("z", "y"), Task("a", abs, TaskRef("z"))]
+    >>> without_names({node.key: node for node in tasks}, {"a"})
+    {'x': <Task 'x' abs(...)>, 'a': <Task 'a' abs(...)>}
+    """
+    asked = set(wanted)
+    names: dict[Any, Any] = {}
+    own = set()
+    for key, node in tasks.items():
+        if type(node) is Alias:
+            target = tasks.get(node.target)
+            if type(target) is Task and target.key not in asked and result_key(target) == key:
+                names[target.key] = key
+                own.add(key)
+            elif key not in asked and node.target != key:
+                names[key] = node.target
+    if not names:
+        return tasks
+    for key, name in names.items():
+        while name in names:
+            name = names[name]
+        names[key] = name
+    result = {}
+    for key, node in tasks.items():
+        if type(node) is Alias and (key in names or key in own):
+            continue
+        name = names.get(key, key)
+        used = {other: names[other] for other in node.dependencies if other in names}
+        result[name] = node.substitute(used, key=name) if used or name != key else node
+    return result
