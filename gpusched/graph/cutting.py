@@ -52,7 +52,7 @@ def cut_together(graph: Merged, wanted: Collection[Any], sizes: Sizes, least: in
     The pieces are kept until the last of them has been used, and are sent together. Each task and
     each edge is looked at a constant number of times.
     """
-    if sizes.largest < least or sizes.annotated:
+    if not most or sizes.largest < least or sizes.annotated:
         return graph
     return _Cutting(graph, set(wanted), sizes, least, most).run()
 

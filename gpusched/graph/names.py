@@ -28,7 +28,7 @@ def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, A
     >>> from gpusched.graph.names import without_names
     >>> tasks = [Task("x", abs, -1), Alias("y", "x"), Alias("z", "y"), Task("a", abs, TaskRef("z"))]
     >>> without_names({node.key: node for node in tasks}, {"a"})
-    {'x': <Task 'x' abs(...)>, 'a': <Task 'a' abs(...)>}
+    {'x': <Task 'x' abs(-1)>, 'a': <Task 'a' abs(TaskRef('x'))>}
     """
     asked = set(wanted)
     names: dict[Any, Any] = {}
