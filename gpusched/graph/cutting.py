@@ -19,13 +19,14 @@ from dask.array import chunk
 from dask.utils import key_split
 
 from gpusched.graph.known import Cut, pieces
-from gpusched.graph.merging import Merged, block_of
+from gpusched.graph.merging import Merged, block_of, gathers
 from gpusched.graph.sizes import Sizes
 
 PART = 4
 """How many times as large as all its pieces a chunk must be."""
 
-_CUTS = frozenset([operator.getitem, chunk.getitem])
+SHARE = 16
+"""How many times as large as one piece all pieces of a chunk may be: who needs one is sent all."""
 
 Lengths = tuple[int, ...]
 
@@ -49,8 +50,8 @@ def cut_together(graph: Merged, wanted: Collection[Any], sizes: Sizes, least: in
 
     Notes
     -----
-    The pieces are kept until the last of them has been used, and are sent together. Each task and
-    each edge is looked at a constant number of times.
+    The pieces are copies, which are kept until the last of them has been used, and sent together.
+    Each task and each edge is looked at a constant number of times.
     """
     if not most or sizes.largest < least or sizes.annotated:
         return graph
@@ -80,6 +81,13 @@ class _Cutting:
         self._sizes = sizes
         self._least = least
         self._most = most
+        self._held = {
+            other
+            for key in wanted
+            if gathers(self._tasks.get(key))
+            for other in self._tasks[key].dependencies
+        }
+        """Keys of what stays until the end."""
         self._large: dict[Any, _Piece] = {}
         """Large chunks that something is cut off, whole."""
         self._pieces: dict[Any, _Piece | None] = {}
@@ -93,13 +101,14 @@ class _Cutting:
         used = self._used_elsewhere()
         result, items = dict(self._tasks), set(self._graph.items)
         for large, group in groups.items():
-            outputs = sorted(used.intersection(group), key=str)
+            outputs = sorted(used.intersection(group), key=lambda k: (_told(group[k]), str(k)))
             nbytes = sum(group[key].nbytes for key in outputs)
-            if len(outputs) > 1 and self._is_small(nbytes, large):
+            if len(outputs) > 1 and nbytes <= min(self._most, self._large[large].nbytes // PART):
                 for key in group:
                     del result[key]
-                cuts = tuple([group[key].cuts for key in outputs])
-                name = _name(large, cuts)
+                found = [group[key] for key in outputs]
+                name = _name(large, found)
+                cuts = tuple([piece.cuts for piece in found])
                 result[name] = Task(name, pieces, TaskRef(large), cuts)
                 for place, key in enumerate(outputs):
                     result[key] = Task(key, operator.getitem, TaskRef(name), place)
@@ -123,7 +132,7 @@ class _Cutting:
     def _may_cut(self, key: Any) -> bool:
         node = self._tasks.get(key)
         alone = type(node) is Task and len(node.dependencies) == 1 and not node.data_producer
-        return alone and key not in self._wanted
+        return alone and key not in self._wanted and key not in self._held
 
     def _cut_off(self, source: Any, task: Task) -> _Piece | None:
         cuts = cuts_of(task)
@@ -136,7 +145,7 @@ class _Cutting:
                 return None
             lengths = lengths_of_piece(index, lengths)
         piece = piece._replace(lengths=lengths, cuts=piece.cuts + cuts)
-        return piece if self._is_small(piece.nbytes, piece.large) else None
+        return piece if piece.nbytes <= self._most // SHARE else None
 
     def _whole(self, key: Any) -> _Piece | None:
         """Return the whole of a large chunk."""
@@ -146,9 +155,6 @@ class _Cutting:
                 return None
             self._large[key] = _Piece(key, *told)
         return self._large[key]
-
-    def _is_small(self, nbytes: int, large: Any) -> bool:
-        return nbytes <= min(self._most, self._large[large].nbytes // PART)
 
     def _used_elsewhere(self) -> set[Any]:
         """Return the keys of the pieces that others ask for than those who cut the same chunk."""
@@ -162,12 +168,17 @@ class _Cutting:
         return found
 
 
-def _name(large: Any, cuts: tuple[tuple[Cut, ...], ...]) -> Any:
+def _name(large: Any, found: list[_Piece]) -> Any:
     """Return a key for pieces of a chunk; all chunks that are cut alike have the same name."""
     layer = large[0] if type(large) is tuple else large
-    told = [[(cut.__name__, index) for cut, index in each] for each in cuts]
-    digest = hashlib.blake2b(repr((layer, told)).encode(), digest_size=16).hexdigest()
+    text = repr((layer, *map(_told, found)))
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     return (f"pieces-{key_split(large)}-{digest}", *block_of(large))
+
+
+def _told(piece: _Piece) -> str:
+    """Return the same text for the same cuts in all processes."""
+    return repr([(cut.__module__, cut.__qualname__, index) for cut, index in piece.cuts])
 
 
 def cuts_of(task: Task) -> tuple[Cut, ...]:
@@ -183,28 +194,28 @@ def cuts_of(task: Task) -> tuple[Cut, ...]:
     """
     if task.func is _execute_subgraph:
         return _cuts_inside(task)
-    if task.func not in _CUTS or len(task.args) != 2 or task.kwargs:
+    # Functions of others may not be hashable.
+    cuts = task.func is operator.getitem or task.func is chunk.getitem
+    if not cuts or len(task.args) != 2 or task.kwargs:
         return ()
     source, index = task.args
     index = index if isinstance(index, tuple) else (index,)
-    plain = all(isinstance(each, slice | Integral) for each in index)
+    plain = all(isinstance(i, slice | Integral) and not isinstance(i, bool) for i in index)
     return ((task.func, index),) if plain and isinstance(source, TaskRef | Alias) else ()
 
 
 def _cuts_inside(task: Task) -> tuple[Cut, ...]:
-    inner, key, *_ = task.args
+    inside, key, _, *given = task.args
+    left = dict(inside)
     found: tuple[Cut, ...] = ()
-    while key in inner:
-        node = inner[key]
-        if type(node) is Task:
-            cuts = cuts_of(node)
-            if not cuts:
-                return ()
-            found = cuts + found
-        elif type(node) is not Alias:
+    while key in left:
+        node = left.pop(key)
+        cuts = cuts_of(node) if type(node) is Task else ()
+        if not cuts and type(node) is not Alias:
             return ()
+        found = cuts + found
         (key,) = node.dependencies
-    return found
+    return found if all(isinstance(value, TaskRef | Alias) for value in given) else ()
 
 
 def lengths_of_piece(index: tuple[Any, ...], lengths: Lengths) -> Lengths:

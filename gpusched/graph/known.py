@@ -109,7 +109,7 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
         piece = chunk
         for cut, index in each:
             piece = cut(piece, index)
-        found.append(piece)
+        found.append(owned(piece))
     return tuple(found)
 
 

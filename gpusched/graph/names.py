@@ -43,10 +43,7 @@ def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, A
                 names[key] = node.target
     if not names:
         return tasks
-    for key, name in names.items():
-        while name in names:
-            name = names[name]
-        names[key] = name
+    names = _settled(names)
     result = {}
     for key, node in tasks.items():
         if type(node) is Alias and (key in names or key in own):
@@ -55,3 +52,17 @@ def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, A
         used = {other: names[other] for other in node.dependencies if other in names}
         result[name] = node.substitute(used, key=name) if used or name != key else node
     return result
+
+
+def _settled(names: dict[Any, Any]) -> dict[Any, Any]:
+    """Return names of tasks only, in the place of names of names."""
+    found: dict[Any, Any] = {}
+    for key in names:
+        path: dict[Any, None] = {}
+        while key in names and key not in found:
+            if key in path:
+                raise ValueError(f"{key!r} is another name of itself: the graph has no such task")
+            path[key] = None
+            key = names[key]
+        found |= dict.fromkeys(path, found.get(key, key))
+    return found

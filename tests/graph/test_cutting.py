@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import getitem
 from typing import Any
 
 import dask
@@ -60,6 +62,10 @@ def cutting(tasks: dict[Any, Any]) -> list[Any]:
     return [key for key, node in tasks.items() if getattr(node, "func", None) is pieces]
 
 
+def users(tasks: dict[Any, Any], key: Any) -> list[Any]:
+    return [other for other, node in tasks.items() if key in node.dependencies]
+
+
 def check(array: Any, scheduler: str = "sync") -> None:
     found = array.compute(scheduler=scheduler)
     with disable():
@@ -102,6 +108,41 @@ def test_large_pieces_stay_apart() -> None:
     x = plane()
     halves = [x[:, place : place + 10].map_blocks(np.sort) for place in range(0, SIDE, 10)]
     assert not cutting(tasks_of(da.concatenate(halves, axis=1)))
+
+
+def test_pieces_keep_no_large_chunk_alive() -> None:
+    chunk = np.ones((40, 40))
+    cut, kept = pieces(chunk, (((getitem, slice(1)),), ((getitem, slice(1, None)),)))
+    assert cut.base is None and kept.base is chunk
+
+
+def test_pieces_that_stay_until_the_end_stay_apart() -> None:
+    x, edges = plane(), []
+    for _ in range(2):
+        x = heat(x, 1)
+        edges.append(x[:1])
+    rows = da.concatenate(edges)
+    tasks = tasks_of(rows)
+    kept = {node.target for node in tasks.values() if isinstance(node, Alias)}
+    assert kept and cutting(tasks)
+    assert kept.isdisjoint(other for key in cutting(tasks) for other in users(tasks, key))
+    check(rows)
+
+
+@dataclass
+class Scaled:
+    """Cannot be hashed."""
+
+    factor: float
+
+    def __call__(self, chunk: Any) -> Any:
+        return chunk * self.factor
+
+
+def test_functions_that_cannot_be_hashed() -> None:
+    x = plane().map_blocks(Scaled(2.0), dtype="f8")
+    check(heat(x))
+    check(plane().rechunk(30).map_blocks(Scaled(2.0), dtype="f8").rechunk(20).sum())
 
 
 def test_chunks_that_are_not_large_are_left_alone() -> None:
@@ -184,6 +225,21 @@ def test_names_that_are_asked_for_stay() -> None:
     tasks = graph_of(Task("a", abs, -3), Alias("b", "a"), Alias("c", "b"))
     found = without_names(tasks, {"a", "c"})
     assert set(found) == {"a", "c"} and found["c"].target == "a"
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_many_names_of_one_task(backwards: bool) -> None:
+    names = [Alias(k + 1, k) for k in range(20_000)]
+    tasks = graph_of(Task(0, abs, -3), *(names[::-1] if backwards else names),
+                     Task("a", abs, TaskRef(20_000)))  # fmt: skip
+    found = without_names(tasks, {"a"})
+    assert set(found) == {0, "a"} and found["a"].dependencies == {0}
+
+
+def test_a_name_of_itself_is_refused() -> None:
+    tasks = graph_of(Alias("a", "b"), Alias("b", "a"), Task("c", abs, TaskRef("a")))
+    with pytest.raises(ValueError, match="'a' is another name of itself"):
+        without_names(tasks, {"c"})
 
 
 def test_names_of_what_a_cluster_keeps() -> None:
