@@ -22,6 +22,7 @@ from gpusched.fusion.generate import (
     helper_source,
     identity,
     input_names,
+    literal,
     output_names,
     parameter_names,
     point_source,
@@ -281,14 +282,29 @@ class _Loops:
             if _compensated(output):
                 self.write(f"lost{k} = {identity(output, output.dtype)}")
         self.open_blocks()
+        skipping = _skipping(self.kernel)
         for k, (_, output) in enumerate(outputs):
-            self.write(f"part{k} = {identity(output, output.value_dtype)}")
+            if k in skipping:
+                self.write(f"part{k} = {_furthest(output)}")
+                self.write(f"some{k} = False")
+            else:
+                self.write(f"part{k} = {identity(output, output.value_dtype)}")
         self.open("for i in range(count):")
         names = ", ".join(f"value{k}" for k in range(len(outputs)))
         self.write(f"{names} = point({self.values('i')})")
         for k, (_, output) in enumerate(outputs):
-            self.write(f"part{k} = {combine(output, f'part{k}', f'value{k}', output.value_dtype)}")
+            part, value = f"part{k}", f"value{k}"
+            if k in skipping:
+                number = f"{output.combine}({value}, {_furthest(output)})"
+                self.write(f"{part} = {skipping[k]}({part}, {number})")
+                self.write(f"some{k} = some{k} | ({value} == {value})")
+            else:
+                self.write(f"{part} = {combine(output, part, value, output.value_dtype)}")
         self.depth -= 1
+        for k, (_, output) in enumerate(outputs):
+            if k in skipping:
+                nothing = identity(output, output.value_dtype)
+                self.write(f"part{k} = part{k} if some{k} else {nothing}")
         for k, (_, output) in enumerate(outputs):
             if _compensated(output):
                 self.write(f"total{k}, lost{k} = compensated_add(total{k}, lost{k}, part{k})")
@@ -301,6 +317,28 @@ class _Loops:
                 self.write(f"total{k} = total{k} + lost{k} if lost{k} != 0 else total{k}")
             place = f"{self.current[name]}[0]"
             self.write(f"{place} = {combine(output, place, total)}")
+
+
+def _skipping(kernel: Kernel) -> dict[int, str]:
+    """Return, by output, what joins numbers in the place of `fmin` or `fmax`.
+
+    LLVM computes several elements at once where these two are alone in a loop, and one after the
+    other beside any other reduction. NaN is made the furthest number there is instead, and what
+    tells whether there is a number at all is another reduction.
+    """
+    joins = {"fmin": "minimum", "fmax": "maximum"}
+    if all(output.combine in joins for output in kernel.outputs):
+        return {}
+    outputs = enumerate(kernel.outputs)
+    return {
+        k: joins[o.combine]
+        for k, o in outputs
+        if o.combine in joins and np.dtype(o.value_dtype).kind == "f"
+    }
+
+
+def _furthest(output: Output) -> str:
+    return literal(np.inf if output.combine == "fmin" else -np.inf, output.value_dtype)
 
 
 def _compensated(output: Output) -> bool:

@@ -72,7 +72,8 @@ def assert_same(found: Any, expected: Any, ulp: int = 0, scale: float | None = N
         np.testing.assert_array_equal(found, expected)
         return
     with np.errstate(all="ignore"):
-        unit = np.spacing(np.maximum(np.abs(expected), found.dtype.type(scale or 0)))
+        size = min(scale or 0, np.finfo(found.dtype).max)
+        unit = np.spacing(np.maximum(np.abs(expected), found.dtype.type(size)))
         finite = np.isfinite(expected)
         distance = np.where(finite, np.abs(found - expected), 0)
         close = ~finite | (distance == 0) | (distance <= ulp * unit)

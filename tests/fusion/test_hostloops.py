@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusched.fusion.backends import primitives, processors, python
@@ -108,3 +109,34 @@ def test_heavy_kernels_join_one_row_at_a_time() -> None:
     (heavy,) = record(lambda a: np.exp(a).sum(axis=0), a).launches
     assert light.kernel.source.count("= point(") == ROWS + 1
     assert heavy.kernel.source.count("= point(") == 1
+
+
+@st.composite
+def with_nan(draw: st.DrawFn) -> np.ndarray:
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    values = draw(st.lists(st.sampled_from([np.nan, np.inf, -np.inf, -2.0, 0.5, 3.0]), min_size=1))
+    times = draw(st.sampled_from([1, BLOCK]))
+    return np.array(values, dtype).repeat(times)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(array=with_nan())
+@settings(max_examples=40, deadline=None)
+@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
+def test_extremes_that_skip_nan_beside_sums(array: np.ndarray, backend: str) -> None:
+    def both(a: Any) -> Any:
+        return np.fmin.reduce(a), np.isnan(a).sum(), np.fmax.reduce(a), (a + 1).min()
+
+    found = check(both, array, backend=backend)
+    assert len(found.launches) == 1
+    check(lambda a: (np.fmin.reduce(a, axis=1), np.fmax.reduce(a, axis=1), np.isnan(a).sum(axis=1)),
+          np.array([array, array[::-1]]), backend=backend)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extremes_that_skip_nan_take_several_elements_at_once_beside_sums(dtype: str) -> None:
+    a = numbers(10 * BLOCK, dtype=dtype)
+    kernel = kernel_of(lambda a: (np.fmin.reduce(a), np.fmax.reduce(a), a.sum()), a)
+    several = r"<\d+ x (?:float|double)> @llvm\."
+    assert re.search(several + "minimum", cpu_llvm(kernel))
+    assert re.search(several + "maximum", cpu_llvm(kernel))
