@@ -31,7 +31,7 @@ from gpusched.fusion.schedule import KernelBuilder
 from gpusched.graph.known import bare
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
-from gpusched.graph.segment import ProgramStep, Segment, obstacle
+from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
 from gpusched.inspection.rehearse import unfusible
@@ -129,7 +129,7 @@ class Run:
 
     def _segment(self, segment: Segment, registers: Registers) -> None:
         inputs = tuple(registers[k] for k in segment.inputs)
-        reason = obstacle(inputs, segment.key(inputs)) if segment.recorded else ""
+        reason = segment.obstacle(inputs, segment.key(inputs)) if segment.recorded else ""
         if segment.recorded and reason is None:
             reason = self._record(segment, inputs, registers)
         if reason is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from gpusched.fusion.kernel import Access
@@ -55,7 +56,11 @@ def axis_order(shape: tuple[int, ...], operands: list[Strides]) -> tuple[int, ..
 
 
 def nest(
-    shape: tuple[int, ...], order: tuple[int, ...], operands: list[Strides], axes: tuple[int, ...]
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    operands: list[Strides],
+    axes: tuple[int, ...],
+    cut: Container[int] = (),
 ) -> Loops:
     """Return the loops over `shape` in `order`, merged wherever every operand allows it.
 
@@ -69,6 +74,8 @@ def nest(
         Per operand, elements to move per axis of `shape`; 0 where it broadcasts or is reduced.
     axes
         The reduced axes.
+    cut
+        Axes that merge with none outside of them.
 
     Examples
     --------
@@ -85,6 +92,7 @@ def nest(
         steps = [s[axis] for s in operands]
         mergeable = (
             sizes
+            and axis not in cut
             and reduced[-1] == (axis in axes)
             and all(s[-1] == step * length for s, step in zip(strides, steps, strict=True))
         )

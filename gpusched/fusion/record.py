@@ -9,7 +9,7 @@ from typing import Any
 import dask
 import numpy as np
 
-from gpusched.fusion import narrowing, slabs
+from gpusched.fusion import narrowing, seams, slabs
 from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.expression import (
     SUPPORTED,
@@ -209,6 +209,9 @@ class Recorder:
         for wanted in groups(roots, self._done):
             group = alongside(wanted, self._waiting.values(), self._done)
             builder = KernelBuilder(group, self._done, self._registers, self._exact)
+            if not group.axes:
+                read = [self._registers[k] for k in builder.registers]
+                builder.cut = seams.cut(self.steps, read, group.shape, self._registers)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
             step = self.launch(builder, targets)
             if isinstance(step, Launch):
@@ -332,13 +335,14 @@ class Recorder:
         """Return the plan that repeats what was recorded."""
         kept = used_registers(result)
         constants = tuple(self._constants)
-        dying = last_uses(map(reads, self.steps), kept)
+        steps = seams.arranged(list(self.steps), kept, self._registers)
+        dying = last_uses(map(reads, steps), kept)
         same = {register for register, _ in constants}
-        running = slabs.arranged(self.steps, dying, self._registers, same, self.compiles)
+        running = slabs.arranged(steps, dying, self._registers, same, self.compiles)
         ends = last_uses(map(slabs.read, running), kept)
         launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
-        return Plan(list(self.steps), len(self._registers), arrays, result, constants, dying,
+        return Plan(steps, len(self._registers), arrays, result, constants, dying,
                     stages)  # fmt: skip
 
     def check_thread(self) -> None:

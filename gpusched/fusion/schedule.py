@@ -149,6 +149,8 @@ class KernelBuilder:
         self.arrays = arrays
         self.exact = exact
         """Identities of sums that the host accumulates in float64, those of columns too."""
+        self.cut: Container[int] = ()
+        """Axes along which parts may be computed apart."""
         self.registers: list[int] = []
         self.parameters: list[Scalar] = []
         self.names: dict[int, int | str] = {}
@@ -239,7 +241,7 @@ class KernelBuilder:
         outputs = [written] * len(targets)
         if 0 in shape:
             return Empty(device, tuple(self.allocations(targets, kept, device, False)))
-        loops = nest(shape, order, inputs + outputs, axes)
+        loops = nest(shape, order, inputs + outputs, axes, self.cut)
         allocations = self.allocations(targets, kept, device, loops.reduced[-1])
         kernel = self.kernel(loops, allocations, device)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]

@@ -248,7 +248,9 @@ def _goes_by_rows(launch: Launch) -> bool:
     """Return whether a launch is called for some rows as for all of them, with results that lie in
     the order of the rows, or that every row adds to."""
     kernel = launch.kernel.kernel
-    if launch.device.name != HOST.name or kernel.edition or kernel.loops == ("map",):
+    if type(launch) is not Launch or launch.device.name != HOST.name:
+        return False
+    if kernel.edition or kernel.loops == ("map",):
         return False
     if kernel.loops[0] == kernel.loops[-1] == "reduce" and not _gives_one(launch):
         return False

@@ -46,6 +46,14 @@ def call(launch: Launch, arguments: Sequence[Any]) -> int | None:
     return errors
 
 
+def timed(launch: Launch, compute: Callable[[], int]) -> int:
+    """Call what calls a kernel of the host several times, note it as one, and return its result."""
+    started = perf_counter()
+    errors = compute()
+    _note(launch, started, perf_counter())
+    return errors
+
+
 def resolve() -> None:
     """Note this thread's launches on a device, which has just been waited for.
 

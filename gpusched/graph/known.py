@@ -11,11 +11,12 @@ import numpy as np
 from dask._task_spec import Task
 from dask.array import chunk as dask_chunk
 from dask.array import overlap, reductions
+from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
 from gpusched.fusion import functions
-from gpusched.fusion.chunk import HANDLERS, LazyChunk
+from gpusched.fusion.chunk import HANDLERS, LazyChunk, compute
 from gpusched.fusion.operations import operation_of
 from gpusched.fusion.recorded import RecordedFunction, one_of
 
@@ -149,6 +150,14 @@ def owned(array: Any) -> Any:
     return array
 
 
+def _joined(arrays: Any, shape: Any) -> Any:
+    """dask's ``concatenate_shaped``, which kernels may do without: see `gpusched.fusion.seams`."""
+    recorder = next((a._recorder for a in arrays if isinstance(a, LazyChunk)), None)
+    if recorder is None:
+        return concatenate_shaped(arrays, shape)
+    return compute(recorder, concatenate_shaped, (arrays, shape), {})
+
+
 def _nanmin(x: Any, axis: Any, keepdims: Any) -> Any:
     return _skip_nan(x, axis, keepdims, "fmin", reductions._nanmin_skip)
 
@@ -164,10 +173,11 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
     return functions.extreme(x._recorder, x, axis, keepdims=keepdims, combine=combine)
 
 
-_RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS
+_RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS | {concatenate_shaped}
 
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
+    concatenate_shaped: _joined,
     reductions._nanmin_skip: _nanmin,
     reductions._nanmax_skip: _nanmax,
 }

@@ -6,10 +6,13 @@ import hashlib
 import threading
 import weakref
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import dask
 
+from gpusched.fusion import shortage
+from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
 from gpusched.graph.lasting import keep
@@ -42,9 +45,7 @@ class Program:
         self.steps = steps
         self.inputs = inputs
         self.overrides = overrides
-        self.segments = _segments(steps, inputs)
-        for segment in self.segments:
-            segment.overrides = overrides
+        self.segments = self._segments(steps)
         self._payload: bytes | None = None
         self._token = ""
 
@@ -58,13 +59,29 @@ class Program:
     def __call__(self, *inputs: Any) -> Any:
         registers: Registers = [*inputs, *[None] * len(self.steps)]
         try:
-            for segment in self.segments:
+            for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 segment.run(registers)
         except Exception as error:
             names = ", ".join(name_of(step.function) for step in self.steps)
             error.add_note(f"gpusched: raised in a chunk task of {names}{_where()}")
             raise
         return registers[-1]
+
+    @cached_property
+    def _apart(self) -> list[Segment]:
+        """The segments for parts of chunks: arrays that are joined are joined as a whole."""
+        if not any(segment.joins for segment in self.segments):
+            return self.segments
+        return self._segments(tuple(
+            replace(step, recorded=step.recorded and not is_join(step.function))
+            for step in self.steps
+        ))  # fmt: skip
+
+    def _segments(self, steps: tuple[ProgramStep, ...]) -> list[Segment]:
+        segments = _segments(steps, self.inputs)
+        for segment in segments:
+            segment.overrides = self.overrides
+        return segments
 
     def payload(self) -> tuple[str, bytes]:
         """Return the program's token and its pickled steps."""

@@ -22,7 +22,7 @@ from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.record import Recorder
 from gpusched.graph.program import Program
 from gpusched.graph.quick import slow_part
-from gpusched.graph.segment import Segment, obstacle
+from gpusched.graph.segment import Segment
 
 LARGEST = 1 << 30
 """Bytes of a chunk that is stood in for."""
@@ -105,7 +105,10 @@ class Rehearsal:
         name = getattr(functions[-1], "__name__", type(functions[-1]).__name__)
         try:
             with np.errstate(all="ignore"):
-                if not segment.recorded or obstacle(inputs, segment.key(inputs)) is not None:
+                if (
+                    not segment.recorded
+                    or segment.obstacle(inputs, segment.key(inputs)) is not None
+                ):
                     return segment.call(registers)
             recorder = self.recorder()
             local, _ = segment.trace(recorder, inputs, registers)

@@ -25,6 +25,7 @@ from dask._task_spec import (
 from dask.array.core import _concatenate2, _enforce_dtype
 
 from gpusched import config, events
+from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
 from gpusched.fusion.record import error_state
@@ -156,7 +157,8 @@ def worthwhile(task: Task, functions: Functions) -> bool:
         inner = task.args[0].values()
         return any(worthwhile(node, functions) for node in inner if type(node) is Task)
     function = task.kwargs[_FUNCTION] if enforces(task) else task.func
-    return functions.traits(function).recorded and computes(function)
+    joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
+    return functions.traits(function).recorded and computes(function) and not joins
 
 
 _DTYPE, _FUNCTION = "enforce_dtype", "enforce_dtype_function"

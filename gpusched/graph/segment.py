@@ -17,6 +17,7 @@ from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
+from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import NONE, OverrideError
 from gpusched.fusion.plan import (
     Plan,
@@ -100,6 +101,8 @@ class Segment:
         """Users' versions of kernels, before the first run."""
         self.calls = [(r, substitute_for(s.function), s) for r, s in steps]
         self.replayed = all(step.replayed for _, step in steps)
+        self.joins = any(is_join(step.function) for _, step in steps)
+        """Whether small inputs may become a large one."""
         self.errors = error_state()
         """What `numpy.errstate` says where the program is made, which tells programs apart."""
         self._plans: dict[Any, Plan | Direct] = {}
@@ -159,10 +162,14 @@ class Segment:
         except TypeError:
             return None
 
+    def obstacle(self, inputs: tuple[Any, ...], key: Any) -> str | None:
+        """Return why a segment is not recorded for such inputs, or None if it may be."""
+        return _obstacle(inputs, key, sum if self.joins else max)
+
     def _decide(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
         """Return the decision not to record, if that can be told from the inputs."""
         name = bare_name(self.steps[0][1].function)
-        reason = obstacle(inputs, key)
+        reason = self.obstacle(inputs, key)
         if reason is None:
             return None
         found = Direct(name, reason)
@@ -330,8 +337,8 @@ def held(found: Plan | Direct) -> int:
     return sum(int(a.nbytes) for _, a in found.constants) if isinstance(found, Plan) else 0
 
 
-def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
-    """Return why a segment is not recorded for such inputs, or None if it may be."""
+def _obstacle(inputs: tuple[Any, ...], key: Any,
+              size_of: Callable[[list[int]], int]) -> str | None:  # fmt: skip
     arrays, devices = [], set()
     for value in flat(inputs):
         if not hasattr(value, "__array_ufunc__") or isinstance(value, np.generic):
@@ -350,7 +357,9 @@ def obstacle(inputs: tuple[Any, ...], key: Any) -> str | None:
         return "chunks on several devices"
     if not arrays:
         return "no array among the inputs"
-    if max(a.size for a in arrays) < dask.config.get("gpusched.fusion.minimum-elements", 4096):
+    if size_of([a.size for a in arrays]) < dask.config.get(
+        "gpusched.fusion.minimum-elements", 4096
+    ):
         return "small chunks"
     return None
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.plan import Call, Plan, reads, written
+from gpusched.fusion.plan import Call, Plan, Step, reads, written
+from gpusched.fusion.seams import Seamed
 from gpusched.inspection.standins import extent
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
@@ -56,31 +57,33 @@ def held(arrays: Iterable[Any]) -> int:
     return sum(min(sum(parts.values()), wholes[which]) for which, parts in shown.items())
 
 
-def peak(plan: Plan, registers: list[Any], outside: list[Any], replayed: bool) -> int:
+def peak(plan: Plan, steps: Iterable[tuple[Step, tuple[int, ...]]], registers: list[Any],
+         outside: list[Any]) -> int:  # fmt: skip
     """Return the most bytes held while a plan runs.
 
     Parameters
     ----------
     plan
         What was recorded.
+    steps
+        What is run of it, each step with the registers that are let go after it.
     registers
         What its registers held at the end of the recording.
     outside
         Arrays that are kept alive meanwhile: the task's inputs and the results so far.
-    replayed
-        Whether tasks run the plan; if each is recorded anew, nothing is let go before its end.
     """
     alive = {register for _, register in plan.arrays} | {r for r, _ in plan.constants}
     most = held([*outside, *(registers[r] for r in alive)])
-    for step, dying in zip(plan.steps, plan.dying, strict=True):
+    for step, dying in steps:
         alive |= written(step)
         more = 0
         if isinstance(step, Call):
             given = [registers[r] for r in reads(step)]
             more = temporaries(step.function, given) or 0
+        if isinstance(step, Seamed):
+            more = step.largest_copy
         most = max(most, held([*outside, *(registers[r] for r in alive)]) + more)
-        if replayed:
-            alive -= set(dying)
+        alive -= set(dying)
     return most
 
 

@@ -83,6 +83,19 @@ class StageSlabs:
 
 
 @dataclass(frozen=True)
+class StageSeams:
+    """A kernel that reads arrays where they lie, instead of one that they would be joined to."""
+
+    kernel: str
+    arrays: int
+    """How many would be joined."""
+    calls: int
+    """Calls of the kernel: for what needs one of the arrays only, and along their seams."""
+    bytes_copied: int
+    """What is still copied, around the seams."""
+
+
+@dataclass(frozen=True)
 class Stage:
     """Tasks that make the chunks of one array."""
 
@@ -107,6 +120,8 @@ class Stage:
     """The chunk, or the several arrays of a partial result; none where nothing is known."""
     kernels: tuple[StageKernel, ...]
     slabs: tuple[StageSlabs, ...]
+    """Of the most frequent kind of task."""
+    seams: tuple[StageSeams, ...]
     """Of the most frequent kind of task."""
     calls: tuple[tuple[str, int], ...]
     """Functions called as they are, and how often."""

@@ -13,6 +13,7 @@ from dask.utils import apply
 from gpusched.fusion.expression import UnrecordableError
 from gpusched.fusion.plan import substitute
 from gpusched.fusion.schedule import KernelBuilder
+from gpusched.fusion.seams import Seamed
 from gpusched.fusion.slabs import Slabs
 from gpusched.graph import safety
 from gpusched.graph.known import COMPUTED_BY, bare, computes, known
@@ -20,7 +21,7 @@ from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
-from gpusched.graph.segment import ProgramStep, Segment, bare_name, flat, obstacle
+from gpusched.graph.segment import ProgramStep, Segment, bare_name, flat
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.holding import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.memory import held, needed, peak
@@ -106,7 +107,7 @@ class Rehearser(Rehearsal):
         result = variant.result
         variant.least_written = sum(map(extent, arrays_in(result)))
         variant.least_read = needed(variant.kernels, inputs)
-        if variant.calls or not variant.kernels:
+        if variant.calls or variant.seams or not variant.kernels:
             variant.least_read = sum(map(extent, inputs))
         least = held([*inputs, *arrays_in(result)])
         variant.peak = max(variant.peak, least)
@@ -151,7 +152,7 @@ class Rehearser(Rehearsal):
         inputs = tuple(registers[k] for k in segment.inputs)
         if not segment.recorded:
             return self._call(segment, registers)
-        reason = obstacle(inputs, segment.key(inputs))
+        reason = segment.obstacle(inputs, segment.key(inputs))
         if reason is not None:
             self._halt(segment.steps[0], reason)
             if reason == "small chunks":
@@ -179,22 +180,29 @@ class Rehearser(Rehearsal):
             return self._call(segment, registers)
         self._holding.note(segment, local, registers)
         plan = recorder.plan(arrays, outputs)
-        self._variant.slabs += [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
-        replayed = segment.replayed and recorder.escape is None
-        if not replayed:
+        steps = list(zip(plan.steps, plan.dying, strict=True))
+        if segment.replayed and recorder.escape is None:
+            self._variant.slabs += [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+            self._variant.seams += [step for step in plan.steps if isinstance(step, Seamed)]
+        else:
+            # Each task is recorded anew, and nothing is let go before its end.
             before += arrays_in(local)
-        most = peak(plan, recorder.registers(), before, replayed)
+            steps = [(step, ()) for step in recorder.steps]
+        most = peak(plan, steps, recorder.registers(), before)
         self._variant.peak = max(self._variant.peak, most)
         places = [k for k, v in zip(segment.inputs, inputs, strict=True) for _ in flat((v,))]
-        self._note(recorder, {r: self._labels.get(places[number], "") for number, r in arrays})
+        labels = {r: self._labels.get(places[number], "") for number, r in arrays}
+        self._note(recorder, labels, {id(step) for step, _ in steps})
 
-    def _note(self, recorder: TracingRecorder, arguments: dict[int, str]) -> None:
+    def _note(self, recorder: TracingRecorder, arguments: dict[int, str],
+              running: set[int]) -> None:  # fmt: skip
         variant = self._variant
         for builder, launch in recorder.launches:
             variant.kernels.append(KernelUse(builder, launch, recorder, self._labels, arguments))
-        for name, step, read, written in recorder.calls:
+        for name, step, call, read, written in recorder.calls:
             layer = self._labels.get(step, variant.name)
-            variant.calls.append(CallUse(name, layer, read, written))
+            if call is None or id(call) in running:
+                variant.calls.append(CallUse(name, layer, read, written))
         self._broken(recorder, counted=True)
         if recorder.escape is not None:
             variant.halts.append(Halt("plan", recorder.escape, variant.name))

@@ -11,7 +11,7 @@ from dask.core import istask
 
 from gpusched.inspection.cost import Work, stage_seconds, task_seconds, total, work_of
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.model import ChunkArray, Link, Stage, StageKernel, StageSlabs
+from gpusched.inspection.model import ChunkArray, Link, Stage, StageKernel, StageSeams, StageSlabs
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, variable_of_layer
 from gpusched.inspection.source import places_of
 from gpusched.inspection.standins import arrays_in
@@ -97,6 +97,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         results=tuple(_chunk(name, array) for array in arrays_in(main.result)),
         kernels=tuple(_kernels(main, launches)),
         slabs=tuple(_slabs(main)),
+        seams=tuple(_seams(main)),
         calls=tuple(called.items()),
         bytes_read=read,
         bytes_written=written,
@@ -155,6 +156,13 @@ def _slabs(main: Variant) -> list[StageSlabs]:
             slabs.bytes_cached,
         )
         for slabs in main.slabs
+    ]
+
+
+def _seams(main: Variant) -> list[StageSeams]:
+    return [
+        StageSeams(launch.name, launch.parts, len(launch.regions), launch.bytes_copied)
+        for launch in main.seams
     ]
 
 

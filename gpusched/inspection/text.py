@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.fusion.kernel import EXACT
-from gpusched.inspection.model import Stage, StageSlabs, Stop, Totals
+from gpusched.inspection.model import Stage, StageSeams, StageSlabs, Stop, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
 
 if TYPE_CHECKING:
@@ -169,6 +169,8 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
         )
     for slabs in stage.slabs:
         yield "together", _together(slabs)
+    for seams in stage.seams:
+        yield "in place", _in_place(seams)
     if stage.calls:
         yield "unfused", ", ".join(f"{name} ({times:,})" for name, times in stage.calls)
     yield from _costs(stage)
@@ -185,6 +187,14 @@ def _together(slabs: StageSlabs) -> str:
     return (
         f"{names}: all on {slabs.rows:,} rows of {slabs.of_rows:,}, then on the next ones; "
         f"{bytes_(slabs.bytes_cached)} of what they read is in the cache by then"
+    )
+
+
+def _in_place(seams: StageSeams) -> str:
+    return (
+        f"{seams.kernel}: reads {seams.arrays:,} arrays where they lie, in {seams.calls:,} calls; "
+        f"{bytes_(seams.bytes_copied)} around their seams are copied; the first task of its kind "
+        "joins them"
     )
 
 

@@ -58,8 +58,9 @@ class TracingRecorder(Recorder):
         """Names that the user's own function has for nodes."""
         self.launches: list[tuple[KernelBuilder, Launch]] = []
         self.broken: list[Broken] = []
-        self.calls: list[tuple[str, int, int, int]] = []
-        """(function, step, bytes read, bytes written) of calls that copy or compute."""
+        self.calls: list[tuple[str, int, Step | None, int, int]] = []
+        """(function, call of the program, step of the plan, bytes read, bytes written) of calls
+        that copy or compute; no step where a plan would not repeat it."""
         self.flushes = 0
         """Times that the limit of operations ended a kernel."""
 
@@ -93,6 +94,7 @@ class TracingRecorder(Recorder):
         return step
 
     def call(self, function: Any, args: Any, kwargs: Any) -> Any:
+        before = len(self.steps)
         found = super().call(function, args, kwargs)
         read = [self._registers[k] for k in used_registers(args) | used_registers(kwargs)]
         values = found if isinstance(found, list | tuple) else [found]
@@ -105,7 +107,8 @@ class TracingRecorder(Recorder):
         if made:
             name = str(getattr(function, "__name__", type(function).__name__))
             lengths = sum(map(extent, read)), sum(a.nbytes for a in made)
-            self.calls.append((name, self.step, *lengths))
+            step = self.steps[-1] if len(self.steps) > before else None
+            self.calls.append((name, self.step, step, *lengths))
         return found
 
     def broke(self, operation: str, reason: str) -> None:

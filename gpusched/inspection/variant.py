@@ -8,6 +8,7 @@ from typing import Any
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.plan import Launch
 from gpusched.fusion.schedule import KernelBuilder
+from gpusched.fusion.seams import Seamed
 from gpusched.fusion.slabs import Slabs
 from gpusched.graph.callsites import Site
 from gpusched.inspection.tracing import TracingRecorder
@@ -82,6 +83,8 @@ class Variant:
     kernels: list[KernelUse] = field(default_factory=list)
     slabs: list[Slabs] = field(default_factory=list)
     """Kernels that run together on some rows at a time."""
+    seams: list[Seamed] = field(default_factory=list)
+    """Kernels that read arrays where they lie, instead of one that they would be joined to."""
     calls: list[CallUse] = field(default_factory=list)
     halts: list[Halt] = field(default_factory=list)
     inputs: list[tuple[str, Any]] = field(default_factory=list)

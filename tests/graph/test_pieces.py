@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dask.array.core import concatenate_shaped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,6 +129,28 @@ def test_running_out_of_memory_does_not_change_how_the_next_chunk_runs(
     found.largest = math.inf
     np.testing.assert_array_equal(tried(x, x), np.maximum((x + x) * x - x, x))
     assert tried.segments[0]._plans
+
+
+def test_arrays_are_joined_before_what_is_done_in_parts(
+    x: np.ndarray, small: Callable[[float], SmallDevice]
+) -> None:
+    def joined(a: Any, b: Any) -> Any:
+        return concatenate_shaped([a, b], (2, 1))
+
+    parts = [Register(0), Register(1)]
+    steps = [
+        ProgramStep(concatenate_shaped, (parts, (2, 1)), {}, True),
+        ProgramStep(operator.add, (Register(2), 1.0), {}, True),
+        ProgramStep(operator.mul, (Register(3), Register(2)), {}, True),
+    ]
+    tried = Program(tuple(steps), 2)
+    expected = (joined(x, x) + 1) * joined(x, x)
+    np.testing.assert_array_equal(tried(x, x), expected)
+    found = small(math.inf)
+    with shortage.in_pieces(4):
+        result = tried(x, x)
+    np.testing.assert_array_equal(result.array, expected)
+    assert found.asked.count(expected.nbytes // 4) == 4
 
 
 def test_parts_end_with_the_block() -> None:

@@ -1,0 +1,158 @@
+"""Arrays that lie side by side in a grid and are joined: what is inside which, and what across."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from dask.array.core import concatenate_shaped
+
+from gpusched.fusion.plan import Call, Register, Registers
+
+Index = tuple[slice, ...]
+Shape = tuple[int, ...]
+
+NARROWEST = 64
+"""Elements along an axis of what is inside one array; less counts as across."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Arrays side by side, and what they are joined to."""
+
+    register: int
+    """Of the whole."""
+    whole: Any
+    parts: dict[Shape, int]
+    """Register by place in the grid."""
+    edges: tuple[tuple[int, ...], ...]
+    """Along each axis: where the parts begin, and where the last one ends."""
+    side_by_side: bool
+    """Whether each part's elements lie beside each other in memory, row after row."""
+
+    def divided(self) -> set[int]:
+        """Return the axes along which rows of a wide part end, or lie apart from each other."""
+        axes = range(self.whole.ndim)
+        wide = {
+            axis
+            for axis, edges in zip(axes, self.edges, strict=True)
+            if len(edges) > 2 and max(b - a for a, b in itertools.pairwise(edges)) >= NARROWEST
+        }
+        if wide and not self.side_by_side:
+            wide.update(range(min(wide) + 1, self.whole.ndim))
+        return wide
+
+    def shows(self, array: Any) -> bool:
+        """Return whether an array is a view of the whole."""
+        return type(array) is np.ndarray and array.base is self.whole
+
+    def start(self, view: Any) -> Shape | None:
+        """Return where the first element of a view lies; None if its axes are not the whole's."""
+        whole = self.whole
+        if view.ndim != whole.ndim:
+            return None
+        steps = zip(view.shape, view.strides, whole.strides, strict=True)
+        if any(length > 1 and step != other for length, step, other in steps):
+            return None
+        left = view.ctypes.data - whole.ctypes.data
+        found = []
+        for stride in whole.strides:
+            place, left = divmod(left, stride)
+            found.append(place)
+        ends = zip(found, view.shape, whole.shape, strict=True)
+        return tuple(found) if all(k + n <= length for k, n, length in ends) else None
+
+    def cut(self, shape: Shape, first: Shape, last: Shape) -> Iterator[tuple[Index, Shape | None]]:
+        """Yield the parts of a result, with the place of the array that each needs, if it is one.
+
+        Parameters
+        ----------
+        shape
+            Of the result.
+        first, last
+            Along each axis, what an element of the result needs of the whole: from as many elements
+            behind its own place to as many, included.
+        """
+        yield from self._cut((), shape, first, last)
+
+    def _cut(self, place: Shape, shape: Shape, first: Shape, last: Shape,
+             index: Index = ()) -> Iterator[tuple[Index, Shape | None]]:  # fmt: skip
+        axis = len(place)
+        if axis == len(shape):
+            yield index, place
+            return
+        done = 0
+        for number, (begin, end) in enumerate(itertools.pairwise(self.edges[axis])):
+            start, stop = max(begin - first[axis], 0), min(end - last[axis], shape[axis])
+            if stop - start < min(NARROWEST, shape[axis]):
+                continue
+            if done < start:
+                yield _rest(index, slice(done, start), shape), None
+            yield from self._cut((*place, number), shape, first, last, (*index, slice(start, stop)))
+            done = stop
+        if done < shape[axis]:
+            yield _rest(index, slice(done, shape[axis]), shape), None
+
+    def copies(self, box: Index) -> Iterator[tuple[int, Index, Index]]:
+        """Yield (register, part that is read, place in the box) of the arrays that a box shows."""
+        along = []
+        for wanted, edges in zip(box, self.edges, strict=True):
+            found = []
+            for number, (begin, end) in enumerate(itertools.pairwise(edges)):
+                start, stop = max(begin, wanted.start), min(end, wanted.stop)
+                if start < stop:
+                    part = slice(start - begin, stop - begin)
+                    found.append((number, part, slice(start - wanted.start, stop - wanted.start)))
+            along.append(found)
+        for each in itertools.product(*along):
+            place, part, target = zip(*each, strict=True)
+            yield self.parts[place], part, target
+
+
+def _rest(index: Index, along: slice, shape: Shape) -> Index:
+    """Return a part of a result that goes through all of the axes to come."""
+    return (*index, along, *(slice(0, length) for length in shape[len(index) + 1 :]))
+
+
+def is_join(function: Any) -> bool:
+    """Return whether a function joins arrays that lie side by side."""
+    return function is concatenate_shaped
+
+
+def grid_of(call: Call, arrays: Registers) -> Grid | None:
+    """Return how a call joins arrays; None where it does not just put equal kinds side by side."""
+    parts, counts = call.args
+    (register,) = call.results
+    whole = arrays[register]
+    if type(whole) is not np.ndarray or whole.base is not None or not whole.flags.c_contiguous:
+        return None
+    if whole.size == 0 or whole.ndim != len(counts):
+        return None
+    if not all(type(part) is Register and not part.scalar for part in parts):
+        return None
+    places = itertools.product(*map(range, counts))
+    registers = dict(zip(places, (part.number for part in parts), strict=True))
+    shapes = {place: arrays[k].shape for place, k in registers.items()}
+    if any(len(shape) != whole.ndim for shape in shapes.values()):
+        return None
+    edges = tuple(
+        tuple(accumulate((shapes[_on(axis, k, counts)][axis] for k in range(n)), initial=0))
+        for axis, n in enumerate(counts)
+    )
+    for place, k in registers.items():
+        expected = tuple(e[p + 1] - e[p] for e, p in zip(edges, place, strict=True))
+        if type(arrays[k]) is not np.ndarray or arrays[k].dtype != whole.dtype:
+            return None
+        if shapes[place] != expected:
+            return None
+    contiguous = all(arrays[k].flags.c_contiguous for k in registers.values())
+    return Grid(register, whole, registers, edges, contiguous)
+
+
+def _on(axis: int, number: int, counts: Shape) -> Shape:
+    """Return a place on the first line of the grid along an axis."""
+    return tuple(number if k == axis else 0 for k in range(len(counts)))
