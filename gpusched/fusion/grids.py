@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -66,37 +66,6 @@ class Grid:
         ends = zip(found, view.shape, whole.shape, strict=True)
         return tuple(found) if all(k + n <= length for k, n, length in ends) else None
 
-    def cut(self, shape: Shape, first: Shape, last: Shape) -> Iterator[tuple[Index, Shape | None]]:
-        """Yield the parts of a result, with the place of the array that each needs, if it is one.
-
-        Parameters
-        ----------
-        shape
-            Of the result.
-        first, last
-            Along each axis, what an element of the result needs of the whole: from as many elements
-            behind its own place to as many, included.
-        """
-        yield from self._cut((), shape, first, last)
-
-    def _cut(self, place: Shape, shape: Shape, first: Shape, last: Shape,
-             index: Index = ()) -> Iterator[tuple[Index, Shape | None]]:  # fmt: skip
-        axis = len(place)
-        if axis == len(shape):
-            yield index, place
-            return
-        done = 0
-        for number, (begin, end) in enumerate(itertools.pairwise(self.edges[axis])):
-            start, stop = max(begin - first[axis], 0), min(end - last[axis], shape[axis])
-            if stop - start < min(NARROWEST, shape[axis]):
-                continue
-            if done < start:
-                yield _rest(index, slice(done, start), shape), None
-            yield from self._cut((*place, number), shape, first, last, (*index, slice(start, stop)))
-            done = stop
-        if done < shape[axis]:
-            yield _rest(index, slice(done, shape[axis]), shape), None
-
     def copies(self, box: Index) -> Iterator[tuple[int, Index, Index]]:
         """Yield (register, part that is read, place in the box) of the arrays that a box shows."""
         along = []
@@ -113,8 +82,73 @@ class Grid:
             yield self.parts[place], part, target
 
 
+@dataclass(frozen=True)
+class Reach:
+    """What a kernel's results need of a grid's whole."""
+
+    grid: Grid
+    first: Shape
+    """Along each axis: the first element that an element of the results needs, counted from its own
+    place."""
+    last: Shape
+    """The last one."""
+
+    def box(self, index: Index) -> Index:
+        """Return what a part of the results needs."""
+        ends = zip(index, self.first, self.last, strict=True)
+        return tuple(slice(i.start + first, i.stop + last) for i, first, last in ends)
+
+    def inside(self, axis: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (start, stop, part) of the results that need one part only along an axis."""
+        for part, (begin, end) in enumerate(itertools.pairwise(self.grid.edges[axis])):
+            yield begin - self.first[axis], end - self.last[axis], part
+
+
+Places = tuple[Shape, ...]
+"""By grid, the place in it of the one array that is needed."""
+
+
+def cut(shape: Shape, reaches: Sequence[Reach]) -> Iterator[tuple[Index, Places | None]]:
+    """Yield the parts of results, each with the arrays that it needs, if it is one of each grid.
+
+    Parameters
+    ----------
+    shape
+        Of the results.
+    reaches
+        What they need.
+    """
+    yield from _cut(shape, reaches, (), ())
+
+
+def _cut(shape: Shape, reaches: Sequence[Reach], index: Index,
+         parts: tuple[Shape, ...]) -> Iterator[tuple[Index, Places | None]]:  # fmt: skip
+    axis = len(index)
+    if axis == len(shape):
+        yield index, tuple(zip(*parts, strict=True))
+        return
+    done, length = 0, shape[axis]
+    for start, stop, each in _inside(length, reaches, axis):
+        if done < start:
+            yield _rest(index, slice(done, start), shape), None
+        yield from _cut(shape, reaches, (*index, slice(start, stop)), (*parts, each))
+        done = stop
+    if done < length:
+        yield _rest(index, slice(done, length), shape), None
+
+
+def _inside(length: int, reaches: Sequence[Reach], axis: int) -> list[tuple[int, int, Shape]]:
+    """Return (start, stop, parts) of what needs one part of each grid along an axis, if wide."""
+    found: list[tuple[int, int, Shape]] = [(0, length, ())]
+    for reach in reaches:
+        both = ((max(a, c), min(b, d), (*parts, part))
+                for a, b, parts in found for c, d, part in reach.inside(axis))  # fmt: skip
+        found = [each for each in both if each[1] - each[0] >= min(NARROWEST, length)]
+    return found
+
+
 def _rest(index: Index, along: slice, shape: Shape) -> Index:
-    """Return a part of a result that goes through all of the axes to come."""
+    """Return a part of results that goes through all of the axes to come."""
     return (*index, along, *(slice(0, length) for length in shape[len(index) + 1 :]))
 
 

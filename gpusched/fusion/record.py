@@ -211,7 +211,7 @@ class Recorder:
             builder = KernelBuilder(group, self._done, self._registers, self._exact)
             if not group.axes:
                 read = [self._registers[k] for k in builder.registers]
-                builder.cut = seams.cut(self.steps, read, group.shape, self._registers)
+                builder.cut = seams.divided(self.steps, read, group.shape, self._registers)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
             step = self.launch(builder, targets)
             if isinstance(step, Launch):

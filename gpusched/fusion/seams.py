@@ -23,13 +23,44 @@ from gpusched import events
 from gpusched.fusion import timing
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.generate import loop_sizes
-from gpusched.fusion.grids import NARROWEST, Grid, Index, Shape, grid_of, is_join
+from gpusched.fusion.grids import (
+    NARROWEST,
+    Grid,
+    Index,
+    Places,
+    Reach,
+    Shape,
+    cut,
+    grid_of,
+    is_join,
+)
 from gpusched.fusion.kernel import Access
-from gpusched.fusion.plan import Call, Launch, Registers, Step, reads, report, window
+from gpusched.fusion.plan import Call, Launch, Registers, Step, reads, report, window, written
 
 LEAST = 1 << 18
 """Bytes of what would be joined for each call of the kernel at least: a call, with what prepares
 it, takes as long as copying some of that."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The elements around a seam."""
+
+    shape: Shape
+    dtype: np.dtype
+    parts: tuple[tuple[int, Index, Index], ...]
+    """(register, part that is read, place)."""
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def made(self, registers: Registers) -> np.ndarray:
+        """Return the array."""
+        whole = np.empty(self.shape, self.dtype)
+        for register, part, place in self.parts:
+            whole[place] = registers[register][part]
+        return whole
 
 
 @dataclass(frozen=True)
@@ -38,23 +69,16 @@ class Region:
 
     index: Index
     """Where it is."""
-    inputs: tuple[tuple[int | None, Index], ...]
-    """By input: its register, or None for the copy, and the part that is read."""
+    inputs: tuple[tuple[int, Index], ...]
+    """By input: its register, or ``~k`` for copy ``k``, and the part that is read."""
     numbers: tuple[Any, ...]
     """Constants, loop sizes and strides (in elements)."""
-    shape: Shape
-    """Of the copy."""
-    copied: tuple[tuple[int, Index, Index], ...]
-    """(register, part that is read, place) of what is copied; nothing inside one array."""
+    copies: tuple[Copy, ...]
 
-    def copy(self, registers: Registers, dtype: np.dtype) -> Any:
-        """Return the elements around a seam; None inside one array."""
-        if not self.copied:
-            return None
-        whole = np.empty(self.shape, dtype)
-        for register, part, place in self.copied:
-            whole[place] = registers[register][part]
-        return whole
+    @property
+    def nbytes(self) -> int:
+        """Of the copies."""
+        return sum(copy.nbytes for copy in self.copies)
 
 
 @dataclass(kw_only=True)
@@ -66,24 +90,17 @@ class Seamed(Launch):
 
     parts: int
     """Arrays that would be joined."""
-    dtype: np.dtype
-    """Of these."""
     regions: tuple[Region, ...]
 
     @property
     def bytes_copied(self) -> int:
         """What is copied around the seams."""
-        return sum(self._copies)
+        return sum(region.nbytes for region in self.regions)
 
     @property
     def largest_copy(self) -> int:
-        """Bytes of the largest of these copies, of which one lives at a time."""
-        return max(self._copies, default=0)
-
-    @property
-    def _copies(self) -> list[int]:
-        copied = (region.shape for region in self.regions if region.copied)
-        return [math.prod(shape) * self.dtype.itemsize for shape in copied]
+        """The most of that at a time."""
+        return max((region.nbytes for region in self.regions), default=0)
 
     def __call__(self, registers: Registers) -> None:
         buffers = []
@@ -101,16 +118,16 @@ class Seamed(Launch):
 
     def _compute(self, region: Region, registers: Registers, buffers: list[Any]) -> int:
         """Compute one part; return the floating-point errors."""
-        copy = region.copy(registers, self.dtype)
+        copies = [copy.made(registers) for copy in region.copies]
         arguments = [
-            window((copy if register is None else registers[register])[part])
-            for register, part in region.inputs
+            window((copies[~source] if source < 0 else registers[source])[part])
+            for source, part in region.inputs
         ]
         arguments += [window(buffer[region.index]) for buffer in buffers]
         return self.kernel.call(*arguments, *region.numbers) or 0
 
 
-def cut(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Registers) -> set[int]:
+def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Registers) -> set[int]:
     """Return the axes along which a kernel may be called for parts of its results.
 
     Parameters
@@ -147,38 +164,40 @@ def arranged(steps: list[Step], kept: Collection[int], arrays: Registers) -> lis
     arrays
         What the registers held.
     """
-    for step in steps:
-        if isinstance(step, Call) and is_join(step.function):
-            grid = grid_of(step, arrays)
-            if grid is not None:
-                steps = _without(step, grid, steps, kept, arrays)
+    joins = (s for s in steps if isinstance(s, Call) and is_join(s.function))
+    grids = [grid for grid in (grid_of(step, arrays) for step in joins) if grid is not None]
+    while grids:
+        found = _without(grids, steps, kept, arrays)
+        if not isinstance(found, Grid):
+            return found
+        grids.remove(found)
     return steps
 
 
-def _without(call: Call, grid: Grid, steps: list[Step], kept: Collection[int],
-             arrays: Registers) -> list[Step]:  # fmt: skip
-    """Return the steps without a call and the views of its result; all, if others need those."""
-    views = {grid.register}
+def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
+             arrays: Registers) -> list[Step] | Grid:  # fmt: skip
+    """Return the steps without the joining of grids and views of these, or one that is needed."""
+    views = {grid.register: grid for grid in grids}
     found: list[Step] = []
     for step in steps:
-        if step is call:
-            continue
-        if views.isdisjoint(reads(step)):
-            found.append(step)
+        read = [views[register] for register in sorted(reads(step) & views.keys())]
+        if not read:
+            if views.keys().isdisjoint(written(step)):
+                found.append(step)
         elif type(step) is Launch:
-            seamed = _seamed(step, grid, views, arrays)
+            seamed = _seamed(step, views, arrays)
             if seamed is None:
-                return steps
+                return read[-1]
             found.append(seamed)
-        elif isinstance(step, Call) and step.single and grid.shows(arrays[step.results[0]]):
-            views.add(step.results[0])
+        elif isinstance(step, Call) and step.single and read[0].shows(arrays[step.results[0]]):
+            views[step.results[0]] = read[0]
         else:
-            return steps
-    return found if views.isdisjoint(kept) else steps
+            return read[-1]
+    return next((views[register] for register in views if register in kept), found)
 
 
-def _seamed(launch: Launch, grid: Grid, views: set[int], arrays: Registers) -> Seamed | None:
-    """Return a launch that reads a grid's arrays where they lie; None if that gains nothing."""
+def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed | None:
+    """Return a launch that reads grids' arrays where they lie; None if that gains nothing."""
     kernel = launch.kernel.kernel
     elementwise = set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
     if launch.device.name != HOST.name or kernel.edition or not elementwise:
@@ -186,28 +205,27 @@ def _seamed(launch: Launch, grid: Grid, views: set[int], arrays: Registers) -> S
     shape = launch.outputs[0].shape
     if math.prod(shape) == 1:
         return None
-    starts = {}
-    for register in views.intersection(launch.inputs):
+    starts: dict[int, dict[int, Shape]] = {}
+    for register in views.keys() & set(launch.inputs):
+        grid = views[register]
         start = grid.start(arrays[register])
         if start is None or arrays[register].shape != shape:
             return None
-        starts[register] = start
-    reading = _Reading(launch, grid, starts, arrays)
-    cuts = list(grid.cut(shape, reading.first, reading.last))
-    if grid.whole.nbytes < LEAST * len(cuts):
+        starts.setdefault(grid.register, {})[register] = start
+    reading = _Reading(launch, [(views[k], each) for k, each in sorted(starts.items())], arrays)
+    nbytes = sum(reach.grid.whole.nbytes for reach in reading.reaches)
+    cuts = list(cut(shape, reading.reaches))
+    if nbytes < LEAST * len(cuts):
         return None
-    regions = [reading.region(index, place) for index, place in cuts]
-    others = (register for register in launch.inputs if register not in starts)
+    regions = [reading.region(index, places) for index, places in cuts]
     found = tuple(region for region in regions if region is not None)
     if len(found) < len(regions):
         return None
-    seamed = Seamed(
-        **vars(launch) | {"inputs": tuple(dict.fromkeys((*grid.parts.values(), *others)))},
-        parts=len(grid.parts),
-        dtype=grid.whole.dtype,
-        regions=found,
-    )
-    return seamed if 2 * seamed.bytes_copied <= grid.whole.nbytes else None
+    parts = [k for reach in reading.reaches for k in reach.grid.parts.values()]
+    others = [register for register in launch.inputs if register not in reading.starts]
+    inputs = tuple(dict.fromkeys(parts + others))
+    seamed = Seamed(**vars(launch) | {"inputs": inputs}, parts=len(parts), regions=found)
+    return seamed if 2 * seamed.bytes_copied <= nbytes else None
 
 
 class _Reading:
@@ -217,54 +235,63 @@ class _Reading:
     ----------
     launch
         What reads.
-    grid
-        What would be joined.
-    starts
-        By register of a view: where its first element lies.
+    views
+        Each grid that it reads, and where the views of its whole begin, by their registers.
     arrays
         What the registers held.
     """
 
-    def __init__(self, launch: Launch, grid: Grid, starts: dict[int, Shape],
+    def __init__(self, launch: Launch, views: list[tuple[Grid, dict[int, Shape]]],
                  arrays: Registers) -> None:  # fmt: skip
         self.launch = launch
-        self.grid = grid
-        self.starts = starts
         self.arrays = arrays
-        self.first = tuple(map(min, zip(*starts.values(), strict=True)))
-        self.last = tuple(map(max, zip(*starts.values(), strict=True)))
+        self.reaches: list[Reach] = []
+        self.starts: dict[int, tuple[int, Shape]] = {}
+        """By register of a view: the number of its grid, and where its first element lies."""
+        for number, (grid, starts) in enumerate(views):
+            along = list(zip(*starts.values(), strict=True))
+            self.reaches.append(Reach(grid, tuple(map(min, along)), tuple(map(max, along))))
+            self.starts |= {register: (number, start) for register, start in starts.items()}
 
-    def region(self, index: Index, place: Shape | None) -> Region | None:
+    def region(self, index: Index, places: Places | None) -> Region | None:
         """Return how a part of the results is computed; None if the kernel has no loops for it."""
-        ends = zip(index, self.first, self.last, strict=True)
-        box = tuple(slice(i.start + first, i.stop + last) for i, first, last in ends)
-        if place is None:
-            copied, source = tuple(self.grid.copies(box)), None
-            origin = [along.start for along in box]
-            shape = tuple(along.stop - along.start for along in box)
-            array = np.empty(shape, self.grid.whole.dtype)
-        else:
-            copied, source, shape = (), self.grid.parts[place], ()
-            origin = [edges[k] for edges, k in zip(self.grid.edges, place, strict=True)]
-            array = self.arrays[source]
-        inputs: list[tuple[int | None, Index]] = []
+        copies: tuple[Copy, ...] = ()
+        if places is None:
+            copies = tuple(self._copy(reach, index) for reach in self.reaches)
+        inputs: list[tuple[int, Index]] = []
         strides = []
         for register in self.launch.inputs:
-            start = self.starts.get(register)
-            if start is None:
-                other = self.arrays[register]
-                inputs.append((register, _shared(other.shape, index)))
-                strides.append(_strides(other, len(index)))
+            if register not in self.starts:
+                array = self.arrays[register]
+                inputs.append((register, _shared(array.shape, index)))
             else:
+                number, start = self.starts[register]
+                source, origin, array = self._source(number, index, places, copies)
                 moves = zip(index, start, origin, strict=True)
                 inputs.append((source, tuple(slice(i.start + s - o, i.stop + s - o)
                                              for i, s, o in moves)))  # fmt: skip
-                strides.append(_strides(array, len(index)))
+            strides.append(_strides(array, len(index)))
         for output in self.launch.outputs:
             steps = accumulate(reversed(output.shape[1:]), operator.mul, initial=1)
             strides.append(tuple(steps)[::-1])
         numbers = _numbers(self.launch, index, strides)
-        return None if numbers is None else Region(index, tuple(inputs), numbers, shape, copied)
+        return None if numbers is None else Region(index, tuple(inputs), numbers, copies)
+
+    def _copy(self, reach: Reach, index: Index) -> Copy:
+        box = reach.box(index)
+        shape = tuple(along.stop - along.start for along in box)
+        return Copy(shape, reach.grid.whole.dtype, tuple(reach.grid.copies(box)))
+
+    def _source(self, number: int, index: Index, places: Places | None,
+                copies: tuple[Copy, ...]) -> tuple[int, list[int], Any]:  # fmt: skip
+        """Return what stands for a grid's whole: a register or a copy, its place, and its array."""
+        reach = self.reaches[number]
+        if places is None:
+            box, copy = reach.box(index), copies[number]
+            return ~number, [along.start for along in box], np.empty(copy.shape, copy.dtype)
+        register = reach.grid.parts[places[number]]
+        ends = zip(reach.grid.edges, places[number], strict=True)
+        return register, [edges[k] for edges, k in ends], self.arrays[register]
 
 
 def _shared(shape: Shape, index: Index) -> Index:

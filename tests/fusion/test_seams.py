@@ -81,7 +81,7 @@ def test_a_stencil_reads_the_chunk_where_it_lies(backend: str) -> None:
     assert not joins(found)
     assert len(launch.regions) == 5
     assert launch.parts == 9
-    inside = [region for region in launch.regions if not region.copied]
+    inside = [region for region in launch.regions if not region.copies]
     assert [region.index for region in inside] == [(slice(1, 39), slice(1, 29))]
     assert launch.bytes_copied == 4 * (2 * 3 * 32 + 2 * 40 * 3)
 
@@ -165,7 +165,7 @@ def test_results_of_the_parts_are_read_by_others() -> None:
     assert len(seamed(found)) == 1
 
 
-def test_of_two_grids_one_is_read_where_it_lies() -> None:
+def test_two_grids_are_read_where_they_lie() -> None:
     parts = grid(PADDED, "f8")
 
     def both(*arrays: Any) -> Any:
@@ -177,7 +177,59 @@ def test_of_two_grids_one_is_read_where_it_lies() -> None:
     wholes = [concatenate_shaped(list(arrays[k : k + 9]), (3, 3)) for k in (0, 9)]
     for result in (found.result, again):
         assert_same(result, stencil(wholes[0]) + stencil(wholes[1]))
+    (launch,) = seamed(found)
+    assert launch.parts == 18
+    assert not joins(found)
+
+
+def test_grids_that_are_cut_elsewhere() -> None:
+    tall, wide = grid([[15, 25], [30]], "f8"), grid([[40], [1, 28, 1]], "f4")
+
+    def both(*arrays: Any) -> Any:
+        return JOIN(list(arrays[:2]), (2, 1)) * 2 - JOIN(list(arrays[2:]), (1, 3))
+
+    arrays = (*tall, *wide)
+    found = record(both, *arrays)
+    again, _ = found.plan.run(arrays)
+    expected = concatenate_shaped(tall, (2, 1)) * 2 - concatenate_shaped(wide, (1, 3))
+    for result in (found.result, again):
+        assert_same(result, expected)
+    (launch,) = seamed(found)
+    assert [region.index for region in launch.regions if not region.copies] == [
+        (slice(0, 15), slice(1, 29)), (slice(15, 40), slice(1, 29))
+    ]  # fmt: skip
+
+
+def test_what_is_joined_twice_is_joined_first() -> None:
+    def twice(*arrays: Any) -> Any:
+        inner = JOIN(list(arrays[:2]), (2, 1))
+        return JOIN([inner[5:], arrays[2]], (2, 1)) * 2 + 1
+
+    arrays = tuple(grid([[10, 10, 10], [20]], "f8"))
+    found = record(twice, *arrays)
+    again, _ = found.plan.run(arrays)
+    inner = concatenate_shaped(list(arrays[:2]), (2, 1))
+    expected = concatenate_shaped([inner[5:], arrays[2]], (2, 1)) * 2 + 1
+    for result in (found.result, again):
+        assert_same(result, expected)
     assert len(seamed(found)) == 1
+
+
+def test_of_two_grids_one_may_be_needed() -> None:
+    def sorted_too(*arrays: Any) -> Any:
+        first, second = (JOIN(list(arrays[k : k + 2]), (2, 1)) for k in (0, 2))
+        return first * 2 + second, np.sort(second, axis=0)
+
+    arrays = tuple(grid([[10, 10], [20]], "f8")) * 2
+    found = record(sorted_too, *arrays)
+    again, _ = found.plan.run(arrays)
+    whole = concatenate_shaped(list(arrays[:2]), (2, 1))
+    for result in (found.result, again):
+        assert_same(result[0], whole * 2 + whole)
+        assert_same(result[1], np.sort(whole, axis=0))
+    (launch,) = seamed(found)
+    assert launch.parts == 2
+    assert joins(found)
 
 
 @pytest.mark.parametrize(
