@@ -96,7 +96,7 @@ class _Absorbing:
             and self._users[key] == 1
             and key not in self._wanted
             and not node.data_producer
-            and _cuts(node)
+            and cuts(node)
             and 0 < self._nbytes(key) <= self._largest
             and not self._sizes.is_annotated(node)
         )
@@ -131,11 +131,11 @@ class _Absorbing:
         return self._sizes.within(self._tasks, key) or 0
 
 
-def _cuts(task: Task) -> bool:
+def cuts(task: Task) -> bool:
     """Return whether a task does no more than take a piece of a chunk."""
     if task.func is _execute_subgraph:
         inner = task.args[0].values()
-        return all(type(n) is Alias or (type(n) is Task and _cuts(n)) for n in inner)
+        return all(type(n) is Alias or (type(n) is Task and cuts(n)) for n in inner)
     try:
         return task.func in _CUTS
     except TypeError:

@@ -1,21 +1,26 @@
-"""Tasks that only one other task needs, which needs nothing else -> part of that task.
+"""Tasks that only one other task needs -> part of that task, if it needs nothing else or they join.
 
-dask fuses such chains, but for those that it comes upon from the side: a task that joins small
-pieces of other chunks stays apart from the one that computes with what it joined.
+dask fuses chains, but for those that it comes upon from the side: a task that joins small pieces of
+other chunks stays apart from the one that computes with what it joined. Where the same kernel can
+read the pieces where they lie, the joined chunk is then never made: see `gpusched.fusion.seams`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import Any
 
-from dask._task_spec import Task
+from dask._task_spec import Alias, Task, _execute_subgraph
 
+from gpusched.fusion.grids import is_join
+from gpusched.graph.absorbing import cuts
+from gpusched.graph.rewrite import Functions, worthwhile
 from gpusched.graph.sizes import Sizes
 
 
-def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes) -> dict[Any, Any]:
+def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
+                  functions: Functions | None = None) -> dict[Any, Any]:  # fmt: skip
     """Return a graph without tasks that can be part of the only task that needs them.
 
     Parameters
@@ -26,6 +31,9 @@ def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes) 
         Keys of the results: they stay keys.
     sizes
         Of the chunks, which tells annotated ones.
+    functions
+        What is known of the functions in the graph. If given, tasks that join chunks become part
+        of one that needs others beside, too, if it computes with functions that are recorded.
 
     Examples
     --------
@@ -42,25 +50,42 @@ def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes) 
     users: Counter[Any] = Counter()
     for node in tasks.values():
         users.update(node.dependencies)
-    links: dict[Any, Any] = {}
+    inside: defaultdict[Any, list[Any]] = defaultdict(list)
     for key, node in tasks.items():
-        if len(node.dependencies) == 1 and _joins(node, sizes):
-            (other,) = node.dependencies
-            if users[other] == 1 and other not in asked and _joins(tasks.get(other), sizes):
-                links[key] = other
-    if not links:
+        needed = [k for k in node.dependencies if users[k] == 1 and k not in asked and k in tasks]
+        if not needed or not _may_be_fused(node, sizes):
+            continue
+        if len(node.dependencies) == 1:
+            inside[key] += [k for k in needed if _may_be_fused(tasks[k], sizes)]
+        elif functions is not None and worthwhile(node, functions):
+            inside[key] += [
+                k for k in needed if _may_be_fused(tasks[k], sizes) and _joins(tasks[k])
+            ]
+    inner = {k for each in inside.values() for k in each}
+    if not inner:
         return tasks
-    inner = set(links.values())
     result = {}
     for key, node in tasks.items():
         if key not in inner:
-            chain = [node]
-            while chain[0].key in links:
-                chain.insert(0, tasks[links[chain[0].key]])
-            result[key] = Task.fuse(*chain, key=key) if len(chain) > 1 else node
+            chain, waiting = [node], list(inside.get(key, ()))
+            while waiting:
+                other = waiting.pop()
+                chain.append(tasks[other])
+                waiting += inside.get(other, ())
+            result[key] = Task.fuse(*reversed(chain), key=key) if len(chain) > 1 else node
     return result
 
 
-def _joins(node: Any, sizes: Sizes) -> bool:
+def _may_be_fused(node: Any, sizes: Sizes) -> bool:
     """Return whether a node may be part of another task, or have another one in it."""
     return type(node) is Task and not node.block_fusion and not sizes.is_annotated(node)
+
+
+def _joins(task: Task) -> bool:
+    """Return whether a task joins chunks, and does nothing else but cut them."""
+    if task.func is not _execute_subgraph:
+        return is_join(task.func)
+    inner = [node for node in task.args[0].values() if type(node) is not Alias]
+    if not all(type(node) is Task for node in inner):
+        return False
+    return any(map(_joins, inner)) and all(_joins(node) or cuts(node) for node in inner)

@@ -81,13 +81,14 @@ def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
         What is known of the functions in the graph.
     """
     small, least = limits().chunk, merge_bytes()
-    if len(tasks) > FEW:
+    few = len(tasks) <= FEW
+    if not few:
         tasks = without_links(without_names(tasks, wanted), wanted, sizes)
     tasks = absorbed(tasks, wanted, sizes, functions, small)
     found = merged(tasks, wanted, sizes, functions, least)
-    if found.tasks is not tasks:
+    if not few or found.tasks is not tasks:
         kept = {*wanted, *found.items}
-        found = replace(found, tasks=without_links(found.tasks, kept, sizes))
+        found = replace(found, tasks=without_links(found.tasks, kept, sizes, functions))
     return cut_together(found, wanted, sizes, small, least)
 
 

@@ -9,10 +9,12 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import DataNode, Task, TaskRef
+from dask._task_spec import DataNode, List, Task, TaskRef
+from dask.array.core import concatenate_shaped
 
 from gpusched.graph import enable
 from gpusched.graph.chains import without_links
+from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
 
 
@@ -80,3 +82,38 @@ def test_what_joins_pieces_is_part_of_what_computes_with_them() -> None:
         np.testing.assert_array_equal(found.compute(scheduler="sync"), plain)
     names = [key[0].rpartition("-")[0] for key in tasks if isinstance(key, tuple)]
     assert "getitem" not in names
+
+
+def test_several_joined_chunks_are_part_of_what_computes_with_them() -> None:
+    def field(number: int) -> Any:
+        values = np.arange(3600.0).reshape(60, 60) * number
+        return da.from_array(values, chunks=20).map_blocks(np.copy)
+
+    def advected(u: Any, v: Any) -> Any:
+        return u[1:-1, 1:-1] + v[1:-1, 1:-1] * (u[2:, 1:-1] - u[:-2, 1:-1])
+
+    def program() -> Any:
+        return da.map_overlap(advected, field(1), field(2), depth=1, boundary="nearest",
+                              trim=False, dtype="f8", meta=np.empty((0, 0)))  # fmt: skip
+
+    plain = program().compute(scheduler="sync")
+    with enable(), dask.config.set({"gpusched.batching.chunk-bytes": 1000}):
+        (found,) = dask.optimize(program())
+        tasks = dict(found.__dask_graph__())
+        np.testing.assert_array_equal(found.compute(scheduler="sync"), plain)
+    large = [task for key, task in tasks.items() if key in found.__dask_keys__()[0]]
+    assert all("advected" in task.func.__name__ for task in large)
+    assert all(task.func.__name__.count("concatenate_shaped") == 2 for task in large)
+
+
+def test_joined_chunks_that_nothing_computes_with_stay_tasks() -> None:
+    def opaque(a: Any, b: Any) -> Any:
+        return np.linalg.multi_dot([a, b])
+
+    join = [List(TaskRef("x"), TaskRef("y")), (2, 1)]
+    tasks = graph(*joining()[:2], Task("p", concatenate_shaped, *join),
+                  Task("a", opaque, TaskRef("p"), TaskRef("x")))  # fmt: skip
+    assert without_links(tasks, {"a"}, Sizes({}), Functions()) is tasks
+    tasks = graph(*tasks.values()) | graph(Task("a", add, TaskRef("p"), TaskRef("x")))
+    assert without_links(tasks, {"a"}, Sizes({})) is tasks
+    assert "p" not in without_links(tasks, {"a"}, Sizes({}), Functions())
