@@ -224,7 +224,10 @@ def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed
     parts = [k for reach in reading.reaches for k in reach.grid.parts.values()]
     others = [register for register in launch.inputs if register not in reading.starts]
     inputs = tuple(dict.fromkeys(parts + others))
-    seamed = Seamed(**vars(launch) | {"inputs": inputs}, parts=len(parts), regions=found)
+    # What is read beside what would be joined may be one of its parts.
+    read = min(launch.bytes_read, sum(arrays[register].nbytes for register in inputs))
+    changed = {"inputs": inputs, "bytes_read": read}
+    seamed = Seamed(**vars(launch) | changed, parts=len(parts), regions=found)
     return seamed if 2 * seamed.bytes_copied <= nbytes else None
 
 

@@ -16,7 +16,7 @@ from gpusched.fusion.schedule import KernelBuilder
 from gpusched.fusion.seams import Seamed
 from gpusched.fusion.slabs import Slabs
 from gpusched.graph import safety
-from gpusched.graph.known import COMPUTED_BY, bare, computes, known
+from gpusched.graph.known import COMPUTED_BY, bare, computes, known, pieces
 from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
@@ -197,7 +197,9 @@ class Rehearser(Rehearsal):
     def _note(self, recorder: TracingRecorder, arguments: dict[int, str],
               running: set[int]) -> None:  # fmt: skip
         variant = self._variant
-        for builder, launch in recorder.launches:
+        seamed = {each.outputs: each for each in variant.seams}
+        for builder, each in recorder.launches:
+            launch = seamed.get(each.outputs, each)
             variant.kernels.append(KernelUse(builder, launch, recorder, self._labels, arguments))
         for name, step, call, read, written in recorder.calls:
             layer = self._labels.get(step, variant.name)
@@ -272,8 +274,8 @@ class Rehearser(Rehearsal):
             )
         results = [v for v in arrays_in(value) if not any(np.may_share_memory(v, g) for g in given)]
         if results or reason is not None:
-            read = sum(map(extent, given))
             written = sum(v.size * v.itemsize for v in results)
+            read = written if bare(function) is pieces else sum(map(extent, given))
             source = bare(function) in GETTERS and not given
             self._variant.calls.append(CallUse(name, layer, read, written, reason is None, source))
 

@@ -326,6 +326,7 @@ def test_map_overlap_joins_no_chunk(boundary: Any) -> None:
     assert not last.calls
     for scheduler in ("sync", "threads"):
         np.testing.assert_array_equal(heat(x, boundary).compute(scheduler=scheduler), expected)
+    assert last.kernels[0].bytes_read == 22 * 27 * 8
 
 
 @pytest.mark.usefixtures("switched_on")
