@@ -165,7 +165,8 @@ class Run:
             if isinstance(step, Launch):
                 use = next(use for use in recorder.uses if use.launch is step)
                 for number, output in enumerate(step.outputs):
-                    self._note(recorder.registers()[output.register], FromKernel(use, number))
+                    for register in output.registers:
+                        self._note(recorder.registers()[register], FromKernel(use, number))
             elif isinstance(step, Call):
                 called = recorder.called(step)
                 self._note(called.result, FromCall(called))

@@ -88,10 +88,22 @@ class Reduce(Node):
     """Whether the reduced axes stay, with length 1."""
 
 
+@dataclass(frozen=True, eq=False)
+class Accumulated(Node):
+    """A sum as it is accumulated, before it is rounded to the dtype of its terms."""
+
+    sum: Reduce
+    """The sum as it is rounded."""
+    argument: Node
+    """What is added up, in the wider dtype."""
+
+
 def children(node: Node) -> tuple[Node, ...]:
     """Return the nodes that `node` is computed from."""
     if isinstance(node, Apply):
         return node.arguments
+    if isinstance(node, Accumulated):
+        return (node.sum,)
     if isinstance(node, Reduce):
         return (node.argument,)
     return ()

@@ -16,7 +16,7 @@ from gpusched.fusion.kernel import EXACT, Access, Kernel, Output, Statement
 from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 from gpusched.fusion.parsing import parse
 
-VERSION = 6
+VERSION = 7
 """Raise when the same kernel generates other source."""
 
 

@@ -117,6 +117,8 @@ class Kernel:
     """`EXACT` gives NumPy's arithmetic, and functions as exact as documented; `FAST` fewer bits."""
     streamed: bool = field(default=False, repr=False)
     """Whether results go past the caches to memory, on the CPU, because they are so many."""
+    in_turn: bool = field(default=False, repr=False)
+    """Whether some rows are reduced in turn, on the CPU, because they lie apart."""
 
     @cached_property
     def description(self) -> str:
@@ -130,6 +132,8 @@ class Kernel:
             parts.append(self.mathematics)
         if self.streamed:
             parts.append("streamed")
+        if self.in_turn:
+            parts.append("in turn")
         return "|".join(parts)
 
     @cached_property

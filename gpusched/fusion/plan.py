@@ -53,6 +53,14 @@ class Allocation:
     """Of the result; narrower than `dtype` where that is an accumulator's."""
     initial: Any = None
     """What reductions start from."""
+    accumulated: int | None = None
+    """Where the result goes as it was accumulated, if somebody asks for it."""
+
+    @cached_property
+    def registers(self) -> tuple[int, ...]:
+        """Return where results go."""
+        also = () if self.accumulated is None else (self.accumulated,)
+        return self.register, *also
 
     @cached_property
     def is_result(self) -> bool:
@@ -66,15 +74,20 @@ class Allocation:
             return device.empty(self.shape, self.dtype)
         return device.full(self.shape, self.initial, self.dtype)
 
-    def finish(self, buffer: Any) -> Any:
-        """Return the result that lies in a buffer."""
+    def shaped(self, buffer: Any) -> Any:
+        """Return what was accumulated in a buffer, in the shape of the result."""
         array = buffer if self.axes is None else buffer.transpose(self.axes)
-        if array.shape != self.result_shape:
-            array = array.reshape(self.result_shape)
-        if self.dtype == self.result_dtype:
-            return array
-        with np.errstate(over="ignore"):
-            return array.astype(self.result_dtype)
+        return array if array.shape == self.result_shape else array.reshape(self.result_shape)
+
+    def finish(self, buffer: Any, registers: Registers) -> None:
+        """Put the result that lies in a buffer where it goes."""
+        array = self.shaped(buffer)
+        if self.accumulated is not None:
+            registers[self.accumulated] = array
+        if self.dtype != self.result_dtype:
+            with np.errstate(over="ignore"):
+                array = array.astype(self.result_dtype)
+        registers[self.register] = array
 
 
 _FIRST = [(slice(0, 1),) * n for n in range(65)]
@@ -134,7 +147,7 @@ class Launch:
             report(errors)
         for output in self.outputs:
             if not output.is_result:
-                registers[output.register] = output.finish(registers[output.register])
+                output.finish(registers[output.register], registers)
 
 
 @dataclass
@@ -146,7 +159,7 @@ class Empty:
 
     def __call__(self, registers: Registers) -> None:
         for output in self.outputs:
-            registers[output.register] = output.finish(output.allocate(self.device))
+            output.finish(output.allocate(self.device), registers)
 
 
 @dataclass(slots=True)
@@ -189,6 +202,8 @@ class Call:
     """What the results were when recorded."""
     errors: Any = None
     """What the program's `numpy.errstate` around the call says; None without one."""
+    is_view: bool = False
+    """Whether it only shows an array in another way."""
 
     def __call__(self, registers: Registers) -> None:
         args, kwargs = substitute(self.args, registers), substitute(self.kwargs, registers)
@@ -293,7 +308,7 @@ def reads(step: Step) -> set[int]:
 def written(step: Step) -> set[int]:
     """Return the registers a step writes."""
     if isinstance(step, Launch | Empty):
-        return {output.register for output in step.outputs}
+        return {register for output in step.outputs for register in output.registers}
     return set(step.results) if isinstance(step, Call) else set()
 
 

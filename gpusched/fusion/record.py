@@ -9,10 +9,11 @@ from typing import Any
 import dask
 import numpy as np
 
-from gpusched.fusion import narrowing, seams, slabs
+from gpusched.fusion import moments, narrowing, seams, slabs
 from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.expression import (
     SUPPORTED,
+    Accumulated,
     Apply,
     Leaf,
     Node,
@@ -76,8 +77,10 @@ class Recorder:
         self._done: dict[int, int] = {}
         self._waiting: dict[int, Reduce] = {}
         """By identity, sums that keep their axes and have been recorded, but not computed."""
-        self._exact: set[int] = set()
-        """Identities of sums in float32 from whose mean squares of deviations are added up."""
+        self._accumulated: dict[int, Accumulated] = {}
+        """By identity, sums of float32 that are wanted as they are accumulated, too."""
+        self._moments: dict[int, Node] = {}
+        """By identity of a sum, that of squares of deviations which is computed beside it."""
         self._sliced: dict[int, int] = {}
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
@@ -167,6 +170,9 @@ class Recorder:
         if node.shape and 0 in node.shape:
             raise UnfusibleError("reduction of an empty array")
         if combine == "add":
+            found = self._deviations(node, axes)
+            if found is not None:
+                return found if keepdims else self._without(found, axes)
             node = self._narrowed(node, axes)
         again = _reduced_before(combine, node, axes)
         if again is not None and keepdims:
@@ -187,16 +193,32 @@ class Recorder:
 
         return self._intern(key, make)
 
+    def _deviations(self, node: Node, axes: tuple[int, ...]) -> Node | None:
+        """Return a sum of squares of deviations that can be added up while their mean is."""
+        squares = narrowing.squares(node, axes, self._hosts)
+        if squares is None or self.device.name != HOST.name:
+            return None
+        total = id(squares.total)
+        if total not in self._moments and total not in self._done:
+            self._moments[total] = moments.deviations(self, squares, axes)
+        return self._moments.get(total)
+
+    def _without(self, node: Node, axes: tuple[int, ...]) -> Node:
+        """Return a node without axes of length 1."""
+        return self.leaf_view(self.register(node), lambda array: np.squeeze(array, axes))
+
     def _narrowed(self, node: Node, axes: tuple[int, ...]) -> Node:
         """Return what is added up, in float32 where it is computed in float64 for nothing."""
         found = narrowing.squares(node, axes, self._hosts)
-        if found is None:
-            return node
-        self._exact.add(id(found.total))
-        if found.mean.dtype == NARROW:
+        if found is None or found.mean.dtype == NARROW:
             return node
         mean = self.cast(found.mean, NARROW)
         return self.apply("square", (self.apply("subtract", (found.value, mean), NARROW),), NARROW)
+
+    def accumulated(self, total: Reduce, argument: Node) -> Node:
+        """Return the node of a sum as it is accumulated in the dtype of `argument`."""
+        made = Accumulated(argument.dtype, total.shape, total, argument)
+        return self._accumulated.setdefault(id(total), made)
 
     # Execution --------------------------------------------------------------------------
 
@@ -208,7 +230,10 @@ class Recorder:
                 self._done[id(root)] = leaf.register
         for wanted in groups(roots, self._done):
             group = alongside(wanted, self._waiting.values(), self._done)
-            builder = KernelBuilder(group, self._done, self._registers, self._exact)
+            first = len(self._registers) + len(group.nodes)
+            wide = [self._accumulated[id(n)] for n in group.nodes if id(n) in self._accumulated]
+            accumulated = {id(each.sum): (each, first + k) for k, each in enumerate(wide)}
+            builder = KernelBuilder(group, self._done, self._registers, accumulated)
             if not group.axes:
                 read = [self._registers[k] for k in builder.registers]
                 builder.cut = seams.divided(self.steps, read, group.shape, self._registers)
@@ -223,6 +248,9 @@ class Recorder:
                 self._registers.append(None)
                 self._done[id(node)] = target
                 self._waiting.pop(id(node), None)
+            for each, register in accumulated.values():
+                self._registers.append(None)
+                self._done[id(each)] = register
             self.run(step)
         self._pending = 0
 
@@ -302,6 +330,9 @@ class Recorder:
         """Return the node of a view of what a register holds."""
         found = self.call(change, (Register(register),), {})
         assert isinstance(found, Leaf)
+        step = self.steps[-1]
+        assert isinstance(step, Call)
+        step.is_view = True
         return found
 
     def _push(self, node: Node, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray],

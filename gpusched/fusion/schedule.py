@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,16 @@ import numpy as np
 
 from gpusched.fusion import generate, hostloops
 from gpusched.fusion.devices import HOST, Device
-from gpusched.fusion.expression import Apply, Leaf, Node, Reduce, Scalar, children, postorder
+from gpusched.fusion.expression import (
+    Accumulated,
+    Apply,
+    Leaf,
+    Node,
+    Reduce,
+    Scalar,
+    children,
+    postorder,
+)
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
 from gpusched.fusion.operations import ARITHMETIC, named
@@ -21,6 +30,9 @@ from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
 
 Materialised = dict[int, int]
 """Register by the identity of a node that has been computed."""
+
+
+NOTHING: Mapping[int, tuple[Accumulated, int]] = {}
 
 
 @dataclass(frozen=True)
@@ -142,13 +154,13 @@ class KernelBuilder:
         group: Group,
         done: Materialised,
         arrays: Registers,
-        exact: Container[int] = (),
+        accumulated: Mapping[int, tuple[Accumulated, int]] = NOTHING,
     ) -> None:
         self.group = group
         self.done = done
         self.arrays = arrays
-        self.exact = exact
-        """Identities of sums that the host accumulates in float64, those of columns too."""
+        self.accumulated = accumulated
+        """By identity, sums that are wanted as they are accumulated, too, and in which register."""
         self.cut: Container[int] = ()
         """Axes along which parts may be computed apart."""
         self.registers: list[int] = []
@@ -158,7 +170,12 @@ class KernelBuilder:
         self._collect()
 
     def _roots(self) -> list[Node]:
-        return [n.argument if isinstance(n, Reduce) else n for n in self.group.nodes]
+        return [self._root(node) for node in self.group.nodes]
+
+    def _root(self, node: Node) -> Node:
+        if id(node) in self.accumulated:
+            return self.accumulated[id(node)][0].argument
+        return node.argument if isinstance(node, Reduce) else node
 
     def _collect(self) -> None:
         """Number the values: inputs, then parameters, then statements."""
@@ -277,14 +294,18 @@ class KernelBuilder:
         transposed = axes if axes != tuple(range(len(axes))) else None
         found = []
         for node, register in zip(self.group.nodes, targets, strict=True):
-            dtype, initial = node.dtype, None
+            dtype, initial, also = node.dtype, None, None
             if isinstance(node, Reduce):
-                exact = reduce_inner or (id(node) in self.exact and device.name == HOST.name)
-                if exact and node.combine == "add" and dtype == np.float32:
+                if reduce_inner and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
+                if id(node) in self.accumulated:
+                    of, also = self.accumulated[id(node)]
+                    dtype = of.dtype
                 initial = generate.identity_value(node.combine, dtype)
             found.append(
-                Allocation(register, shape, dtype, transposed, node.shape, node.dtype, initial)
+                Allocation(
+                    register, shape, dtype, transposed, node.shape, node.dtype, initial, also
+                )
             )
         return found
 
@@ -309,8 +330,11 @@ class KernelBuilder:
         parameters = tuple(p.dtype.name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
         statements, checked = self.statements(), self.checked()
-        streamed = device.name == HOST.name and _is_streamed(outputs, loops, allocations)
-        return Kernel(inputs, parameters, statements, outputs, kinds, checked, streamed=streamed)
+        found = Kernel(inputs, parameters, statements, outputs, kinds, checked)
+        if device.name != HOST.name:
+            return found
+        streamed = _is_streamed(outputs, loops, allocations)
+        return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
 
     def checked(self) -> bool:
         """Return whether the floating-point errors of the kernel are those NumPy would warn of."""
@@ -346,6 +370,21 @@ def _is_streamed(outputs: tuple[Output, ...], loops: Loops, allocations: list[Al
         and all(o.combine is None and o.access[-1] is Access.UNIT for o in outputs)
         and sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) >= STREAMED
     )
+
+
+APART = 256
+"""Elements between the end of a row and the next one from which on memory is read slower."""
+
+
+def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:
+    """Return whether a kernel on the host reduces some rows in turn, since they lie apart."""
+    from gpusched.fusion.backends import processors
+
+    if len(loops.sizes) < 2 or not loops.reduced[-1] or math.prod(loops.sizes) < WORTHWHILE:
+        return False
+    strides = (each[-2:] for each in loops.strides[: len(kernel.inputs)])
+    apart = any(s and unit == 1 and abs(s - loops.sizes[-1]) > APART for s, unit in strides)
+    return apart and not hostloops.is_heavy(kernel) and processors.reads_ahead()
 
 
 _BAKED = frozenset([-2, -1, 0, 1, 2, 3, 4, 0.5, -0.5, 0.25])

@@ -26,6 +26,7 @@ from gpusched.fusion.generate import loop_sizes, loop_strides
 from gpusched.fusion.kernel import Access
 from gpusched.fusion.plan import (
     Allocation,
+    Call,
     Launch,
     Registers,
     Step,
@@ -140,11 +141,13 @@ class Slabs:
                 buffer = output.allocate(launch.device)
                 arrays.append(buffer.ravel())
                 if output.dtype == output.result_dtype:
-                    registers[output.register] = output.finish(buffer)
+                    output.finish(buffer, registers)
                 elif step:
                     result = launch.device.empty(output.result_shape, output.result_dtype)
                     registers[output.register] = result
                     results.append(result.ravel())
+                    if output.accumulated is not None:
+                        registers[output.accumulated] = output.shaped(buffer)
                 else:
                     unfinished.append((output, buffer))
             arguments.append(address)
@@ -154,7 +157,7 @@ class Slabs:
             arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 :]]
         errors = self.loop(*arguments, *last)
         for output, buffer in unfinished:
-            registers[output.register] = output.finish(buffer)
+            output.finish(buffer, registers)
         for mean in self.means:
             mean(registers)
         if errors:
@@ -213,10 +216,13 @@ def arranged(
         (first, _), *rest = waiting
         together = _Together(arrays, constants, compiled)
         later = []
+        before: list[Step] = []
         if isinstance(first, Launch) and together.takes(first):
             for step, ends in waiting:
                 if isinstance(step, Launch) and together.takes(step):
                     together.add(step, ends)
+                elif isinstance(step, Call) and together.can_follow(step):
+                    before.append(step)
                 else:
                     together.postpone(step, ends)
                     later.append((step, ends))
@@ -226,7 +232,7 @@ def arranged(
             slabs = Slabs(together.in_order(), rows, together.cached(), joined)
             if compiled:
                 _ = slabs.loop  # Compiled now, as kernels are.
-            found.append(slabs)
+            found += [*before, slabs]
         else:
             found.append(first)
         done = {id(each.mean) for each in together.joined} if rows else set()
@@ -307,6 +313,10 @@ class _Together:
             return False
         return all(self._can_read(register, step) for register, step in inputs)
 
+    def can_follow(self, step: Call) -> bool:
+        """Return whether a view shows what is there before the first slab."""
+        return step.is_view and reads(step).isdisjoint(self.made.union(self._written))
+
     def _deviations(self, launch: Launch) -> Deviations | None:
         """Return how squares that a launch adds up can be joined slab by slab."""
         found = deviations.found(launch, self.launches, self.postponed, self.arrays, self.constants)
@@ -338,6 +348,8 @@ class _Together:
                 self.steps[output.register] = step
             else:
                 self.made.add(output.register)
+            if output.accumulated is not None:
+                self.made.add(output.accumulated)
         self.launches.append(launch)
         self.freed |= self._is_large(ends)
 

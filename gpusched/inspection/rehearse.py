@@ -11,7 +11,7 @@ from dask.array.core import finalize
 from dask.utils import apply
 
 from gpusched.fusion.expression import UnrecordableError
-from gpusched.fusion.plan import substitute
+from gpusched.fusion.plan import substitute, written
 from gpusched.fusion.schedule import KernelBuilder
 from gpusched.fusion.seams import Seamed
 from gpusched.fusion.slabs import Slabs
@@ -201,10 +201,10 @@ class Rehearser(Rehearsal):
         for builder, each in recorder.launches:
             launch = seamed.get(each.outputs, each)
             variant.kernels.append(KernelUse(builder, launch, recorder, self._labels, arguments))
-        for name, step, call, read, written in recorder.calls:
+        for name, step, call, taken, given in recorder.calls:
             layer = self._labels.get(step, variant.name)
             if call is None or id(call) in running:
-                variant.calls.append(CallUse(name, layer, read, written))
+                variant.calls.append(CallUse(name, layer, taken, given))
         self._broken(recorder, counted=True)
         if recorder.escape is not None:
             variant.halts.append(Halt("plan", recorder.escape, variant.name))
@@ -384,14 +384,14 @@ def _splits(recorder: TracingRecorder, layers: dict[int, str], name: str) -> lis
         found.append(Halt("kernel", "more operations than one kernel may hold", name,
                           counted=False))  # fmt: skip
     builders = [builder for builder, _ in recorder.launches]
-    written = {
-        register: builder
+    reduced = {
+        register
         for builder, launch in recorder.launches
-        for register in (output.register for output in launch.outputs)
+        for register in written(launch)
         if builder.group.axes
     }
     for builder in builders:
-        if any(register in written for register in builder.registers):
+        if not reduced.isdisjoint(builder.registers):
             found.append(_reduction(recorder, builder, layers, name))
     return found
 

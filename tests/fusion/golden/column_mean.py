@@ -10,11 +10,15 @@ def point(a, s0):
 
 
 def kernel(a, out, s0, n0, n1, a_s0):
-    for i0 in range(0, n0 - 3, 4):
+    for i0 in range(0, n0 - 7, 8):
         a_0 = shift(a, i0 * a_s0)
         a_0_row1 = shift(a_0, 1 * a_s0)
         a_0_row2 = shift(a_0, 2 * a_s0)
         a_0_row3 = shift(a_0, 3 * a_s0)
+        a_0_row4 = shift(a_0, 4 * a_s0)
+        a_0_row5 = shift(a_0, 5 * a_s0)
+        a_0_row6 = shift(a_0, 6 * a_s0)
+        a_0_row7 = shift(a_0, 7 * a_s0)
         for i in range(n1):
             value0 = point(a_0[i], s0)
             out[i] = out[i] + value0
@@ -24,7 +28,15 @@ def kernel(a, out, s0, n0, n1, a_s0):
             out[i] = out[i] + value0
             value0 = point(a_0_row3[i], s0)
             out[i] = out[i] + value0
-    for i0 in range(n0 - n0 % 4, n0):
+            value0 = point(a_0_row4[i], s0)
+            out[i] = out[i] + value0
+            value0 = point(a_0_row5[i], s0)
+            out[i] = out[i] + value0
+            value0 = point(a_0_row6[i], s0)
+            out[i] = out[i] + value0
+            value0 = point(a_0_row7[i], s0)
+            out[i] = out[i] + value0
+    for i0 in range(n0 - n0 % 8, n0):
         a_0 = shift(a, i0 * a_s0)
         for i in range(n1):
             value0 = point(a_0[i], s0)

@@ -1,0 +1,55 @@
+"""Kernel -> the loops around `point` on the CPU, and with them the whole of its source.
+
+The same text runs in plain Python (the reference, and what pdb steps through) and through numba
+on the CPU.  Two small functions hide pointer arithmetic: ``shift(a, k)`` is `a` starting `k`
+elements further, ``element(a, k)`` its element `k`, where `k` may be negative.
+
+Memory gives more when it is asked early, and in several places.  Where inputs lie in sequence,
+blocks of them are taken from `PLACES` places in turn, and a later block is asked for while one is
+computed; where rows are joined, `ROWS` are read at once.  Processors that are faster in sequence
+(`backends.processors`) take ``spread`` and ``ahead`` for just that.
+"""
+
+from __future__ import annotations
+
+from gpusched.fusion import editions
+from gpusched.fusion.generate import header, helper_source, point_source
+from gpusched.fusion.hostloops.elementwise import Elementwise
+from gpusched.fusion.hostloops.joining import ROWS, Joining
+from gpusched.fusion.hostloops.nest import BLOCK, PART, PLACES, Nest, block, is_heavy
+from gpusched.fusion.hostloops.reduction import Reduction
+from gpusched.fusion.kernel import EXACT, Kernel
+
+CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead",
+                    "past_line", "prefetch", "compensated_add", "clear_floating_point_errors",
+                    "floating_point_errors", "flush_subnormals", "restore_subnormals"])  # fmt: skip
+"""What loops call, besides `point` and what joins values."""
+
+
+def _nest(kernel: Kernel) -> Nest:
+    if kernel.reduces_innermost:
+        return Reduction(kernel)
+    return Joining(kernel) if kernel.reduces else Elementwise(kernel)
+
+
+def _loops(kernel: Kernel) -> str:
+    """Return the source of the loops, in which subnormal numbers are zero where fast is enough."""
+    text = _nest(kernel).source()
+    if kernel.mathematics == EXACT:
+        return text
+    head, *body = text.split("\n")
+    last = [body.pop()] if kernel.checked else []
+    before, after = "    before = flush_subnormals()", "    restore_subnormals(before)"
+    return "\n".join([head, before, *body, after, *last])
+
+
+def source(kernel: Kernel) -> str:
+    """Return the whole text of a kernel for the CPU and for plain Python."""
+    if kernel.edition is not None:
+        return editions.with_loops(kernel.edition, "cpu", _loops(kernel))
+    point = point_source(kernel)
+    parts = [helper_source(point) + point, _loops(kernel)]
+    return "\n\n\n".join([header(kernel, kernel.name), *parts]) + "\n"
+
+
+__all__ = ["BLOCK", "CALLED", "PART", "PLACES", "ROWS", "block", "is_heavy", "source"]
