@@ -72,6 +72,16 @@ REDUCTIONS = ["sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "
               "nanmin", "nanmax"]  # fmt: skip
 
 
+def is_product_of_any_order(array: np.ndarray) -> bool:
+    """Return whether no factors of an array overflow, or vanish, before another one is 0 or inf."""
+    if array.dtype.kind != "f" or np.all(np.isfinite(array) & (array != 0)):
+        return True
+    factors = np.abs(array[np.isfinite(array) & (array != 0)])
+    with np.errstate(all="ignore"):
+        largest, least = np.prod(np.maximum(factors, 1)), np.prod(np.minimum(factors, 1))
+    return bool(np.isfinite(largest) and least > 0)
+
+
 @pytest.mark.parametrize("backend", ["python", "cpu"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
@@ -82,6 +92,8 @@ def test_reductions_agree_with_numpy(name: str, backend: str) -> None:
     @settings(max_examples=60 if backend == "python" else 12, deadline=None)
     def agree(case: tuple[np.ndarray, dict[str, Any]]) -> None:
         array, options = case
+        if "prod" in name and not is_product_of_any_order(array + array):
+            return
         largest = float(np.nanmax(np.abs(np.where(np.isfinite(array), array, 1)), initial=1.0))
         exponent = array.size if "prod" in name else 2 if name == "var" else 1
         terms = array.size if "sum" in name else 1

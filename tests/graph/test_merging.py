@@ -150,8 +150,9 @@ def test_reductions_of_one_chunk_are_one_task(dtype: str) -> None:
     with dask.config.set({"gpusched.fusion.merge-bytes": least}):
         assert {key[1:] for key in merged_keys(*statistics)} == set(np.ndindex(2, 2))
         found = run(*statistics)
-    # A chunk is read for the sums of its columns and of its rows, and again for their squares.
-    assert 4 <= gpusched.statistics().bytes_read / x.nbytes < 4.5
+    # A chunk is read for the sums of its columns and of its rows, and float64 for their squares.
+    times = 2 if dtype == "float32" else 4
+    assert times <= gpusched.statistics().bytes_read / x.nbytes < times + 0.5
     for value, plain in zip(found, unfused(*statistics), strict=True):
         np.testing.assert_allclose(value, plain, rtol=1e-6 if dtype == "float32" else 1e-14)
 
