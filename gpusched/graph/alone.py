@@ -9,7 +9,7 @@ from dask.utils import parse_bytes
 
 from gpusched import config
 from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.expression import Apply
+from gpusched.fusion.expression import Apply, Reduce
 from gpusched.fusion.operations import FAST_IN_NUMPY
 from gpusched.fusion.record import Recorder
 
@@ -22,8 +22,10 @@ def gains_alone(recorder: Recorder) -> bool:
     """Return whether what has been recorded is one operation that is faster as a kernel.
 
     NumPy takes memory from the system for every large result, which costs more than most
-    operations do, and has no vectors for some functions. Its reductions are as good as kernels,
-    and so are CuPy's. A float that no integer is equal to becomes what NumPy makes of it.
+    operations do, and has no vectors for some functions. Its sums wait for memory more than kernels
+    do, its products for each other; columns of any kind it joins row by row. Its largest and least
+    of what lies side by side are as good, and so are CuPy's reductions. A float that no integer is
+    equal to becomes what NumPy makes of it.
 
     Raises
     ------
@@ -31,15 +33,23 @@ def gains_alone(recorder: Recorder) -> bool:
         If ``gpusched.fusion.single-operation-bytes`` is no number of bytes.
     """
     least = _least()
-    nodes = recorder.recorded()
-    if recorder.device.name != "cpu" or len(nodes) != 1 or not least:
+    if recorder.device.name != "cpu" or recorder.operations != 1 or not least:
         return False
-    (node,) = nodes
-    if not isinstance(node, Apply) or node.operation in FAST_IN_NUMPY:
-        return False
+    # A reduction that comes again without the axes it has reduced is one operation.
+    node = recorder.recorded()[-1]
+    gains = _reduces_faster(node) if isinstance(node, Reduce) else _is_faster(node)
+    computed = node.argument if isinstance(node, Reduce) else node
+    large = math.prod(computed.shape) * computed.dtype.itemsize >= least
+    return large and gains and _TOLD.issuperset(np.geterr().values())
+
+
+def _reduces_faster(node: Reduce) -> bool:
+    return node.combine in ("add", "multiply") or node.argument.ndim - 1 not in node.axes
+
+
+def _is_faster(node: Apply) -> bool:
     to_integers = node.dtype.kind in "iu" and node.arguments[0].dtype.kind == "f"
-    large = math.prod(node.shape) * node.dtype.itemsize >= least
-    return large and not to_integers and _TOLD.issuperset(np.geterr().values())
+    return node.operation not in FAST_IN_NUMPY and not to_integers
 
 
 def _least() -> int:
