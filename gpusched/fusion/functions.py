@@ -108,7 +108,7 @@ def _real(recorder: Recorder, val: Any, **kwargs: Any) -> Any:
 def _copy(recorder: Recorder, a: Any, order: str = "K", subok: bool = False) -> Any:
     if order != "K":
         raise UnfusibleError("option order")
-    return LazyChunk(recorder, recorder.leaf_view(recorder.register(_node(recorder, a)), np.copy))
+    return LazyChunk(recorder, recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy))
 
 
 @_records(np.nan_to_num)
@@ -323,7 +323,7 @@ def _nanextreme(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
     found = extreme(recorder, a, *args, **kwargs)
     if found.dtype.kind != "f":
         return found
-    checked = recorder.leaf_view(recorder.register(found._node), _warn_if_all_nan)
+    checked = recorder.made_leaf(recorder.register(found._node), _warn_if_all_nan)
     return LazyChunk(recorder, checked, scalar=not checked.shape)
 
 

@@ -9,6 +9,10 @@ In float64, with the first number for `k`, nothing of float32 is lost. That numb
 whose deviations are wanted, so that what is subtracted is at most `n` times what is left, and about
 as much where the first number is like the others.
 
+Sums of columns are not compensated: `n` terms that are nearly alike may all round to one side, by
+`n` units of float64 in all, which are `n * n` units of what is left. Longer columns than float32
+hides that in are read twice.
+
 T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance: analysis and
 recommendations", The American Statistician 37 (1983), on shifted data.
 """
@@ -28,6 +32,22 @@ if TYPE_CHECKING:
 
 WIDE = np.dtype(np.float64)
 
+LONG = 1 << 18
+"""Numbers of a column up to which an outlier in front costs no more digits than float32 does."""
+
+
+def is_exact(value: Node, axes: tuple[int, ...]) -> bool:
+    """Return whether squares that are added up that way are as exact as float32 has them.
+
+    Parameters
+    ----------
+    value
+        What deviates.
+    axes
+        Along which, as in `Reduce`.
+    """
+    return len(axes) == value.ndim or _count(value, axes) <= LONG
+
 
 def deviations(recorder: Recorder, squares: Squares, axes: tuple[int, ...]) -> Node:
     """Return the node of a sum of squares that is computed while the mean is.
@@ -46,7 +66,7 @@ def deviations(recorder: Recorder, squares: Squares, axes: tuple[int, ...]) -> N
         return recorder.apply(operation, operands, WIDE)
 
     value = squares.value
-    count = recorder.cast(float(math.prod(value.shape[axis] for axis in axes)), WIDE)
+    count = recorder.cast(float(_count(value, axes)), WIDE)
     wide, first = recorder.cast(value, WIDE), recorder.cast(_first(recorder, value, axes), WIDE)
     apart = calculate("square", calculate("subtract", wide, first))
     total = recorder.accumulated(squares.total, wide)
@@ -57,6 +77,10 @@ def deviations(recorder: Recorder, squares: Squares, axes: tuple[int, ...]) -> N
     # Rounding may leave less than nothing of numbers that are all alike.
     positive = calculate("maximum", left, recorder.cast(0.0, WIDE))
     return recorder.cast(positive, NARROW)
+
+
+def _count(value: Node, axes: tuple[int, ...]) -> int:
+    return math.prod(value.shape[axis] for axis in axes)
 
 
 def _first(recorder: Recorder, value: Node, axes: tuple[int, ...]) -> Node:

@@ -198,6 +198,8 @@ class Recorder:
         squares = narrowing.squares(node, axes, self._hosts)
         if squares is None or self.device.name != HOST.name:
             return None
+        if not moments.is_exact(squares.value, axes):
+            return None
         total = id(squares.total)
         if total not in self._moments and total not in self._done:
             self._moments[total] = moments.deviations(self, squares, axes)
@@ -326,10 +328,15 @@ class Recorder:
         moved: dict[int, Node] = {}
         return self._push(node, node.shape, change, moved)
 
+    def made_leaf(self, register: int, function: Callable[[np.ndarray], np.ndarray]) -> Leaf:
+        """Return the node of what a function makes of what a register holds."""
+        found = self.call(function, (Register(register),), {})
+        assert isinstance(found, Leaf)
+        return found
+
     def leaf_view(self, register: int, change: Callable[[np.ndarray], np.ndarray]) -> Node:
         """Return the node of a view of what a register holds."""
-        found = self.call(change, (Register(register),), {})
-        assert isinstance(found, Leaf)
+        found = self.made_leaf(register, change)
         step = self.steps[-1]
         assert isinstance(step, Call)
         step.is_view = True

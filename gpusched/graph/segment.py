@@ -266,7 +266,7 @@ class Segment:
         for k in self.outputs:
             value = local[k]
             if isinstance(value, LazyChunk) and isinstance(value._node, Leaf) and self._copies(k):
-                value = LazyChunk(recorder, recorder.leaf_view(value._node.register, owned))
+                value = LazyChunk(recorder, recorder.made_leaf(value._node.register, owned))
             structures.append(references(recorder, value))
         for k, structure in zip(self.outputs, structures, strict=True):
             registers[k] = recorder.fetch(structure)

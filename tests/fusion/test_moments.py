@@ -111,6 +111,15 @@ def test_neither_a_large_mean_nor_a_first_number_unlike_the_others_costs_digits(
     np.testing.assert_allclose(squares, exact(x, axis), rtol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [1 << 18, (1 << 18) + 1, 1 << 21])
+def test_an_outlier_in_front_of_long_columns_costs_no_more_digits_than_in_numpy(rows: int) -> None:
+    x = RANDOM.integers(0, 2, (rows, 2)).astype("f4")
+    x[0] = 7.123457e5, 1e18
+    (_, squares), (_, plain) = record(of_dask, x, backend="cpu").result, of_dask(x)
+    error, allowed = (np.abs(each / exact(x, 0) - 1).max() for each in (squares, plain))
+    assert error <= max(2e-6, 2 * allowed)
+
+
 def test_what_is_computed_first_is_computed_once() -> None:
     def of_exponentials(x: Any) -> Any:
         return of_dask(np.exp(x) + 1)
