@@ -188,8 +188,8 @@ def test_worker_killed_while_it_sends(start: Start) -> None:
 
 
 def test_worker_killed_while_it_spills(start: Start) -> None:
-    harmed = start(2, memory_limit="300 MiB")
-    x = da.random.default_rng(0).random(60_000_000, chunks=1_000_000)
+    harmed = start(2, memory_limit="500 MiB")
+    x = da.random.default_rng(0).random(120_000_000, chunks=1_000_000)
     kept = x.persist()
     (spilling,) = wait_for(lambda: _spilling(harmed)[:1])
     harmed.kill(harmed.pids()[spilling])
