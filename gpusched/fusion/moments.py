@@ -19,7 +19,6 @@ recommendations", The American Statistician 37 (1983), on shifted data.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,17 +35,9 @@ LONG = 1 << 18
 """Numbers of a column up to which an outlier in front costs no more digits than float32 does."""
 
 
-def is_exact(value: Node, axes: tuple[int, ...]) -> bool:
-    """Return whether squares that are added up that way are as exact as float32 has them.
-
-    Parameters
-    ----------
-    value
-        What deviates.
-    axes
-        Along which, as in `Reduce`.
-    """
-    return len(axes) == value.ndim or _count(value, axes) <= LONG
+def is_exact(squares: Squares) -> bool:
+    """Return whether squares that are added up that way are as exact as float32 has them."""
+    return len(squares.total.axes) == squares.value.ndim or squares.number <= LONG
 
 
 def deviations(recorder: Recorder, squares: Squares, axes: tuple[int, ...]) -> Node:
@@ -66,7 +57,7 @@ def deviations(recorder: Recorder, squares: Squares, axes: tuple[int, ...]) -> N
         return recorder.apply(operation, operands, WIDE)
 
     value = squares.value
-    count = recorder.cast(float(_count(value, axes)), WIDE)
+    count = recorder.cast(float(squares.number), WIDE)
     wide, first = recorder.cast(value, WIDE), recorder.cast(_first(recorder, value, axes), WIDE)
     apart = calculate("square", calculate("subtract", wide, first))
     total = recorder.accumulated(squares.total, wide)
@@ -77,10 +68,6 @@ def deviations(recorder: Recorder, squares: Squares, axes: tuple[int, ...]) -> N
     # Rounding may leave less than nothing of numbers that are all alike.
     positive = calculate("maximum", left, recorder.cast(0.0, WIDE))
     return recorder.cast(positive, NARROW)
-
-
-def _count(value: Node, axes: tuple[int, ...]) -> int:
-    return math.prod(value.shape[axis] for axis in axes)
 
 
 def _first(recorder: Recorder, value: Node, axes: tuple[int, ...]) -> Node:

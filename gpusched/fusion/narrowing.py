@@ -34,6 +34,8 @@ class Squares:
     """Of float32 or float64."""
     total: Reduce
     """What the mean is made of."""
+    number: int
+    """How many are added up."""
 
 
 def squares(
@@ -67,7 +69,7 @@ def squares(
     same = total.argument is value and total.dtype == value.dtype == NARROW
     number = math.prod(node.shape[axis] for axis in axes)
     exact = along and same and _is_all(count, number, constants)
-    return Squares(value, mean, total) if exact else None
+    return Squares(value, mean, total, number) if exact else None
 
 
 def _is(node: Node | None, operation: str) -> TypeGuard[Apply]:

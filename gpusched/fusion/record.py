@@ -196,9 +196,8 @@ class Recorder:
     def _deviations(self, node: Node, axes: tuple[int, ...]) -> Node | None:
         """Return a sum of squares of deviations that can be added up while their mean is."""
         squares = narrowing.squares(node, axes, self._hosts)
-        if squares is None or self.device.name != HOST.name:
-            return None
-        if not moments.is_exact(squares.value, axes):
+        host = self.device.name == HOST.name
+        if squares is None or not host or not moments.is_exact(squares):
             return None
         total = id(squares.total)
         if total not in self._moments and total not in self._done:
