@@ -138,9 +138,11 @@ class _Program:
     def line(self) -> None:
         """Add a line that dask accepts, after at most a few tries."""
         draw = self.random
-        weights = {"exact sums": 6, "exact": 5, "sums": 2, "writes": 1}
+        weights = {"exact sums": 6, "exact": 3, "sums": 2, "writes": 1}
         if self.loose:
             weights["loose"] = 5
+        else:
+            weights["steps"] = 4
         for _ in range(8):
             (table,) = draw.choices(list(weights), list(weights.values()))
             if self.add(draw.choice(OPERATIONS[table]), table):

@@ -35,7 +35,7 @@ MODULE = "differential_case"
 """The module's name while a case runs, by which pickle finds its functions."""
 
 PATIENCE = 60
-"""Seconds that a run may take."""
+"""Seconds of processor time that a run may take."""
 
 
 class TooLongError(BaseException):
@@ -224,18 +224,18 @@ def _libraries_put_back() -> Iterator[None]:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Interrupt what takes too long, where signals are to be had."""
+    """Interrupt what never ends, where signals are to be had; a busy machine is no reason."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: Any) -> None:
-        raise TooLongError(f"more than {PATIENCE} seconds")
+        raise TooLongError(f"more than {PATIENCE} seconds of processor time")
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    remaining, _ = signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    before = signal.signal(signal.SIGPROF, interrupt)
+    remaining, _ = signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, remaining)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, remaining)
+        signal.signal(signal.SIGPROF, before)
