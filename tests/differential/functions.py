@@ -11,6 +11,8 @@ from tests.differential.bodies import Body
 from tests.differential.case import (
     DTYPES,
     HEADER,
+    LARGE,
+    LARGER,
     SHAPES,
     SPRINKLED,
     Case,
@@ -18,6 +20,7 @@ from tests.differential.case import (
     data,
     scheduler,
     settings,
+    size,
 )
 from tests.differential.running import Schedulers, TooLongError, run
 
@@ -92,7 +95,7 @@ class _Program:
         self.dtype = self.random.choice(DTYPES)
         self.loose = self.random.random() < 0.25
         self.body = Body(self.random, self.dtype, self.loose)
-        self.shape = self.random.choice(SHAPES)
+        self.shape = self.random.choice(LARGE if self.random.random() < 0.15 else SHAPES)
         self.features: set[str] = set()
 
     def case(self) -> Case:
@@ -100,6 +103,7 @@ class _Program:
         hostile = draw.random() < 0.65
         special = draw.random() < 0.3
         grid = self.dtype != "f2" and (not self.loose or draw.random() < 0.3)
+        grid = grid and not (special and size(self.shape) > LARGER)
         signature, body, call = self.function(hostile, grid)
         texts = "\n".join([signature, body, call])
         self.features |= self.body.features
@@ -107,13 +111,16 @@ class _Program:
         names = _needed(texts)
         arrays = [data(draw, self.dtype, self.shape, special=special, grid=grid, constant=unordered)
                   for _ in range(2)]  # fmt: skip
-        main = self.main(call, names, texts)
+        # Chunks of equal lengths, where the order of equal chunks is what must not matter.
+        first = 1 if self.shape[0] < LARGER // 10 else self.shape[0]
+        layout = str((first, *self.shape[1:])) if unordered else chunks(draw, self.shape)
+        main = self.main(call, layout, names, texts)
         parts = [HEADER.rstrip(), SPRINKLED.rstrip()]
         parts += [DEFINITIONS[name] for name in DEFINITIONS if name in names]
         parts.append(f"def f({signature}):\n{_indented(body)}")
         parts.append(f"DATA = {{'a': {arrays[0]}, 'b': {arrays[1]}}}")
         parts.append(f"def main(observe):\n{_indented(main)}")
-        alone = not self.features.isdisjoint(("shared-chunk", "state"))
+        alone = unordered or not self.features.isdisjoint(("shared-chunk", "state"))
         return Case(
             "functions",
             self.seed,
@@ -121,7 +128,8 @@ class _Program:
             "sync" if alone else scheduler(draw),
             self.loose,
             unordered,
-            scribble=draw.random() < 0.15,
+            scribble=hostile and draw.random() < 0.2,
+            beside=not hostile and draw.random() < 0.15,
             config=settings(draw),
             features=frozenset(self.features),
         )
@@ -216,9 +224,8 @@ class _Program:
         result = draw.choice(results).replace("<r>", found).replace("<callable>", given)
         return result.replace("<zeros>", zeros)
 
-    def main(self, call: str, names: set[str], texts: str) -> str:
+    def main(self, call: str, layout: str, names: set[str], texts: str) -> str:
         """Return the body of ``main``."""
-        layout = chunks(self.random, self.shape)
         lines = [f"{name} = da.from_array(DATA[{name!r}], chunks={layout})" for name in "ab"]
         lines += [f"r = {call}", *self.observed()]
         changeable = [name for name in CHANGES if name in names]
