@@ -55,6 +55,7 @@ docs: $(VENV)/.docs
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/typos
 	$(BIN)/mypy
 
 format: $(VENV)/.test
