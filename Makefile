@@ -92,6 +92,8 @@ docs: $(VENV)/.docs
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/typos
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/mypy
 
 format: $(VENV)/.test
@@ -118,3 +120,30 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null || \
 	    { echo "$(PYTHON) is not Python 3.11 or newer; choose one with make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+
+# Environments that .github/workflows makes before it runs tests, in a VENV of their own:
+# make lowest VENV=.venv-lowest && make test VENV=.venv-lowest
+.PHONY: lowest upstream wheels
+
+# The oldest releases that pyproject.toml allows of what the tests need.
+lowest: $(VENV)/.lowest
+$(VENV)/.lowest: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --resolution lowest-direct \
+	    --editable '.[test]'
+	@touch $@ $(VENV)/.test
+
+# What dask and distributed will release next. UPSTREAM=git+file:///folder takes clones that lie there.
+UPSTREAM ?= git+https://github.com/dask
+upstream: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall \
+	    $(UPSTREAM)/dask $(UPSTREAM)/distributed
+
+# The source archive and the wheel in dist/, and README's first example with the wheel alone.
+wheels: $(VENV)/.test
+	rm -rf dist build/wheels
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m venv build/wheels
+	build/wheels/bin/python -m pip install --quiet dist/*.whl
+	$(BIN)/python tests/first_example.py build/wheels/bin/python

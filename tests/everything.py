@@ -111,7 +111,7 @@ def row(outcomes: list[Outcome], commit: str) -> str:
     minutes = sum(o.seconds for o in outcomes) / 60
     parts = ", ".join(f"{o.part.removeprefix('test-')} {o.seconds / 60:.1f}" for o in outcomes)
     cells = (
-        datetime.date.today().isoformat(),
+        datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         commit,
         machine(),
         f"{total['passed']:,} passed, {total['skipped']:,} skipped",

@@ -197,7 +197,7 @@ def follow(code: Any, namespace: dict[str, Any], shown: str | None) -> None:
     import contextlib
     import doctest
     import io
-    import pdb
+    import pdb  # noqa: T100
     import sys
 
     if shown is None:

@@ -30,10 +30,12 @@ class Described:
 
     @property
     def shape(self) -> tuple[Any, ...]:
+        """The shape of the array, as the sums of its chunks."""
         return tuple(sum(sizes) for sizes in self.chunks)
 
     @property
     def blocks(self) -> tuple[int, ...]:
+        """How many chunks there are along each axis."""
         return tuple(map(len, self.chunks))
 
     def empty(self) -> Any:
@@ -215,7 +217,7 @@ def _pair(encoded: Any) -> tuple[Any, Any]:
 
 
 def _dataset(encoded: Any, outputs: list[Any], decoder: Decoder) -> Any:
-    import xarray
+    import xarray as xr
 
     match encoded:
         case {"variables": list(variables), "coordinates": coordinates, "attributes": attributes}:
@@ -231,7 +233,7 @@ def _dataset(encoded: Any, outputs: list[Any], decoder: Decoder) -> Any:
             data = {name: v for name, v in named.items() if name not in found}
             coords = {name: v for name, v in named.items() if name in found}
             try:
-                return xarray.Dataset(data, coords, decoder.value(attributes))
+                return xr.Dataset(data, coords, decoder.value(attributes))
             except (TypeError, ValueError) as error:
                 raise CorruptFrameError(f"variables of a data set: {error}") from error
     raise CorruptFrameError(f"{encoded!r:.200} is no data set")

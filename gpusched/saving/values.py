@@ -137,16 +137,16 @@ _WRITERS: dict[type, Callable[[Encoder, Any, str], Any]] = {
     methodcaller: Encoder._method,
     SerializableLock: lambda e, v, place: {"lock": str(v.token)},
     np.random.SeedSequence: Encoder._seed,
-    **{
-        kind: Encoder._generator
-        for kind in (
+    **dict.fromkeys(
+        (
             np.random.MT19937,
             np.random.PCG64,
             np.random.PCG64DXSM,
             np.random.Philox,
             np.random.SFC64,
-        )
-    },
+        ),
+        Encoder._generator,
+    ),
 }
 
 

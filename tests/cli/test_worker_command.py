@@ -84,7 +84,7 @@ def test_plan_is_that_of_python(
 def test_number_of_cpu_workers_is_dasks(
     monkeypatch: pytest.MonkeyPatch, text: str | None, workers: int
 ) -> None:
-    monkeypatch.setattr(planning, "visible_devices", lambda: [])
+    monkeypatch.setattr(planning, "visible_devices", list)
     monkeypatch.setattr(dask.system, "CPU_COUNT", 16)
     assert make_plan(FLAGS | {"n_workers": text}).workers == workers
 

@@ -208,7 +208,7 @@ def test_closing_now_does_not_wait_for_tasks() -> None:
     cluster = Cluster(1, 1, gpus=0)
     with Client(cluster) as client:
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
-        endless = client.submit(time.sleep, 1000)
+        endless = client.submit(time.sleep, 1000)  # noqa: TID251
         wait_for(lambda: any(client.processing().values()))
         cluster.close_now()
         del endless
@@ -226,10 +226,13 @@ def test_asynchronous_use() -> None:
     assert asyncio.run(use()) == 7
 
 
-@pytest.mark.parametrize("arguments", [{"n_workers": -1}, {"memory_limit": "x"}])
-def test_bad_arguments_start_nothing(arguments: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"n_workers": -1}, "at least 0, not -1"), ({"memory_limit": "x"}, "cannot read 'x'")],
+)
+def test_bad_arguments_start_nothing(arguments: dict[str, object], message: str) -> None:
     children = set(psutil.Process().children())
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=message):
         Cluster(**arguments)
     # Those of tests before this one may end meanwhile.
     assert set(psutil.Process().children()) <= children

@@ -51,7 +51,7 @@ class Site:
             try:
                 while not stop.is_set():
                     self.compute()
-            except BaseException as error:  # Told to the test, in its own thread.
+            except BaseException as error:  # noqa: BLE001  told to the test, in its own thread
                 failed.append(error)
 
         thread = threading.Thread(target=work, name="job")

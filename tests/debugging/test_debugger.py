@@ -6,7 +6,7 @@ import bdb
 import io
 import linecache
 import os
-import pdb
+import pdb  # noqa: T100
 import subprocess
 import sys
 import textwrap
@@ -22,9 +22,8 @@ import numpy as np
 import pytest
 
 import gpusched
+from tests.inspection.programs import numbers, sorted_rows
 from tests.waiting import PATIENCE
-
-from ..inspection.programs import numbers, sorted_rows
 
 Drive = Callable[..., str]
 
@@ -110,8 +109,8 @@ def test_stops_only_where_a_condition_holds(frames: list[FrameType], x: da.Array
 
 
 def test_a_condition_that_no_kernel_can_tell(x: da.Array) -> None:
-    with pytest.raises(NameError, match=r"reads differnce, which no kernel .* has; .*differ"):
-        gpusched.debug(x, (0, 0), condition="differnce > 0")
+    with pytest.raises(NameError, match=r"reads differences, which no kernel .* has; .*differ"):
+        gpusched.debug(x, (0, 0), condition="differences > 0")
     with pytest.raises(SyntaxError):
         gpusched.debug(x, (0, 0), condition="difference >")
     with pytest.raises(TypeError, match="write an expression"):

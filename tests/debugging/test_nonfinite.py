@@ -10,7 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-import xarray
+import xarray as xr
 import zarr
 from dask.callbacks import Callback
 from distributed import Client
@@ -21,8 +21,7 @@ import gpusched
 from gpusched.debugging import graph as graphs
 from gpusched.debugging.check import Bad, nonfinite
 from gpusched.debugging.nonfinite import Nonfinite
-
-from ..inspection.programs import numbers
+from tests.inspection.programs import numbers
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:(divide by zero|invalid value|overflow) encountered:RuntimeWarning"
@@ -144,7 +143,7 @@ def test_read_from_files(tmp_path: Path) -> None:
 
 
 def test_xarray(x: da.Array) -> None:
-    labelled = xarray.DataArray(x, dims=("y", "x"))
+    labelled = xr.DataArray(x, dims=("y", "x"))
     assert found(1 / (labelled - 820)).index == (20, 20)
 
 

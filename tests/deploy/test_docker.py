@@ -39,7 +39,7 @@ def test_compose_is_valid() -> None:
 
 
 def test_schema_refuses_what_is_wrong() -> None:
-    wrong = {"services": {"one": {"image": "a", "comand": ["b"]}}}
+    wrong = {"services": {"one": {"image": "a", "commands": ["b"]}}}
     assert not Draft202012Validator(SCHEMA).is_valid(wrong)
 
 

@@ -93,9 +93,9 @@ def test_dask_cluster_is_valid() -> None:
 
 def test_schemas_refuse_unknown_fields() -> None:
     wrong = json.loads(json.dumps(CLUSTER))
-    wrong["spec"]["worker"]["spec"]["containers"][0]["comand"] = []
+    wrong["spec"]["worker"]["spec"]["containers"][0]["commands"] = []
     assert not Draft202012Validator(DASK_CLUSTER).is_valid(wrong)
-    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dota": {}}
+    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "content": {}}
     kind = KUBERNETES["kinds"]["ConfigMap"] | {"definitions": KUBERNETES["definitions"]}
     assert not Draft202012Validator(kind).is_valid(wrong)
 

@@ -107,7 +107,7 @@ def test_task_that_ends_its_process_is_given_up_and_says_so(
     assert "duplicate name" not in caplog.text
 
 
-def test_worker_that_takes_anothers_place_does_not_wait_for_word_of_its_end(
+def test_worker_that_replaces_another_does_not_wait_for_word_of_its_end(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def tell_nothing(*arguments: Any) -> None:

@@ -112,7 +112,7 @@ def test_scheduler_that_restarts_is_a_clear_error_for_its_clients(served: Served
     worker = served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
     with Client(address, timeout=PATIENCE, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
-        endless = client.submit(time.sleep, 1000)
+        endless = client.submit(time.sleep, 1000)  # noqa: TID251
         scheduler.kill()
         scheduler.wait()
         with pytest.raises(FutureCancelledError, match="scheduler-connection-lost"):

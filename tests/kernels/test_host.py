@@ -329,7 +329,7 @@ def test_any_kernel_that_is_right_is_computed_right(body: Any, n: int) -> None:
     try:
         found = kernel.host(x, compiled, n)
     except NotCompiledError as reason:
-        assert "barrier" in str(reason)
+        assert "barrier" in str(reason)  # noqa: PT017  one of the two happens
         return
     found.run((2, 1, 1), (4, 1, 1), (x, compiled, n))
     np.testing.assert_array_equal(compiled, simulated)
@@ -436,7 +436,7 @@ def branch_declares(x):
 
 
 def comprehension(x):
-    x[cuda.grid(1)] = sum([n for n in (1, 2)])
+    x[cuda.grid(1)] = sum([n for n in (1, 2)])  # noqa: C416
 
 
 @pytest.mark.parametrize(
