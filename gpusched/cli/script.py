@@ -12,6 +12,7 @@ from types import TracebackType
 
 from gpusched import config
 from gpusched.cli.errors import Unusable
+from gpusched.cli.writes import STOPPED, Stopped
 
 _PACKAGE = os.path.join(os.path.dirname(config.__file__), "")
 
@@ -60,6 +61,8 @@ def execute(target: str, module: bool, folder: str) -> int:
     except KeyboardInterrupt as interrupt:
         print(f"gpusched run: interrupted{_place(interrupt)}", file=sys.stderr)
         return INTERRUPTED
+    except Stopped:
+        return STOPPED
     except BaseException as error:  # noqa: BLE001  as Python itself does with a script
         own = _own_frames(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(own), own)

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.saving import FormatError, UntrustedError, describe
 from gpusched.serialization.frames import CorruptFrameError
+from tests.saving.forging import Members, archive
 
 VALUES = np.arange(3000.0).reshape(60, 50)
 
@@ -82,8 +83,6 @@ def test_missing_file_is_what_open_says(tmp_path: Path) -> None:
 
 # Files whose checksums are right --------------------------------------------------------
 
-Members = dict[str, Any]
-
 
 def members(whole: bytes, path: Path) -> Members:
     path.write_bytes(whole)
@@ -96,15 +95,7 @@ def members(whole: bytes, path: Path) -> Members:
 
 def forge(found: Members, path: Path) -> Path:
     """Write members as an archive that holds together."""
-    manifest = copy.deepcopy(found["manifest.json"])
-    graph = json.dumps(found["graph.json"]).encode()
-    manifest["checksums"]["graph.json"] = xxhash.xxh3_128_hexdigest(graph)
-    with zipfile.ZipFile(path, "w") as file:
-        for name, data in found.items():
-            if name not in ("manifest.json", "graph.json"):
-                file.writestr(name, data)
-        file.writestr("graph.json", graph)
-        file.writestr("manifest.json", json.dumps(manifest))
+    path.write_bytes(archive(found))
     return path
 
 
