@@ -39,8 +39,9 @@ def ignoring(x: Any) -> Any:
 
 
 def adds_in_place(x: Any) -> Any:
-    x += 1
-    return x
+    total = x + 1
+    total += x
+    return total
 
 
 @pytest.mark.parametrize(
