@@ -142,6 +142,8 @@ class LazyChunk(NDArrayOperatorsMixin):
     # Methods ------------------------------------------------------------------------------
 
     def __pow__(self, other: Any) -> Any:
+        if self._scalar:
+            return np.power(self, other)  # as NumPy's scalars do
         if type(other) in (int, float) and other in POWERS and self.dtype.kind == "f":
             return POWERS[other](self)
         if type(other) is int and other == 2:

@@ -139,9 +139,9 @@ def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1
 
 
 def _array(value: Any) -> LazyChunk:
-    """Return a lazy chunk that stands for an array; `UnfusibleError` for a NumPy scalar."""
-    if not isinstance(value, LazyChunk) or value._scalar:
-        raise UnfusibleError("a NumPy scalar, of which there are no views")
+    """Return a lazy chunk with axes; `UnfusibleError` without: then NumPy says what it gives."""
+    if not isinstance(value, LazyChunk) or not value.shape:
+        raise UnfusibleError("a view of an array without axes")
     return value
 
 

@@ -149,14 +149,14 @@ class Recorder:
 
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
+        if dtype not in SUPPORTED:
+            raise UnfusibleError(f"dtype {dtype}")
         if not isinstance(value, Node):
             node = scalar(value, dtype)
             key = ("scalar", dtype, node.value.tobytes())
             return self._nodes.setdefault(key, node)
         if value.dtype == dtype:
             return value
-        if dtype not in SUPPORTED:
-            raise UnfusibleError(f"dtype {dtype}")
         if isinstance(value, Scalar):
             return self.cast(value.value, dtype)
         return self.apply(conversion(value.dtype, dtype), (value,), dtype)

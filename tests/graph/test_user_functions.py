@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,14 +20,16 @@ from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 
 
+SETTINGS = {
+    "gpusched.fusion.strict": True,
+    "gpusched.fusion.minimum-elements": 0,
+    "gpusched.fusion.minimum-operations": 0,
+}
+
+
 @pytest.fixture(autouse=True)
 def fused() -> Iterator[None]:
-    settings = {
-        "gpusched.fusion.strict": True,
-        "gpusched.fusion.minimum-elements": 0,
-        "gpusched.fusion.minimum-operations": 0,
-    }
-    with dask.config.set(settings), enable():
+    with dask.config.set(SETTINGS), enable():
         reset_statistics()
         yield
 
@@ -443,6 +446,35 @@ def test_plans_are_for_values_as_they_are_when_tasks_run(monkeypatch: pytest.Mon
         monkeypatch.setattr(np, "sqrt", lambda values: values * 7)
         monkeypatch.setattr("tests.graph.test_user_functions.scale", 1.0)
         assert float(optimized.sum().compute(scheduler="sync")) == 48
+
+
+def change_scale(value: float) -> None:
+    importlib.import_module(__name__).scale = value  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=[True, False], ids=["processes", "threads"])
+def worker(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Start a worker in a process of its own, or in this one."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=request.param, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.run(dask.config.set, SETTINGS)
+        yield client
+    change_scale(2.0)
+
+
+@pytest.mark.slow
+def test_workers_notice_changes_of_what_functions_read(worker: Any) -> None:
+    blocks = da.ones(6, chunks=3).map_blocks(scaled, dtype=float)
+    assert float(blocks.sum().compute()) == 18
+    (counts,) = worker.run(statistics).values()
+    assert counts.launches > 0
+    worker.run(change_scale, 3.0)
+    assert float(blocks.sum().compute()) == 24
 
 
 # Scalars and arrays without axes ------------------------------------------------------------------
