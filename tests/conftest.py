@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 
+# Errors inside gpusched are errors of the tests', in the processes that these start as well.
+os.environ.setdefault("DASK_GPUSCHED__FUSION__STRICT", "True")
+
 import pytest
 from hypothesis import settings
 

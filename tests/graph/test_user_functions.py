@@ -19,7 +19,6 @@ from gpusched.graph import disable, enable, fusible
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 
-
 SETTINGS = {
     "gpusched.fusion.strict": True,
     "gpusched.fusion.minimum-elements": 0,

@@ -160,7 +160,7 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
         if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None or not args:
             refuse(f"calls {ufunc.__name__}.{called.name}, which is not recorded")
         _check(f"{ufunc.__name__}.{called.name}", UFUNC_METHODS[called.name],
-               (called.owner, *args[1:]), names)  # fmt: skip
+               (Known(None), *args[1:]), names)  # fmt: skip
         if not is_array(args[0]):
             refuse(f"calls {ufunc.__name__}.{called.name} with {described(args[0])}")
         return Kind.ARRAY, False
@@ -222,8 +222,8 @@ def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
 
 
 def _series(made: Any, args: Sequence[Any], names: Names) -> Any:
-    if names:
-        refuse(f"calls {made.__name__} with {', '.join(names)}=")
+    if not all(map(is_settled, (*names.values(), *(args[1:] if made is enumerate else ())))):
+        refuse(f"calls {made.__name__} with a value of a chunk")
     items = [item_of(kind) for kind in (args[:1] if made is enumerate else args)]
     return Series(Items((Kind.PLAIN, *items) if made is enumerate else tuple(items)))
 

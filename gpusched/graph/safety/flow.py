@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from gpusched.graph.safety.calls import described, refuse
 from gpusched.graph.safety.instructions import TABLE, After, Instruction, Rule, rule
 from gpusched.graph.safety.kinds import (
+    Items,
     Kind,
     Known,
+    Listing,
     Method,
     Options,
     aged,
@@ -172,8 +174,36 @@ def _dict_merge(self: Interpreter, state: State, instruction: Instruction) -> Af
     return replace(state, stack=tuple(stack))
 
 
+@rule("BUILD_LIST")
+def _build_list(self: Interpreter, state: State, instruction: Instruction) -> After:
+    count = int(instruction.arg or 0)
+    items = state.stack[len(state.stack) - count :]
+    return push(state, Listing(tuple(items)), pops=count)
+
+
+@rule("LIST_EXTEND")
+def _list_extend(self: Interpreter, state: State, instruction: Instruction) -> After:
+    depth, items = int(instruction.arg or 0), items_of(state.stack[-1])
+    into = state.stack[-depth - 1]
+    if items is None or not isinstance(into, Listing):
+        refuse("builds a list of what is not known")
+    stack = list(state.stack[:-1])
+    stack[-depth] = Listing((*into.items, *items))
+    return replace(state, stack=tuple(stack))
+
+
+@rule("LIST_TO_TUPLE")
+def _list_to_tuple(self: Interpreter, state: State, instruction: Instruction) -> After:
+    listing = state.stack[-1]
+    if not isinstance(listing, Listing):
+        refuse("builds a tuple of what is not known")
+    return push(state, Items(listing.items), pops=1)
+
+
 @rule("CALL_INTRINSIC_1")
 def _intrinsic(self: Interpreter, state: State, instruction: Instruction) -> After:
+    if "LIST_TO_TUPLE" in str(instruction.argrepr):
+        return _list_to_tuple(self, state, instruction)
     if "UNARY_POSITIVE" in str(instruction.argrepr):
         return unary(self, state, instruction)
     refuse("does what gpusched cannot follow")

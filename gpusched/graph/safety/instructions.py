@@ -52,7 +52,6 @@ SAID = {
     "MAKE_FUNCTION": "defines a function inside",
     "IMPORT_NAME": "imports a module",
     "LOAD_FAST_AND_CLEAR": "builds a list, set or dictionary in a comprehension",
-    "BUILD_LIST": "builds a list",
     "BUILD_SET": "builds a set",
 }
 """What is said of some instructions that are not in the table."""

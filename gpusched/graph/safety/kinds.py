@@ -53,6 +53,13 @@ class Items:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """A list that is being built, to become the arguments of a call."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Options:
     """A dictionary of keyword arguments, with the kinds of its values."""
 
@@ -169,8 +176,8 @@ def aged(kind: Any) -> Any:
     """Return the kind of a value after something may have come to share memory with it."""
     if kind is Kind.FRESH:
         return Kind.ARRAY
-    if isinstance(kind, Items):
-        return Items(tuple(map(aged, kind.items)))
+    if isinstance(kind, Items | Listing):
+        return type(kind)(tuple(map(aged, kind.items)))
     if isinstance(kind, Options):
         return Options(tuple((name, aged(value)) for name, value in kind.names))
     if isinstance(kind, Method):
