@@ -7,6 +7,10 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
+# Errors inside gpusched are errors of the tests, in the processes that these start as well; set
+# before dask reads its configuration.
+os.environ.setdefault("DASK_GPUSCHED__FUSION__STRICT", "True")
+
 import pytest
 from hypothesis import HealthCheck, settings
 

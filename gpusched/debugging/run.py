@@ -235,8 +235,8 @@ class _Recorder(TracingRecorder):
         self._sites: dict[int, Site] = {}
         self.uses: list[KernelUse] = []
 
-    def leaf(self, array: Any) -> Any:
-        found = super().leaf(array)
+    def leaf(self, array: Any, scalar: bool = False) -> Any:
+        found = super().leaf(array, scalar)
         layer = self._run.label(array)
         if layer:
             self._arguments[found.register] = layer

@@ -53,6 +53,7 @@ def test_elementwise_agrees_with_numpy(arrays: list[np.ndarray]) -> None:
     check(mixture, *arrays, backend="python")
 
 
+@pytest.mark.slow
 @given(operand_lists())
 def test_compiled_agrees_with_numpy(arrays: list[np.ndarray]) -> None:
     check(mixture, *arrays, backend="cpu")
@@ -80,18 +81,8 @@ def is_product_of_any_order(array: np.ndarray) -> bool:
     return bool(np.isfinite(largest) and least > 0)
 
 
-COMPILED = ("sum", "max")
-"""A total and an extreme; compiled in the default tier."""
-
-
-@pytest.mark.parametrize(
-    ("name", "backend"),
-    [(name, "python") for name in REDUCTIONS]
-    + [
-        pytest.param(name, "cpu", marks=() if name in COMPILED else pytest.mark.exhaustive)
-        for name in REDUCTIONS
-    ],
-)
+@pytest.mark.parametrize("backend", ["python", pytest.param("cpu", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
 def test_reductions_agree_with_numpy(name: str, backend: str) -> None:
     function = getattr(np, name)

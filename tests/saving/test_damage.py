@@ -15,7 +15,6 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
