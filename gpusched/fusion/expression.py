@@ -41,6 +41,7 @@ class Node:
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return len(self.shape)
 
 

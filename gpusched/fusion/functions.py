@@ -239,6 +239,7 @@ def _sum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: A
 
 def extreme(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False,
              initial: Any = None, where: Any = None, *, combine: str) -> Any:  # fmt: skip
+    """Record the smallest or largest value along axes."""
     _refuse(out=out, initial=initial, where=where)
     return _reduced(recorder, combine, _node(recorder, a), axis, keepdims)
 

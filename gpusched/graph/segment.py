@@ -56,6 +56,7 @@ class ProgramStep:
 
     @property
     def registers(self) -> set[int]:
+        """Return the registers that the arguments hold."""
         return used_registers(self.args) | used_registers(self.kwargs)
 
 
