@@ -152,6 +152,7 @@ def test_two_at_once(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("x/*/*"))) == 20
 
 
+@pytest.mark.processes
 def test_token_is_the_same_in_another_process(tmp_path: Path) -> None:
     program = (
         "import dask.array as da, gpusched, sys, numpy as np\n"

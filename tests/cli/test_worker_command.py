@@ -123,6 +123,7 @@ def test_cpu_workers_get_what_was_asked_for(gpusched: Runner, scheduler: str) ->
     assert not file.exists()
 
 
+@pytest.mark.essential
 def test_worker_without_nanny(gpusched: Runner, scheduler: str) -> None:
     process = gpusched.start("worker", scheduler, *CPU, "--no-nanny", "--no-fuse", "--name", "7")
     with Client(scheduler, set_as_default=False) as client:

@@ -17,11 +17,13 @@ from distributed import Client, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster import plan as module
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for, wait_gone
 from tests.workers.emulated import EmulatedWorker
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def cluster() -> Iterator[Cluster]:
     with Cluster(2, 1, gpus=0, memory_limit="1 GiB") as cluster:
         yield cluster
@@ -67,6 +69,7 @@ def test_fusion_is_on_here_and_in_the_workers(client: Client) -> None:
     assert set(hooks) == {"gpusched.graph.hook"}
 
 
+@pytest.mark.essential
 def test_arrays_are_computed_fused(client: Client) -> None:
     before = client.run(gpusched.statistics)
     x = da.ones(200_000, chunks=50_000)
@@ -103,6 +106,7 @@ def test_adapting_starts_workers_when_there_is_work() -> None:
         assert client.submit(lambda: 7).result(timeout=PATIENCE) == 7
 
 
+@pytest.mark.processes
 def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
     # No GPU is touched: what is tested is what each process is told.
     monkeypatch.setattr(module, "visible_devices", lambda: ["3", "5"])
@@ -125,6 +129,7 @@ def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cluster.adapt(minimum=2, maximum=9).maximum == 2
 
 
+@pytest.mark.processes
 def test_gpu_and_cpu_workers_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "visible_devices", lambda: ["3", "5"])
     options = {"worker_class": EmulatedWorker}

@@ -19,6 +19,7 @@ import pytest
 from distributed import Client
 
 import gpusched
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, address_in, wait_gone
 
 
@@ -99,6 +100,7 @@ def serving(folder: Path, workers: int, *flags: str) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Start a cluster on which the program has run once."""
     with serving(tmp_path_factory.mktemp("site"), 1) as found:

@@ -244,6 +244,7 @@ def scripted(
     )
 
 
+@pytest.mark.processes
 def test_pdb_in_a_script(tmp_path: Path) -> None:
     done = scripted(tmp_path, "n\nn\np t0\nc\n")
     assert done.returncode == 0, done.stderr
@@ -252,11 +253,13 @@ def test_pdb_in_a_script(tmp_path: Path) -> None:
     assert "value 60.0" in done.stdout
 
 
+@pytest.mark.processes
 def test_breakpoints_can_be_switched_off(tmp_path: Path) -> None:
     done = scripted(tmp_path, "", PYTHONBREAKPOINT="0")
     assert (done.returncode, done.stdout) == (0, "value 60.0\n"), done.stderr
 
 
+@pytest.mark.processes
 def test_another_debugger_is_taken(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def hook():\n    print('my debugger')\n")
     done = scripted(tmp_path, "", PYTHONBREAKPOINT="mine.hook", PYTHONPATH=str(tmp_path))
@@ -264,6 +267,7 @@ def test_another_debugger_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("IPython") is None, reason="needs IPython")
+@pytest.mark.processes
 def test_ipython(tmp_path: Path) -> None:
     hook = "IPython.core.debugger.set_trace"
     arguments = ("-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor")

@@ -14,7 +14,7 @@ import xarray as xr
 import zarr
 from dask.callbacks import Callback
 from distributed import Client
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -22,6 +22,10 @@ from gpusched.debugging import graph as graphs
 from gpusched.debugging.check import Bad, nonfinite
 from gpusched.debugging.nonfinite import Nonfinite
 from tests.inspection.programs import numbers
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:(divide by zero|invalid value|overflow) encountered:RuntimeWarning"
+)
 
 
 def found(x: Any) -> Nonfinite:
@@ -157,9 +161,6 @@ def test_forms(x: da.Array) -> None:
     value=st.sampled_from([np.nan, np.inf, -np.inf]),
     chunks=st.integers(3, 40),
     reduced=st.booleans(),
-)
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_place(places: set[tuple[int, int]], value: float, chunks: int, reduced: bool) -> None:
     values = np.ones((40, 40))

@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -100,9 +100,6 @@ def run(operations: list[Operation], array: Any) -> Any:
     operations=programs(),
     dtype=st.sampled_from(["float64", "float32", "int64", "int16"]),
     place=st.integers(0, 10**6),
-)
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_program(operations: list[Operation], dtype: str, place: int) -> None:
     values = np.random.default_rng(0).integers(-9, 9, (12, 12)).astype(dtype)

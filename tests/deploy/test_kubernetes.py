@@ -108,6 +108,7 @@ def test_kustomization_names_every_file() -> None:
 
 
 @pytest.mark.parametrize("folder", ["base", "gpu"])
+@pytest.mark.processes
 def test_what_kustomize_makes_is_valid(folder: str) -> None:
     made = built(folder)
     assert {name(each) for each in made} == {name(each) for each in BASE}
@@ -117,6 +118,7 @@ def test_what_kustomize_makes_is_valid(folder: str) -> None:
         check_command(pod["containers"][0])
 
 
+@pytest.mark.processes
 def test_gpus_are_for_workers_only() -> None:
     scheduler, worker = pods(built("gpu"))
     assert "nvidia.com/gpu" not in json.dumps(scheduler)

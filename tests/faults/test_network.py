@@ -18,6 +18,7 @@ import pytest
 from distributed import Client
 from distributed.client import FutureCancelledError
 
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, address_in
 
 from .conftest import Harmed
@@ -99,6 +100,7 @@ class Served:
 
 
 @pytest.fixture
+@starts_processes
 def served(tmp_path: Path) -> Iterator[Served]:
     served = Served(tmp_path)
     yield served

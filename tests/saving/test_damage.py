@@ -16,7 +16,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -24,9 +24,6 @@ from gpusched.saving import FormatError, UntrustedError, describe
 from gpusched.serialization.frames import CorruptFrameError
 
 VALUES = np.arange(3000.0).reshape(60, 50)
-SETTINGS = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +44,6 @@ def check(path: Path) -> None:
     np.testing.assert_array_equal(found, (VALUES * 2 + 1).sum(axis=0))
 
 
-@SETTINGS
 @given(st.data())
 def test_changed_bytes(tmp_path: Path, whole: bytes, data: st.DataObject) -> None:
     damaged = bytearray(whole)
@@ -238,7 +234,6 @@ def changed(value: Any, chance: random.Random) -> Any:
     return value
 
 
-@SETTINGS
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
 def test_changed_graph(tmp_path: Path, whole: bytes, chance: random.Random, count: int) -> None:
     found = members(whole, tmp_path / "x")

@@ -18,7 +18,12 @@ from gpusched import threadsafe
 from tests.threadsafe import fragile
 
 SHARED = ["lock", "lock(each=True)", "one_thread", "one_thread(each=True)", "limit(n=1)"]
-POLICIES = [*SHARED, "per_thread", "per_device", "process"]
+POLICIES = [
+    *SHARED,
+    "per_thread",
+    "per_device",
+    pytest.param("process", marks=pytest.mark.processes),
+]
 
 
 @pytest.fixture(params=POLICIES)

@@ -171,6 +171,7 @@ def told() -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("policy", EXCLUSIVE)
+@pytest.mark.processes
 def test_tasks_of_workers(policy: str) -> None:
     library = threadsafe.wrap(fragile, policy)
     with Cluster(2, 4, gpus=0) as cluster, Client(cluster) as client:

@@ -315,6 +315,7 @@ def test_free_lock_is_taken_on_an_event_loop() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.processes
 def test_forked_process_starts_anew() -> None:
     policies = [threadsafe.lock("forked"), threadsafe.limit(1, "forked")]
     started, go_on = threading.Event(), threading.Event()

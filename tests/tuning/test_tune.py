@@ -280,6 +280,7 @@ def test_without_a_cache_directory_nothing_is_kept(program: da.Array) -> None:
         assert tuned.remembered(kernel_of(program).kernel) == {}
 
 
+@pytest.mark.processes
 def test_processes_that_tune_at_once_lose_nothing(program: da.Array) -> None:
     kernel = kernel_of(program).kernel
     code = (
@@ -299,6 +300,7 @@ def test_processes_that_tune_at_once_lose_nothing(program: da.Array) -> None:
     assert kernel
 
 
+@pytest.mark.processes
 def test_later_process_compiles_with_what_is_remembered(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
