@@ -21,7 +21,7 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
 
     Examples
     --------
-    >>> list(settings("a:\\n  # How many.\\n  b: 3\\n"))
+    >>> list(settings("a:\n  # How many.\n  b: 3\n"))
     [('a.b', '3', 'How many.')]
     """
     path: list[str] = []
