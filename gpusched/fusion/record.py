@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import dask
 import numpy as np
@@ -20,6 +20,7 @@ from gpusched.fusion.expression import (
     Reduce,
     Scalar,
     UnfusibleError,
+    UnrecordableError,
     broadcast_shapes,
     resolve_dtypes,
     scalar,
@@ -71,6 +72,8 @@ class Recorder:
         self._nodes: dict[Any, Node] = {}
         self._pending = 0
         self._registers: Registers = []
+        self.given: set[int] = set()
+        """Registers of the program's inputs."""
         self._constants: list[tuple[int, Any]] = []
         self._hosts: dict[int, np.ndarray] = {}
         """By register, constants where the host has them."""
@@ -87,6 +90,8 @@ class Recorder:
         self.operations = 0
         self.escape: str | None = None
         """Why this run cannot be repeated from the plan, if it cannot."""
+        self.stopped: BaseException | None = None
+        """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, str]] = []
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
@@ -98,11 +103,17 @@ class Recorder:
         """Return the operations that have been recorded."""
         return [node for node in self._nodes.values() if isinstance(node, Apply | Reduce)]
 
-    def leaf(self, array: Any) -> Leaf:
-        """Return the node of an array that exists, in a new register."""
+    def leaf(self, array: Any, scalar: bool = False) -> Leaf:
+        """Return the node of an array that exists, in a new register.
+
+        Parameters
+        ----------
+        scalar
+            Whether NumPy gave it as a scalar.
+        """
         register = len(self._registers)
         self._registers.append(array)
-        node = Leaf(array.dtype, array.shape, register)
+        node = Leaf(array.dtype, array.shape, register, scalar)
         self._done[id(node)] = register
         self._nodes["leaf", register] = node
         return node
@@ -138,14 +149,14 @@ class Recorder:
 
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
+        if dtype not in SUPPORTED:
+            raise UnfusibleError(f"dtype {dtype}")
         if not isinstance(value, Node):
             node = scalar(value, dtype)
             key = ("scalar", dtype, node.value.tobytes())
             return self._nodes.setdefault(key, node)
         if value.dtype == dtype:
             return value
-        if dtype not in SUPPORTED:
-            raise UnfusibleError(f"dtype {dtype}")
         if isinstance(value, Scalar):
             return self.cast(value.value, dtype)
         return self.apply(conversion(value.dtype, dtype), (value,), dtype)
@@ -290,19 +301,22 @@ class Recorder:
         """
         registers = self._registers
         found = function(*substitute(args, registers), **substitute(kwargs, registers))
-        single = not isinstance(found, list | tuple)
+        single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
+            if any(_holds_arrays(v) for v in values):
+                self.stop(f"{_name(function)} gave something else than arrays")
             self.escaped(f"{_name(function)} gave something else than arrays")
             return found
-        arrays = [np.asarray(v) if isinstance(v, np.generic) else v for v in values]
-        leaves = [self.leaf(array) for array in arrays]
+        scalars = [isinstance(v, np.generic) for v in values]
+        arrays = [np.asarray(v) if scalar else v for v, scalar in zip(values, scalars, strict=True)]
+        leaves = [self.leaf(*each) for each in zip(arrays, scalars, strict=True)]
         results = tuple(leaf.register for leaf in leaves)
         kinds = tuple(map(kind, arrays))
         errors = np.geterr()
         inside = errors if errors != self._errors else None
         self.steps.append(Call(function, args, kwargs, results, single, kinds, inside))
-        return leaves[0] if single else leaves
+        return leaves[0] if single else type(found)(leaves)
 
     def _is_array(self, value: Any) -> bool:
         scalar = isinstance(value, np.generic) and self.device.name == HOST.name
@@ -364,6 +378,16 @@ class Recorder:
         """Note that a value left the recording, so that a plan would not repeat it."""
         self.escape = self.escape or reason
 
+    def stop(self, reason: str) -> NoReturn:
+        """End the recording: the program is to run on real arrays."""
+        error = UnrecordableError(reason)
+        self.stopped = self.stopped or error
+        raise error
+
+    def failed(self, error: Exception) -> None:
+        """Note an error that a lazy chunk raised, which the program may catch."""
+        self.stopped = self.stopped or error
+
     def broke(self, operation: str, reason: str) -> None:
         """Note a call that was handed over unfused."""
         self.breaks.append((operation, reason))
@@ -401,6 +425,11 @@ def silenced() -> bool:
 def error_state() -> tuple[object, ...]:
     """Return what `numpy.errstate` says here of each kind of floating-point error."""
     return tuple(np.geterr().values())
+
+
+def _holds_arrays(value: Any) -> bool:
+    """Return whether a value may hand out arrays, which the program could change."""
+    return not isinstance(value, bool | int | float | complex | str | np.generic | type(None))
 
 
 def _name(function: Any) -> str:

@@ -16,12 +16,13 @@ from gpusched.fusion.schedule import KernelBuilder
 from gpusched.fusion.seams import Seamed
 from gpusched.fusion.slabs import Slabs
 from gpusched.graph import safety
+from gpusched.graph.examination import bare_name
 from gpusched.graph.known import COMPUTED_BY, bare, computes, known, pieces
 from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
-from gpusched.graph.segment import ProgramStep, Segment, bare_name, flat
+from gpusched.graph.segment import ProgramStep, Segment, flat
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.holding import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.memory import held, needed, peak
@@ -174,7 +175,7 @@ class Rehearser(Rehearsal):
         except UnrecordableError as reason:
             self._halt(segment.steps[-1], str(reason))
             return self._call(segment, registers)
-        except Exception as error:  # whatever a function makes of zeros
+        except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
             told = f"recording failed: {type(error).__name__}: {error}"[:200]
             self._halt(segment.steps[-1], told)
             return self._call(segment, registers)
@@ -233,7 +234,8 @@ class Rehearser(Rehearsal):
                     self._variant.calls.append(use)
             before = list(registers)
             segment.finish(recorder, local, registers)
-        except Exception:  # whatever a function makes of zeros: then they are called one by one
+        except (Exception, UnrecordableError):  # noqa: BLE001  whatever a function makes of zeros
+            # Then they are called one by one.
             return self._call(segment, registers)
         self._holding.note(segment, local, registers)
         self._called(segment, before)
