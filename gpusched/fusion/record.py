@@ -303,10 +303,12 @@ class Recorder:
         found = function(*substitute(args, registers), **substitute(kwargs, registers))
         single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
-        if not all(self._is_array(v) for v in values):
-            if any(_holds_arrays(v) for v in values):
-                self.stop(f"{_name(function)} gave something else than arrays")
-            self.escaped(f"{_name(function)} gave something else than arrays")
+        others = [v for v in values if not self._is_array(v)]
+        if others:
+            reason = _said_of(function, others[0])
+            if any(map(_holds_arrays, values)):
+                self.stop(reason)
+            self.escaped(reason)
             return found
         scalars = [isinstance(v, np.generic) for v in values]
         arrays = [np.asarray(v) if scalar else v for v, scalar in zip(values, scalars, strict=True)]
@@ -430,6 +432,14 @@ def error_state() -> tuple[object, ...]:
 def _holds_arrays(value: Any) -> bool:
     """Return whether a value may hand out arrays, which the program could change."""
     return not isinstance(value, bool | int | float | complex | str | np.generic | type(None))
+
+
+def _said_of(function: Any, value: Any) -> str:
+    """Return why what a function gave cannot be recorded."""
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype not in SUPPORTED:
+        return f"dtype {dtype}"
+    return f"{_name(function)} gave something else than arrays"
 
 
 def _name(function: Any) -> str:

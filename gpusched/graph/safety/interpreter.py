@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from gpusched.fusion.recorded import Freezable
 from gpusched.graph.safety import calls, flow, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import SAID, TABLE
@@ -76,7 +77,9 @@ class Interpreter:
         while self._waiting:
             place = self._waiting.pop()
             self._step(place, self._states[place])
-        return Kind.OTHER if self._result is None else self._result
+        if self._result is None:
+            refuse("does not return")
+        return self._result
 
     def _check_handlers(self) -> None:
         """Refuse handlers of exceptions; those of a ``with`` statement only pass them on."""
@@ -147,6 +150,8 @@ class Interpreter:
             refuse(f"calls {described(callee)}")
         if isinstance(callee.value, types.FunctionType):
             return self._own(callee.value, args, names), True
+        if isinstance(callee.value, Freezable):
+            self.outside.kernel(callee.value)
         return calls.call(callee, args, names)
 
     def _own(self, function: types.FunctionType, args: list[Any], names: dict[str, Any]) -> Any:
