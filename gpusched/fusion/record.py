@@ -303,10 +303,9 @@ class Recorder:
         found = function(*substitute(args, registers), **substitute(kwargs, registers))
         single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
-        others = [v for v in values if not self._is_array(v)]
-        if others:
-            reason = _said_of(function, others[0])
-            if any(map(_holds_arrays, values)):
+        if not all(self._is_array(v) for v in values):
+            reason = f"{_name(function)} gave something else than arrays"
+            if not isinstance(function, np.ufunc) and any(map(_may_show, values)):
                 self.stop(reason)
             self.escaped(reason)
             return found
@@ -429,17 +428,14 @@ def error_state() -> tuple[object, ...]:
     return tuple(np.geterr().values())
 
 
-def _holds_arrays(value: Any) -> bool:
-    """Return whether a value may hand out arrays, which the program could change."""
+def _may_show(value: Any) -> bool:
+    """Return whether a value may be, or hold, a view of a chunk, through which one could change it.
+
+    Arrays of dtypes that no chunk here has are new ones, as are the results of ufuncs.
+    """
+    if isinstance(value, np.ndarray):
+        return value.dtype in SUPPORTED or value.dtype.hasobject
     return not isinstance(value, bool | int | float | complex | str | np.generic | type(None))
-
-
-def _said_of(function: Any, value: Any) -> str:
-    """Return why what a function gave cannot be recorded."""
-    dtype = getattr(value, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype not in SUPPORTED:
-        return f"dtype {dtype}"
-    return f"{_name(function)} gave something else than arrays"
 
 
 def _name(function: Any) -> str:

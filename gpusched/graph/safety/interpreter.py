@@ -12,6 +12,7 @@ import dis
 import inspect
 import types
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from gpusched.fusion.recorded import Freezable
@@ -40,6 +41,16 @@ RULES = (operators, flow)
 """Modules that enter instructions into the table."""
 
 
+@lru_cache(maxsize=512)
+def instructions_of(code: types.CodeType) -> tuple[list[dis.Instruction], dict[int, int]]:
+    """Return the instructions of a function, and their numbers by their offsets.
+
+    Prefixes of large arguments are left out: dis puts them into the instruction that follows.
+    """
+    found = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
+    return found, {i.offset: k for k, i in enumerate(found)}
+
+
 class Interpreter:
     """Examines one function, for arguments of some kinds.
 
@@ -59,10 +70,7 @@ class Interpreter:
         self.outside = outside
         self.callers = (*callers, function)
         self.code = function.__code__
-        # Prefixes of large arguments are part of the instruction that follows.
-        self.instructions = [i for i in dis.get_instructions(self.code)
-                             if i.opname not in ("EXTENDED_ARG", "CACHE")]  # fmt: skip
-        self._places = {i.offset: k for k, i in enumerate(self.instructions)}
+        self.instructions, self._places = instructions_of(self.code)
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
         self._result: Any = None
@@ -83,6 +91,8 @@ class Interpreter:
 
     def _check_handlers(self) -> None:
         """Refuse handlers of exceptions; those of a ``with`` statement only pass them on."""
+        if not self.code.co_exceptiontable:
+            return
         for entry in dis.Bytecode(self.code).exception_entries:  # type: ignore[attr-defined]
             place = self._place(entry.target)
             names = [i.opname for i in self.instructions[place : place + 3]]
