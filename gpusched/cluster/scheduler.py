@@ -1,5 +1,7 @@
-"""A preload for schedulers: refuses other versions, says why workers died, exports metrics, and
-gives workers each program once.
+"""A preload for schedulers: versions, exit reasons of workers, metrics and programs.
+
+It refuses workers of other versions, reports why workers died, exports metrics, and gives each
+worker each program once.
 
 ``gpusched scheduler`` and `gpusched.Cluster` load it; for a scheduler of dask's own,
 ``dask scheduler --preload gpusched.cluster.scheduler`` does.

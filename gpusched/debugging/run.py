@@ -149,7 +149,7 @@ class Run:
             raise
         except UnrecordableError as reason:
             return str(reason)
-        except Exception as error:  # then the functions themselves raise it, or show their result
+        except Exception as error:  # noqa: BLE001  then the functions themselves raise it, or show their result
             return f"recording failed: {type(error).__name__}: {error}"[:200]
         self._written(recorder)
         self._loose(segment, recorder, local)

@@ -47,8 +47,12 @@ def directory() -> Path | None:
         return None
     if configured != "default":
         return Path(configured).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "gpusched"
+    return user_caches() / "gpusched"
+
+
+def user_caches() -> Path:
+    """Return the folder in which this user's programs keep what can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def toolchain() -> str:

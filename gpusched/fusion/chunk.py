@@ -55,18 +55,22 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype:
+        """The dtype, as NumPy's array has it."""
         return self._node.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape, as NumPy's array has it."""
         return self._node.shape
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return self._node.ndim
 
     @property
     def size(self) -> int:
+        """How many elements there are."""
         size = 1
         for length in self._node.shape:
             size *= length
@@ -74,10 +78,12 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     @property
     def itemsize(self) -> int:
+        """Bytes of an element."""
         return self._node.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self.size * self.itemsize
 
     def __len__(self) -> int:
@@ -167,6 +173,7 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:  # fmt: skip
+        """Record a conversion to another dtype."""
         with recording(self._recorder) as recorder:
             target = np.dtype(dtype)
             if copy is False and target == self.dtype and order == "K":
@@ -224,10 +231,12 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     @property
     def T(self) -> Any:
+        """The chunk with its axes reversed."""
         return np.transpose(self)
 
     @property
     def real(self) -> Any:
+        """The chunk itself, since it is never complex."""
         return self
 
     # What leaves the recording ------------------------------------------------------------

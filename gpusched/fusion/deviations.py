@@ -262,8 +262,10 @@ def _written(launch: Launch, place: int) -> tuple[Any, ...]:
 
 
 def _quotient(launch: Launch, place: int, values: _Values, dtype: str) -> tuple[Any, ...]:
-    """Return what a launch divides for one of its results, element by element; of no kind if it
-    does not."""
+    """Return what a launch divides for one of its results, element by element.
+
+    The kind is empty if it does not divide.
+    """
     kernel = launch.kernel.kernel
     output = kernel.outputs[place]
     if kernel.loops != ("map",) or launch.outputs[place].axes is not None:

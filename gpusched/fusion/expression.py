@@ -47,6 +47,7 @@ class Node:
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return len(self.shape)
 
 

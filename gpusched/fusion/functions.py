@@ -260,6 +260,7 @@ def _sum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
 
 def extreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
             combine: str) -> Any:  # fmt: skip
+    """Record the smallest or largest value along axes."""
     return _reduced(recorder, combine, _node(recorder, a), axis, keepdims)
 
 

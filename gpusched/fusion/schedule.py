@@ -178,7 +178,7 @@ class KernelBuilder:
         return node.argument if isinstance(node, Reduce) else node
 
     def _collect(self) -> None:
-        """Number the values: inputs, then parameters, then statements."""
+        """Give numbers to the values: inputs, then parameters, then statements."""
         leaves: dict[int, list[Node]] = defaultdict(list)
         hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
         stack = list(reversed(self._roots()))
@@ -222,11 +222,13 @@ class KernelBuilder:
             number += 1
 
     def register(self, node: Node) -> int | None:
+        """Return the register that holds a node's values, or None."""
         if isinstance(node, Leaf):
             return node.register
         return self.done.get(id(node))
 
     def statements(self) -> tuple[Statement, ...]:
+        """Return the kernel's statements, in order."""
         return tuple(
             Statement(
                 node.operation,
@@ -246,6 +248,7 @@ class KernelBuilder:
         return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
 
     def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the axes that are not reduced, in order."""
         return tuple(axis for axis in order if axis not in self.group.axes)
 
     def launch(self, targets: list[int], device: Device) -> Step:
@@ -288,6 +291,7 @@ class KernelBuilder:
     def allocations(
         self, targets: list[int], kept: tuple[int, ...], device: Device, reduce_inner: bool
     ) -> list[Allocation]:
+        """Return how each output is allocated and finished."""
         shape = tuple(self.group.shape[axis] for axis in kept)
         natural = tuple(sorted(kept))
         axes = tuple(kept.index(axis) for axis in natural)
@@ -310,6 +314,7 @@ class KernelBuilder:
         return found
 
     def kernel(self, loops: Loops, allocations: list[Allocation], device: Device) -> Kernel:
+        """Return the kernel for loops that are known."""
         count = len(self.registers)
         inputs = tuple(
             Input(self.arrays[register].dtype.name, loops.access(k))

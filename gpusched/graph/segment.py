@@ -58,6 +58,7 @@ class ProgramStep:
 
     @property
     def registers(self) -> set[int]:
+        """Return the registers that the arguments hold."""
         return used_registers(self.args) | used_registers(self.kwargs)
 
 
@@ -230,7 +231,7 @@ class Segment:
         except UnrecordableError as reason:
             direct = Direct(bare_name(self.steps[-1][1].function), str(reason))
             self.call(registers)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  _call_after decides
             direct = self._call_after(error, registers)
             if isinstance(error, OSError):
                 key = None  # There may be files or a disk the next time.

@@ -175,7 +175,7 @@ class Rehearser(Rehearsal):
         except UnrecordableError as reason:
             self._halt(segment.steps[-1], str(reason))
             return self._call(segment, registers)
-        except Exception as error:  # whatever a function makes of zeros
+        except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
             told = f"recording failed: {type(error).__name__}: {error}"[:200]
             self._halt(segment.steps[-1], told)
             return self._call(segment, registers)
@@ -234,7 +234,8 @@ class Rehearser(Rehearsal):
                     self._variant.calls.append(use)
             before = list(registers)
             segment.finish(recorder, local, registers)
-        except (Exception, UnrecordableError):  # whatever a function makes of zeros
+        except (Exception, UnrecordableError):  # noqa: BLE001  whatever a function makes of zeros
+            # Then they are called one by one.
             return self._call(segment, registers)
         self._holding.note(segment, local, registers)
         self._called(segment, before)

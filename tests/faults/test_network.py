@@ -18,6 +18,7 @@ import pytest
 from distributed import Client
 from distributed.client import FutureCancelledError
 
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, address_in
 
 from .conftest import Harmed
@@ -99,6 +100,7 @@ class Served:
 
 
 @pytest.fixture
+@starts_processes
 def served(tmp_path: Path) -> Iterator[Served]:
     served = Served(tmp_path)
     yield served
@@ -110,7 +112,7 @@ def test_scheduler_that_restarts_is_a_clear_error_for_its_clients(served: Served
     worker = served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
     with Client(address, timeout=PATIENCE, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
-        endless = client.submit(time.sleep, 1000)
+        endless = client.submit(time.sleep, 1000)  # noqa: TID251
         scheduler.kill()
         scheduler.wait()
         with pytest.raises(FutureCancelledError, match="scheduler-connection-lost"):

@@ -72,6 +72,7 @@ def test_damaged_files_are_computed_again(start: Start, tmp_path: Path, damage: 
 
 
 @pytest.mark.parametrize("damage", list(DAMAGES))
+@pytest.mark.essential
 def test_damaged_file_that_a_client_asks_for(start: Start, tmp_path: Path, damage: str) -> None:
     harmed = start(1, **SMALL)
     futures = harmed.client.map(lambda k: np.full(CHUNK, float(k)), range(CHUNKS))

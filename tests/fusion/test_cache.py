@@ -47,6 +47,7 @@ def test_many_threads_compile_a_kernel_once(directory: Path) -> None:
     assert statistics().compilations == 1
 
 
+@pytest.mark.processes
 def test_a_second_process_finds_machine_code_on_disk(directory: Path) -> None:
     KernelCache().get(sample_kernel())
     reset_statistics()

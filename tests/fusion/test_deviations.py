@@ -9,7 +9,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -84,7 +84,6 @@ def test_results_are_numpy_s(function: Callable[..., Any], dtype: str, layout: s
     st.integers(0, 9999),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
 def test_any_shape_and_special_values(
     function: Callable[..., Any],
     rows: int,

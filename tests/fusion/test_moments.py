@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.array.reductions import moment_chunk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -61,7 +61,6 @@ def test_one_kernel_reads_the_chunk_once(function: Callable[..., Any], axis: Any
     st.integers(0, 9999),
     st.data(),
 )
-@settings(max_examples=200, deadline=None)
 def test_squares_are_as_exact_as_float32(
     rows: int,
     width: int,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.array.reductions import moment_chunk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.fusion.record import Recorder
@@ -58,7 +58,6 @@ def test_no_deviation_is_wider_than_its_value(function: Callable[..., Any], axis
     st.integers(0, 9999),
     st.data(),
 )
-@settings(max_examples=100, deadline=None)
 def test_squares_are_those_of_wider_deviations(
     rows: int,
     width: int,

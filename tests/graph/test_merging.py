@@ -17,7 +17,7 @@ import pytest
 from dask._task_spec import Task, TaskRef
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -191,6 +191,7 @@ def test_reductions_that_leave_much_stay_apart() -> None:
         assert merged_keys(x.sum(), x.max())
 
 
+@pytest.mark.processes
 def test_tasks_that_are_put_together_are_the_same_in_every_process(tmp_path: Path) -> None:
     """dask goes through sets of keys: kernels in another order would be compiled again."""
     script = tmp_path / "script.py"
@@ -407,7 +408,6 @@ def test_the_graph_that_is_given_stays_as_it_is() -> None:
     assert tasks == before
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
     """Sums, chains, views, reductions and functions of the user's own, used by any number."""

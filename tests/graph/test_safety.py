@@ -148,7 +148,7 @@ def converts(x: Any) -> Any:
 
 
 def random(x: Any) -> Any:
-    return x + np.random.random()
+    return x + np.random.random()  # noqa: NPY002
 
 
 def reads_table(x: Any) -> Any:

@@ -37,7 +37,7 @@ def use(library: Any, seed: int) -> int:
             lambda: list(library.count_to(3)),
             lambda: file.read(1, scale=2),
             lambda: file.size,
-            lambda: [value for value in file],
+            lambda: list(file),
             lambda: file.parts()["rest"].size,
             lambda: file.pair()[0][0],
             lambda: 2 in file,
@@ -171,6 +171,7 @@ def told() -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("policy", EXCLUSIVE)
+@pytest.mark.processes
 def test_tasks_of_workers(policy: str) -> None:
     library = threadsafe.wrap(fragile, policy)
     with Cluster(2, 4, gpus=0) as cluster, Client(cluster) as client:

@@ -16,12 +16,14 @@ class Joining(Nest):
     """Joins rows to each other, some at once."""
 
     def loop(self, level: int) -> None:
+        """Write the loop of one level, and all within it."""
         if level == self.innermost - 1 and self.joins_rows():
             self.rows(level)
         else:
             super().loop(level)
 
     def body(self) -> None:
+        """Write the innermost loop."""
         self.hoist()
         self.open(f"for i in range(n{self.innermost}):")
         self.join("i")

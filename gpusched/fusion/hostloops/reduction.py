@@ -24,6 +24,7 @@ class Reduction(Nest):
         self.skipping = _skipping(kernel)
 
     def begin(self) -> None:
+        """Write what comes before the loops."""
         if not is_heavy(self.kernel):
             self.look_ahead()
         if self.kernel.in_turn:
@@ -33,12 +34,14 @@ class Reduction(Nest):
                     self.write(f"losses{k} = scratch({name})")
 
     def loop(self, level: int) -> None:
+        """Write the loop of one level, and all within it."""
         if self.kernel.in_turn and level == self.innermost - 1:
             self.open(f"for i{level} in range(0, n{level}, {IN_TURN}):")
         else:
             super().loop(level)
 
     def body(self) -> None:
+        """Write the innermost loop."""
         if self.kernel.in_turn:
             self.in_turn()
         else:
@@ -76,12 +79,15 @@ class Reduction(Nest):
             self.advance(name, f"row * {name}_s{level}", "_row")
 
     def total(self, output: int) -> str:
+        """Return where the total of an output is kept."""
         return f"totals{output}[row]" if self.kernel.in_turn else f"total{output}"
 
     def lost(self, output: int) -> str:
+        """Return where an output's rounding errors are kept."""
         return f"losses{output}[row]" if self.kernel.in_turn else f"lost{output}"
 
     def start_totals(self) -> None:
+        """Write the totals as they are before the first element."""
         for k, output in enumerate(self.kernel.outputs):
             self.write(f"{self.total(k)} = {identity(output, output.dtype)}")
             if _compensated(output):

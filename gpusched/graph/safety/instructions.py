@@ -58,6 +58,8 @@ SAID = {
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Enter a function into the table as the meaning of instructions of these names."""
+
     def enter(rule: Rule) -> Rule:
         for name in names:
             TABLE[name] = rule

@@ -50,6 +50,7 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
 
 @rule("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE")
 def unary(self: Interpreter, state: State, instruction: Instruction) -> After:
+    """Replace the value on top of the stack by what is computed from it."""
     return push(state, arithmetic(state.stack[-1:], "computes with"), pops=1)
 
 
@@ -97,6 +98,7 @@ def _is(self: Interpreter, state: State, instruction: Instruction) -> After:
 
 
 def is_none(kind: Any, negated: bool) -> Any:
+    """Return the kind of ``value is None``, or of ``value is not None`` if negated."""
     if isinstance(kind, Known):
         return Known((kind.value is None) != negated)
     if is_array(kind) or kind is Kind.PLAIN:

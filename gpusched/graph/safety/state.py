@@ -35,6 +35,7 @@ class State:
 
 
 def push(state: State, *kinds: Any, pops: int = 0) -> State:
+    """Return the state with some kinds taken from the stack and others put on it."""
     if len(state.stack) < pops:
         refuse("takes more values than there are")
     kept = state.stack[: len(state.stack) - pops]
@@ -42,10 +43,12 @@ def push(state: State, *kinds: Any, pops: int = 0) -> State:
 
 
 def stored(state: State, name: str, kind: Any) -> State:
+    """Return the state in which a local variable has a kind."""
     return replace(state, variables=tuple({**dict(state.variables), name: kind}.items()))
 
 
 def loaded(state: State, name: str) -> Any:
+    """Return the kind of a local variable; refuse one that may have no value."""
     found = dict(state.variables).get(name, Kind.UNBOUND)
     if found is Kind.UNBOUND:
         refuse(f"uses {name}, which may have no value")
