@@ -206,7 +206,7 @@ class Run:
 
     def _named(self, function: Any, args: Any, kwargs: Any, key: Any, reason: str) -> Called:
         """Return a call with the user's line, and why no kernel does it."""
-        own = unfusible(function)
+        own = unfusible(function, args, kwargs)
         place = place_of_function(bare(function)) if own and own[0] else None
         place = place or place_of_layer(layer_of(key))
         told = own[1] if own else reason

@@ -304,9 +304,10 @@ class Recorder:
         single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
-            if any(_holds_arrays(v) for v in values):
-                self.stop(f"{_name(function)} gave something else than arrays")
-            self.escaped(f"{_name(function)} gave something else than arrays")
+            reason = f"{_name(function)} gave something else than arrays"
+            if not isinstance(function, np.ufunc) and any(map(_may_show, values)):
+                self.stop(reason)
+            self.escaped(reason)
             return found
         scalars = [isinstance(v, np.generic) for v in values]
         arrays = [np.asarray(v) if scalar else v for v, scalar in zip(values, scalars, strict=True)]
@@ -427,8 +428,13 @@ def error_state() -> tuple[object, ...]:
     return tuple(np.geterr().values())
 
 
-def _holds_arrays(value: Any) -> bool:
-    """Return whether a value may hand out arrays, which the program could change."""
+def _may_show(value: Any) -> bool:
+    """Return whether a value may be, or hold, a view of a chunk, through which one could change it.
+
+    Arrays of dtypes that no chunk here has are new ones, as are the results of ufuncs.
+    """
+    if isinstance(value, np.ndarray):
+        return value.dtype in SUPPORTED or value.dtype.hasobject
     return not isinstance(value, bool | int | float | complex | str | np.generic | type(None))
 
 
