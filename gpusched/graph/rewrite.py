@@ -31,10 +31,11 @@ from gpusched.fusion.plan import Register
 from gpusched.fusion.record import error_state
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
-from gpusched.graph.known import bare, computes, enforced, known
+from gpusched.graph.known import bare, computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.program import Program
+from gpusched.graph.quick import QUICK
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.templates import Templates
 
@@ -87,6 +88,8 @@ class Functions:
 def _examine(function: Any) -> Traits:
     if known(function):
         return Traits(True, True, _identity(function))
+    if getattr(bare(function), QUICK, False):
+        return Traits(False, False, _identity(function))
     safe = safety.why_unsafe(bare(function)) is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
     return Traits(safe or asked, safe, _identity(function))
@@ -152,11 +155,13 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
 
 
 def worthwhile(task: Task, functions: Functions) -> bool:
-    """Return whether a function that is recorded and computes is anywhere inside a task."""
+    """Return whether a task has a function that is recorded and computes, or one of `EXACT`."""
     if task.func is _execute_subgraph:
         inner = task.args[0].values()
         return any(worthwhile(node, functions) for node in inner if type(node) is Task)
     function = task.kwargs[_FUNCTION] if enforces(task) else task.func
+    if exact_for(function) is not function:
+        return True
     joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
     return functions.traits(function).recorded and computes(function) and not joins
 
@@ -223,6 +228,7 @@ class _Translation:
         self, key: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Register:
         """Add a call, and return where its result is."""
+        function = exact_for(function)
         traits = self.functions.traits(function)
         recorded = self.recorded and traits.recorded
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed))

@@ -32,6 +32,7 @@ from gpusched.fusion.statistics import updating
 from gpusched.graph import pieces, safety
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.known import bare, owned, substitute_for
+from gpusched.graph.quick import QUICK
 
 PLANS = 128
 """Plans one segment remembers; the oldest goes first."""
@@ -385,6 +386,8 @@ def _reasons(functions: Iterable[Any]) -> list[tuple[str, str]]:
     """Return (name, reason) for each function of the user's own that is not recorded."""
     found = []
     for function in functions:
+        if getattr(bare(function), QUICK, False):
+            continue
         reason = safety.why_unsafe(bare(function))
         if reason and reason != safety.LIBRARY:
             found.append((bare_name(function), f"your function {reason}"))
