@@ -165,8 +165,8 @@ class Run:
             if isinstance(step, Launch):
                 use = next(use for use in recorder.uses if use.launch is step)
                 for number, output in enumerate(step.outputs):
-                    for register in output.registers:
-                        self._note(recorder.registers()[register], FromKernel(use, number))
+                    made = recorder.registers()[output.register]
+                    self._note(made, FromKernel(use, number))
             elif isinstance(step, Call):
                 called = recorder.called(step)
                 self._note(called.result, FromCall(called))
@@ -206,7 +206,7 @@ class Run:
 
     def _named(self, function: Any, args: Any, kwargs: Any, key: Any, reason: str) -> Called:
         """Return a call with the user's line, and why no kernel does it."""
-        own = unfusible(function)
+        own = unfusible(function, args, kwargs)
         place = place_of_function(bare(function)) if own and own[0] else None
         place = place or place_of_layer(layer_of(key))
         told = own[1] if own else reason

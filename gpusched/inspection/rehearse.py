@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -258,17 +258,17 @@ class Rehearser(Rehearsal):
             args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
             registers[register] = ordinary(self._value_of(step.function, args, kwargs, layer))
             given, value = _given(step, registers), registers[register]
-            self._note_call(step.function, layer, given, value, step.recorded, counted=True)
+            reason = None if step.recorded else unfusible(step.function, args, kwargs)
+            self._note_call(step.function, layer, given, value, reason, counted=True)
             self._holding.made[register] = arrays_in(value)
         self._called(segment, before)
         for register in (r for dying in segment.last_uses for r in dying):
             registers[register] = None
 
-    def _note_call(self, function: Any, layer: str, given: list[Any], value: Any, recorded: bool,
-                   counted: bool) -> None:  # fmt: skip
+    def _note_call(self, function: Any, layer: str, given: list[Any], value: Any,
+                   reason: tuple[bool, str] | None, counted: bool) -> None:  # fmt: skip
         """Note a call: what it moves, and why no kernel does it."""
         name = bare_name(function)
-        reason = None if recorded else unfusible(function)
         if reason is not None:
             own, told = reason
             self._variant.halts.append(
@@ -329,7 +329,8 @@ class Rehearser(Rehearsal):
             except UnknownResultError as error:
                 unknown.append(error)
                 value = UNKNOWN
-            self._note_call(function, layer, given, value, recorded=False, counted=False)
+            reason = unfusible(function, args, kwargs)
+            self._note_call(function, layer, given, value, reason, counted=False)
             calls.append(Called(given, arrays_in(value), temporaries(function, given)))
             return value
 
@@ -364,14 +365,24 @@ def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:
     return [value for value in given if hasattr(value, "nbytes")]
 
 
-def unfusible(function: Any) -> tuple[bool, str] | None:
-    """Return whether a function is the user's own, and why no kernel does it; None if one may."""
+def unfusible(function: Any, args: Iterable[Any],
+              kwargs: Mapping[str, Any]) -> tuple[bool, str] | None:  # fmt: skip
+    """Return whether a function is the user's own, and why no kernel does it; None if one may.
+
+    Parameters
+    ----------
+    function
+        The function.
+    args, kwargs
+        What it is called with: arrays and other values.
+    """
     if _harmless(function) or bare(function) is finalize:
         return None
     library = getattr(bare(function), COMPUTED_BY, None)
     if library is not None:
         return False, f"a model that {library} computes"
-    reason = safety.why_unsafe(bare(function))
+    names = {name: safety.kind_of(value) for name, value in kwargs.items()}
+    reason = safety.examined(function, map(safety.kind_of, args), names).reason
     if reason is None:
         return None
     if reason == safety.LIBRARY:

@@ -150,7 +150,8 @@ def test_a_functions_own_call_is_stopped_at(
     assert "-> result = sorted_rows(a)" in shown
     assert "sorted_rows()\n-> return np.sort(block * 3 - 1, axis=1)" in shown
     told = capsys.readouterr().err
-    assert told == "gpusched.debug: sorted_rows is not fused: your function uses .sort\n"
+    told_of = "gpusched.debug: sorted_rows is not fused: your function calls sort, which is not"
+    assert told.startswith(told_of)
 
 
 def test_a_function_that_changes_its_argument_is_called_once(frames: list[FrameType]) -> None:

@@ -13,6 +13,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
+import gpusched
 from gpusched.fusion.plan import Register
 from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import disable, enable, fusible
@@ -430,6 +431,26 @@ def test_changes_of_globals_defaults_and_callees(monkeypatch: pytest.MonkeyPatch
     assert total(x) == 18
     monkeypatch.setattr(np, "sqrt", lambda values: values * 7)
     assert total(x) == 126
+
+
+tenths = 3.0
+
+
+@gpusched.kernel
+def in_tenths(x):
+    return x * 10 + tenths
+
+
+def by_kernel(x: Any) -> Any:
+    return in_tenths(x) * 2
+
+
+def test_plans_notice_changes_of_what_kernels_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    (optimized,) = dask.optimize((da.ones(6, chunks=3) + 0).map_blocks(by_kernel, dtype=float))
+    with disable():
+        np.testing.assert_array_equal(optimized.compute(scheduler="sync"), np.full(6, 26.0))
+        monkeypatch.setattr(f"{__name__}.tenths", 4.0)
+        np.testing.assert_array_equal(optimized.compute(scheduler="sync"), np.full(6, 28.0))
 
 
 def test_plans_are_for_values_as_they_are_when_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,10 @@ import dis
 import inspect
 import types
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
+from gpusched.fusion.recorded import Freezable
 from gpusched.graph.safety import calls, flow, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import SAID, TABLE
@@ -39,6 +41,16 @@ RULES = (operators, flow)
 """Modules that enter instructions into the table."""
 
 
+@lru_cache(maxsize=512)
+def instructions_of(code: types.CodeType) -> tuple[list[dis.Instruction], dict[int, int]]:
+    """Return the instructions of a function, and their numbers by their offsets.
+
+    Prefixes of large arguments are left out: dis puts them into the instruction that follows.
+    """
+    found = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
+    return found, {i.offset: k for k, i in enumerate(found)}
+
+
 class Interpreter:
     """Examines one function, for arguments of some kinds.
 
@@ -58,10 +70,7 @@ class Interpreter:
         self.outside = outside
         self.callers = (*callers, function)
         self.code = function.__code__
-        # Prefixes of large arguments are part of the instruction that follows.
-        self.instructions = [i for i in dis.get_instructions(self.code)
-                             if i.opname not in ("EXTENDED_ARG", "CACHE")]  # fmt: skip
-        self._places = {i.offset: k for k, i in enumerate(self.instructions)}
+        self.instructions, self._places = instructions_of(self.code)
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
         self._result: Any = None
@@ -76,10 +85,14 @@ class Interpreter:
         while self._waiting:
             place = self._waiting.pop()
             self._step(place, self._states[place])
-        return Kind.OTHER if self._result is None else self._result
+        if self._result is None:
+            refuse("does not return")
+        return self._result
 
     def _check_handlers(self) -> None:
         """Refuse handlers of exceptions; those of a ``with`` statement only pass them on."""
+        if not self.code.co_exceptiontable:
+            return
         for entry in dis.Bytecode(self.code).exception_entries:  # type: ignore[attr-defined]
             place = self._place(entry.target)
             names = [i.opname for i in self.instructions[place : place + 3]]
@@ -147,6 +160,8 @@ class Interpreter:
             refuse(f"calls {described(callee)}")
         if isinstance(callee.value, types.FunctionType):
             return self._own(callee.value, args, names), True
+        if isinstance(callee.value, Freezable):
+            self.outside.kernel(callee.value)
         return calls.call(callee, args, names)
 
     def _own(self, function: types.FunctionType, args: list[Any], names: dict[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.recorded import Freezable
 from gpusched.graph.safety.kinds import is_constant, same
 
 _MISSING = object()
@@ -25,6 +26,7 @@ class Outside:
         self._names: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
         self._cells: dict[int, tuple[types.CellType, Any]] = {}
         self._functions: dict[int, tuple[types.FunctionType, Any, Any, Any]] = {}
+        self._kernels: dict[int, tuple[Freezable, Any]] = {}
         self._parts: list[Any] = []
 
     def name(self, function: types.FunctionType, name: str) -> Any:
@@ -64,20 +66,29 @@ class Outside:
             self._functions[id(function)] = function, *parts
             self._parts.append((function.__code__, *map(frozen, parts[1:])))
 
+    def kernel(self, kernel: Freezable) -> None:
+        """Note a user's kernel, which reads values from outside of itself."""
+        if id(kernel) not in self._kernels:
+            self._kernels[id(kernel)] = kernel, kernel.parts()
+            self._parts.append(kernel.parts())
+
     def holds(self) -> bool:
         """Return whether everything is as it was when it was read."""
         for names, name, value in self._names.values():
             if not same(names.get(name, _MISSING), value):
                 return False
         for cell, value in self._cells.values():
-            if not same(cell.cell_contents, value):
+            try:
+                if not same(cell.cell_contents, value):
+                    return False
+            except ValueError:  # it has no value any more
                 return False
         for function, code, defaults, keywords in self._functions.values():
             if function.__code__ is not code or _keywords(function) != keywords:
                 return False
             if function.__defaults__ is not defaults:
                 return False
-        return True
+        return all([kernel.parts() == parts for kernel, parts in self._kernels.values()])
 
     @property
     def identity(self) -> tuple[Any, ...]:
