@@ -71,7 +71,7 @@ class Watch:
         self.first: Write | None = None
         self.enforced = False
         """Whether the system refuses what Python does not see."""
-        self._allowed = [os.path.realpath(path) for path in (*allowed, *_SYSTEM)]
+        self._allowed = [os.path.realpath(path) for path in (*map(str, allowed), *_SYSTEM)]
         self._yielding = [os.path.realpath(path) for path in (_configuration(), *_LIBRARIES)]
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:

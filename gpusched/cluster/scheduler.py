@@ -22,6 +22,7 @@ from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
 from gpusched.dashboard import registration
 from gpusched.workers import versions
+from gpusched.workers.handshakes import limit_handshakes
 
 logger = logging.getLogger("distributed.scheduler")
 
@@ -39,6 +40,7 @@ def dask_setup(scheduler: Scheduler) -> None:
         scheduler.add_plugin(plugin)
     _refuse_other_versions(scheduler)
     registration.show(scheduler)
+    limit_handshakes(scheduler)
 
 
 def _refuse_other_versions(scheduler: Scheduler) -> None:

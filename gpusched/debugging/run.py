@@ -165,8 +165,8 @@ class Run:
             if isinstance(step, Launch):
                 use = next(use for use in recorder.uses if use.launch is step)
                 for number, output in enumerate(step.outputs):
-                    for register in output.registers:
-                        self._note(recorder.registers()[register], FromKernel(use, number))
+                    made = recorder.registers()[output.register]
+                    self._note(made, FromKernel(use, number))
             elif isinstance(step, Call):
                 called = recorder.called(step)
                 self._note(called.result, FromCall(called))

@@ -166,6 +166,7 @@ def store(tools: str, name: str, text: str) -> Path | None:
         return None
     path = root / "kernels" / tools / f"{name}.py"
     try:
+        codefiles.folder_for(path)
         if not path.exists():
             codefiles.write(path, text.encode())
     except OSError as error:

@@ -88,31 +88,21 @@ class Reduce(Node):
     """A reduction over some axes; a kernel of its own, or shared with others over the same axes."""
 
     combine: str
-    """Name in `gpusched.fusion.operations.COMBINES`."""
+    """Name in `gpusched.fusion.operations.COMBINES`, or `gpusched.fusion.kernel.MOMENTS`."""
     argument: Node
     """What is reduced, of dtype `dtype`."""
     axes: tuple[int, ...] = field(default=())
     """Reduced axes of `argument`, ascending, without duplicates."""
     keepdims: bool = False
     """Whether the reduced axes stay, with length 1."""
-
-
-@dataclass(frozen=True, eq=False)
-class Accumulated(Node):
-    """A sum as it is accumulated, before it is rounded to the dtype of its terms."""
-
-    sum: Reduce
-    """The sum as it is rounded."""
-    argument: Node
-    """What is added up, in the wider dtype."""
+    family: list[Reduce] = field(default_factory=list)
+    """All results of the same reduction in order, if it has several: one kernel computes them."""
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """Return the nodes that `node` is computed from."""
     if isinstance(node, Apply):
         return node.arguments
-    if isinstance(node, Accumulated):
-        return (node.sum,)
     if isinstance(node, Reduce):
         return (node.argument,)
     return ()

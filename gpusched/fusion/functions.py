@@ -24,6 +24,7 @@ from gpusched.fusion.chunk import (
     operand,
 )
 from gpusched.fusion.expression import Node, UnfusibleError
+from gpusched.fusion.moments import moments
 from gpusched.fusion.operations import CLIP
 from gpusched.fusion.record import Recorder
 
@@ -298,9 +299,13 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
     divisor = _count(node, axis) - ddof
     if divisor <= 0:
         raise UnfusibleError("no degrees of freedom left")
-    centre = _mean(recorder, a, axis, dtype, keepdims=True)
-    return np.true_divide(_sum(recorder, np.square(a - centre), axis, dtype, keepdims=keepdims),
-                          divisor)  # fmt: skip
+    axes = _axes(node, axis)
+    if not axes or 0 in node.shape:
+        raise UnfusibleError("variance of nothing")
+    keep = bool(keepdims) and keepdims is not _MISSING
+    squares = moments(a, axes, _count(node, axis), keep).squares
+    found = recorder.cast((squares / divisor)._node, np.dtype(dtype or node.dtype))
+    return LazyChunk(recorder, found, scalar=not found.shape)
 
 
 def _std(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,

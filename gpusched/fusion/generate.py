@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.fusion import scalars
-from gpusched.fusion.kernel import EXACT, Access, Kernel, Output, Statement
+from gpusched.fusion.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement
 from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 from gpusched.fusion.parsing import parse
 
@@ -60,17 +60,22 @@ def loop_sizes(kernel: Kernel, numbers: Sequence[Any]) -> tuple[int, ...]:
 
 def loop_strides(kernel: Kernel, numbers: Sequence[Any]) -> dict[tuple[int, int], int]:
     """Return the strides among the numbers passed at launch, by operand and loop."""
-    given = numbers[len(kernel.parameters) + len(kernel.loops) :]
     names = stride_names(kernel)
+    first = len(kernel.parameters) + len(kernel.loops)
+    given = numbers[first : first + len(names)]
     return {(k, level): step for (k, level, _), step in zip(names, given, strict=True)}
 
 
 def arguments(kernel: Kernel) -> list[str]:
-    """Return the kernel's arguments in order: arrays, constants, loop sizes, strides."""
+    """Return the kernel's arguments in order: arrays, constants, loop sizes, strides.
+
+    Last comes how many rows were joined before, where the kernel `resumes`.
+    """
     sizes = [f"n{level}" for level in range(len(kernel.loops))]
     strides = [name for _, _, name in stride_names(kernel)]
     arrays = input_names(kernel) + output_names(kernel)
-    return arrays + parameter_names(kernel) + sizes + strides
+    resumed = ["n_before"] if kernel.resumes else []
+    return arrays + parameter_names(kernel) + sizes + strides + resumed
 
 
 @lru_cache(maxsize=1)
@@ -122,14 +127,14 @@ def point_source(kernel: Kernel) -> str:
 def defined_functions(kernel: Kernel) -> dict[str, ScalarFunction]:
     """Return the users' functions that a kernel's source calls, by the names it has for them."""
     used = [s.operation for s in kernel.statements]
-    used += [o.combine for o in kernel.outputs if o.combine]
+    used += [o.combine for o in kernel.outputs if o.combine not in (None, MOMENTS)]
     functions = {name: named(name).function for name in used}
     return {name: function for name, function in functions.items() if function is not None}
 
 
-def helper_source(point: str) -> str:
-    """Return the source of the functions of `scalars` that `point` calls."""
-    used = [text for name, text in _helpers().items() if f"{name}(" in point]
+def helper_source(text: str) -> str:
+    """Return the source of the functions of `scalars` that a text calls."""
+    used = [helper for name, helper in _helpers().items() if f"{name}(" in text]
     return "".join(f"{text}\n\n\n" for text in used)
 
 
@@ -151,6 +156,8 @@ def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:
     >>> identity_value("minimum", np.dtype("int8"))
     127
     """
+    if combine_name == MOMENTS:
+        return 0.0
     if combine_name in DEFINED:
         return dtype.type(DEFINED[combine_name].identity).item()
     if combine_name in ("add", "logical_or"):

@@ -14,6 +14,11 @@ EDITED = "_edited_"
 """In the names of users' versions of kernels, between the original's name and a digest."""
 
 
+MOMENTS = "moments"
+"""How outputs are joined that hold the moments of their values: three for each value, its mean,
+what rounding that loses, and the sum of the squares of deviations from both."""
+
+
 class Access(StrEnum):
     """How an operand moves when one loop advances by one."""
 
@@ -60,7 +65,7 @@ class Output:
     """Of the array; wider than the value's where an accumulator needs it."""
     access: tuple[Access, ...]
     combine: str | None = None
-    """Name in `operations.COMBINES` for a reduction."""
+    """Name in `operations.COMBINES` for a reduction, or `MOMENTS`."""
     value_dtype: str = ""
     """Dtype of the value."""
 
@@ -164,6 +169,16 @@ class Kernel:
     def operands(self) -> tuple[Input | Output, ...]:
         """Inputs, then outputs: the arrays in the order of the arguments."""
         return (*self.inputs, *self.outputs)
+
+    @cached_property
+    def moments(self) -> tuple[int, ...]:
+        """The first of each three outputs that hold moments."""
+        return tuple(k for k, o in enumerate(self.outputs) if o.combine == MOMENTS)[::3]
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it is passed how many rows were joined before, if it is called for some only."""
+        return bool(self.moments) and (self.loops[0], self.loops[-1]) == ("reduce", "map")
 
     @property
     def reduces(self) -> bool:

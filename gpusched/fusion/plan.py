@@ -54,14 +54,6 @@ class Allocation:
     """Of the result; narrower than `dtype` where that is an accumulator's."""
     initial: Any = None
     """What reductions start from."""
-    accumulated: int | None = None
-    """Where the result goes as it was accumulated, if somebody asks for it."""
-
-    @cached_property
-    def registers(self) -> tuple[int, ...]:
-        """Return where results go."""
-        also = () if self.accumulated is None else (self.accumulated,)
-        return self.register, *also
 
     @cached_property
     def is_result(self) -> bool:
@@ -83,8 +75,6 @@ class Allocation:
     def finish(self, buffer: Any, registers: Registers) -> None:
         """Put the result that lies in a buffer where it goes."""
         array = self.shaped(buffer)
-        if self.accumulated is not None:
-            registers[self.accumulated] = array
         if self.dtype != self.result_dtype:
             with np.errstate(over="ignore"):
                 array = array.astype(self.result_dtype)
@@ -314,7 +304,7 @@ def reads(step: Step) -> set[int]:
 def written(step: Step) -> set[int]:
     """Return the registers a step writes."""
     if isinstance(step, Launch | Empty):
-        return {register for output in step.outputs for register in output.registers}
+        return {output.register for output in step.outputs}
     return set(step.results) if isinstance(step, Call) else set()
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import dask
 import numpy as np
 
-from gpusched.fusion import moments, narrowing, seams, slabs
+from gpusched.fusion import seams, slabs
 from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.expression import (
     SUPPORTED,
-    Accumulated,
     Apply,
     Leaf,
     Node,
@@ -22,10 +21,11 @@ from gpusched.fusion.expression import (
     UnfusibleError,
     UnrecordableError,
     broadcast_shapes,
+    postorder,
     resolve_dtypes,
     scalar,
 )
-from gpusched.fusion.narrowing import NARROW
+from gpusched.fusion.kernel import MOMENTS
 from gpusched.fusion.operations import ARITHMETIC, Operation, conversion
 from gpusched.fusion.plan import (
     Call,
@@ -43,6 +43,9 @@ from gpusched.fusion.plan import (
 from gpusched.fusion.schedule import KernelBuilder, alongside, groups
 
 PYTHON_SCALARS = (bool, int, float)
+
+WIDE = np.dtype(np.float64)
+"""Of moments, whatever they are of."""
 
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
@@ -75,15 +78,9 @@ class Recorder:
         self.given: set[int] = set()
         """Registers of the program's inputs."""
         self._constants: list[tuple[int, Any]] = []
-        self._hosts: dict[int, np.ndarray] = {}
-        """By register, constants where the host has them."""
         self._done: dict[int, int] = {}
         self._waiting: dict[int, Reduce] = {}
         """By identity, sums that keep their axes and have been recorded, but not computed."""
-        self._accumulated: dict[int, Accumulated] = {}
-        """By identity, sums of float32 that are wanted as they are accumulated, too."""
-        self._moments: dict[int, Node] = {}
-        """By identity of a sum, that of squares of deviations which is computed beside it."""
         self._sliced: dict[int, int] = {}
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
@@ -123,7 +120,6 @@ class Recorder:
         copy = self.device.take_in(array)
         node = self.leaf(copy)
         self._constants.append((node.register, copy))
-        self._hosts[node.register] = array
         return node
 
     def _intern(self, key: Any, make: Callable[[], Node]) -> Node:
@@ -180,16 +176,10 @@ class Recorder:
             return node
         if node.shape and 0 in node.shape:
             raise UnfusibleError("reduction of an empty array")
-        if combine == "add":
-            found = self._deviations(node, axes)
-            if found is not None:
-                return found if keepdims else self._without(found, axes)
-            node = self._narrowed(node, axes)
         again = _reduced_before(combine, node, axes)
         if again is not None and keepdims:
             return again
-        kept = enumerate(node.shape)
-        shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
+        shape = _reduced_shape(node, axes, keepdims)
         argument = node if again is None else again.argument
         key = ("reduce", combine, axes, keepdims, id(argument))
 
@@ -204,33 +194,29 @@ class Recorder:
 
         return self._intern(key, make)
 
-    def _deviations(self, node: Node, axes: tuple[int, ...]) -> Node | None:
-        """Return a sum of squares of deviations that can be added up while their mean is."""
-        squares = narrowing.squares(node, axes, self._hosts)
-        host = self.device.name == HOST.name
-        if squares is None or not host or not moments.is_exact(squares):
-            return None
-        total = id(squares.total)
-        if total not in self._moments and total not in self._done:
-            self._moments[total] = moments.deviations(self, squares, axes)
-        return self._moments.get(total)
+    def moments(self, node: Node, axes: tuple[int, ...], keepdims: bool) -> list[Reduce]:
+        """Return nodes of a mean, what rounding it loses, and squares of deviations added up.
 
-    def _without(self, node: Node, axes: tuple[int, ...]) -> Node:
-        """Return a node without axes of length 1."""
-        return self.leaf_view(self.register(node), lambda array: np.squeeze(array, axes))
+        Parameters
+        ----------
+        node
+            Whose, of any dtype; they are of float64.
+        axes, keepdims
+            As in `reduce`.
+        """
+        if not axes or 0 in node.shape:
+            raise UnfusibleError("moments of nothing")
+        shape = _reduced_shape(node, axes, keepdims)
+        wide = self.cast(node, WIDE)
+        family: list[Reduce] = []
 
-    def _narrowed(self, node: Node, axes: tuple[int, ...]) -> Node:
-        """Return what is added up, in float32 where it is computed in float64 for nothing."""
-        found = narrowing.squares(node, axes, self._hosts)
-        if found is None or found.mean.dtype == NARROW:
-            return node
-        mean = self.cast(found.mean, NARROW)
-        return self.apply("square", (self.apply("subtract", (found.value, mean), NARROW),), NARROW)
+        def make() -> Reduce:
+            self.operations += not family
+            family.append(Reduce(WIDE, shape, MOMENTS, wide, axes, keepdims, family))
+            return family[-1]
 
-    def accumulated(self, total: Reduce, argument: Node) -> Node:
-        """Return the node of a sum as it is accumulated in the dtype of `argument`."""
-        made = Accumulated(argument.dtype, total.shape, total, argument)
-        return self._accumulated.setdefault(id(total), made)
+        found = [self._intern((MOMENTS, k, axes, keepdims, id(wide)), make) for k in range(3)]
+        return cast(list[Reduce], found)
 
     # Execution --------------------------------------------------------------------------
 
@@ -241,11 +227,8 @@ class Recorder:
                 leaf = self.constant(np.asarray(root.value))
                 self._done[id(root)] = leaf.register
         for wanted in groups(roots, self._done):
-            group = alongside(wanted, self._waiting.values(), self._done)
-            first = len(self._registers) + len(group.nodes)
-            wide = [self._accumulated[id(n)] for n in group.nodes if id(n) in self._accumulated]
-            accumulated = {id(each.sum): (each, first + k) for k, each in enumerate(wide)}
-            builder = KernelBuilder(group, self._done, self._registers, accumulated)
+            group = alongside(wanted, self._waiting.values())
+            builder = KernelBuilder(group, self._done, self._registers)
             if not group.axes:
                 read = [self._registers[k] for k in builder.registers]
                 builder.cut = seams.divided(self.steps, read, group.shape, self._registers)
@@ -260,9 +243,6 @@ class Recorder:
                 self._registers.append(None)
                 self._done[id(node)] = target
                 self._waiting.pop(id(node), None)
-            for each, register in accumulated.values():
-                self._registers.append(None)
-                self._done[id(each)] = register
             self.run(step)
         self._pending = 0
 
@@ -339,6 +319,9 @@ class Recorder:
         if isinstance(node, Reduce) or (repeats and count > 2):
             return self.leaf_view(self.register(node), change)
         assert isinstance(node, Apply)
+        # Reductions inside are computed first: together, as one kernel may do some of them.
+        inside = [n for n in postorder([node], Reduce) if isinstance(n, Reduce)]
+        self.flush([n for n in inside if id(n) not in self._done])
         moved: dict[int, Node] = {}
         return self._push(node, node.shape, change, moved)
 
@@ -399,8 +382,7 @@ class Recorder:
         constants = tuple(self._constants)
         steps = seams.arranged(list(self.steps), kept, self._registers)
         dying = last_uses(map(reads, steps), kept)
-        same = {register for register, _ in constants}
-        running = slabs.arranged(steps, dying, self._registers, same, self.compiles)
+        running = slabs.arranged(steps, dying, self._registers, self.compiles)
         ends = last_uses(map(slabs.read, running), kept)
         launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
@@ -411,6 +393,11 @@ class Recorder:
         """Raise if a lazy chunk is used outside the thread that records it."""
         if threading.get_ident() != self._owner:
             raise RuntimeError("a lazy chunk of gpusched was used in another thread than its own")
+
+
+def _reduced_shape(node: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    kept = enumerate(node.shape)
+    return tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
 
 
 def _name_of(device: Device | None) -> str | None:

@@ -68,7 +68,7 @@ class Sample:
         operands = (*self.inputs, *outputs)
         steps = [operands[k].steps[loop] for k, loop, _ in generate.stride_names(self.kernel)]
         windows = [operand.window for operand in operands]
-        function(*windows, *self.parameters, *self.sizes, *steps)
+        function(*windows, *self.parameters, *self.sizes, *steps, *[0] * self.kernel.resumes)
         return tuple(_kept(operand) for operand in outputs)
 
 

@@ -9,7 +9,7 @@ results they must reproduce.
 
 from __future__ import annotations
 
-from math import copysign, exp, floor, fmod, log1p, trunc
+from math import copysign, exp, floor, fmod, inf, log1p, trunc
 from typing import Any
 
 from numpy import floor_divide, remainder
@@ -104,3 +104,50 @@ def logaddexp2_float(
     top = a if difference > 0 else b
     rest = log2_of_e * log1p(exp(-abs(difference) * log_of_two))
     return a + one if a == b else top + rest
+
+
+def deviation(value: Number, mean: Number) -> Number:
+    # A function of its own, so that no compiler takes the mean from the sum instead.
+    return value - mean
+
+
+def join_deviations(
+    mean: Number,
+    rest: Number,
+    squares: Number,
+    count: Number,
+    total: Number,
+    square: Number,
+    more: Number,
+) -> tuple[Number, Number, Number]:
+    # `count` numbers have the mean ``mean + rest`` and squares of deviations that add up to
+    # `squares`. The deviations of `more` numbers from `mean` add up to `total`, their squares to
+    # `square`.
+    share = 1.0 / (count + more)
+    apart = count * rest + total
+    change = apart * share
+    gained = count * rest * rest + square - apart * change
+    # Rounding may leave less than nothing; squares may overflow where their sum is finite.
+    gained = square if square == inf and abs(apart) < inf else (0.0 if gained < 0 else gained)
+    moved = mean + change
+    return moved, (mean - moved) + change, squares + gained
+
+
+def join_moments(
+    mean: Number,
+    rest: Number,
+    squares: Number,
+    count: Number,
+    other_mean: Number,
+    other_rest: Number,
+    other_squares: Number,
+    more: Number,
+) -> tuple[Number, Number, Number]:
+    if count == 0:
+        return other_mean, other_rest, other_squares
+    share = more / (count + more)
+    apart = (other_mean - mean) + (other_rest - rest)
+    change = rest + apart * share
+    moved = mean + change
+    joined = squares + other_squares + apart * apart * (count * share)
+    return moved, (mean - moved) + change, joined

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from gpusched.fusion import generate, hostloops
 from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import (
-    Accumulated,
     Apply,
     Leaf,
     Node,
@@ -23,16 +22,13 @@ from gpusched.fusion.expression import (
     children,
     postorder,
 )
-from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
+from gpusched.fusion.kernel import MOMENTS, Access, Input, Kernel, Output, Statement
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
 from gpusched.fusion.operations import ARITHMETIC, named
 from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
 
 Materialised = dict[int, int]
 """Register by the identity of a node that has been computed."""
-
-
-NOTHING: Mapping[int, tuple[Accumulated, int]] = {}
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,8 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
         stage = max((stages[id(child)] + (id(child) in once and child.shape != node.shape)
                      for child in children(node)), default=0)  # fmt: skip
         if isinstance(node, Reduce):
-            pending[stage, node.argument.shape, node.axes].append(node)
+            group = pending[stage, node.argument.shape, node.axes]
+            group += [each for each in node.family or [node] if each not in group]
             stage += 1
         elif id(node) in wanted:
             pending[stage, node.shape, ()].append(node)
@@ -69,8 +66,8 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
     return [Group(tuple(nodes), shape, axes) for (_, shape, axes), nodes in ordered]
 
 
-def alongside(group: Group, waiting: Iterable[Reduce], done: Materialised) -> Group:
-    """Return a group of sums with others of the same array, which it computes while it reads that.
+def alongside(group: Group, waiting: Iterable[Reduce]) -> Group:
+    """Return a group of sums or moments with other sums of the same values.
 
     Parameters
     ----------
@@ -78,35 +75,32 @@ def alongside(group: Group, waiting: Iterable[Reduce], done: Materialised) -> Gr
         What is to be computed.
     waiting
         Sums that keep their axes and have been recorded, and that nobody has asked for so far.
-    done
-        What has been computed.
 
     Notes
     -----
-    Sums only, of an array as it is: they cost next to nothing besides the reading, and no kernel of
+    Sums only: they cost next to nothing besides reading or computing the values, and no kernel of
     sums tells floating-point errors, which another reduction in it would silence.
     """
-    sums = [n for n in group.nodes if isinstance(n, Reduce) and n.combine == "add" and n.keepdims]
+    sums = [n for n in group.nodes if isinstance(n, Reduce) and n.combine in ("add", MOMENTS)]
     if len(sums) < len(group.nodes):
         return group
-    arrays = [_reduced_array(node, done) for node in sums]
-    read = {id(array) for array in arrays if array is not None}
+    read = {id(_reduced(node)) for node in sums}
     found = [
         node
         for node in waiting
         if (node.argument.shape, node.axes) == (group.shape, group.axes)
         and node not in sums
-        and id(_reduced_array(node, done)) in read
+        and id(_reduced(node)) in read
     ]
     return replace(group, nodes=(*group.nodes, *found)) if found else group
 
 
-def _reduced_array(node: Reduce, done: Materialised) -> Node | None:
-    """Return the array that is reduced as it is, or in another dtype; None if it is computed."""
+def _reduced(node: Reduce) -> Node:
+    """Return what is reduced, before it is converted to another dtype."""
     found = node.argument
     while isinstance(found, Apply) and found.operation.startswith("astype"):
         (found,) = found.arguments
-    return found if id(found) in done else None
+    return found
 
 
 COSTLY = frozenset(["divide", "reciprocal", "sqrt"])
@@ -149,18 +143,10 @@ def _is_costly(node: Apply) -> bool:
 class KernelBuilder:
     """Turns a group into a kernel and its launch."""
 
-    def __init__(
-        self,
-        group: Group,
-        done: Materialised,
-        arrays: Registers,
-        accumulated: Mapping[int, tuple[Accumulated, int]] = NOTHING,
-    ) -> None:
+    def __init__(self, group: Group, done: Materialised, arrays: Registers) -> None:
         self.group = group
         self.done = done
         self.arrays = arrays
-        self.accumulated = accumulated
-        """By identity, sums that are wanted as they are accumulated, too, and in which register."""
         self.cut: Container[int] = ()
         """Axes along which parts may be computed apart."""
         self.registers: list[int] = []
@@ -170,12 +156,7 @@ class KernelBuilder:
         self._collect()
 
     def _roots(self) -> list[Node]:
-        return [self._root(node) for node in self.group.nodes]
-
-    def _root(self, node: Node) -> Node:
-        if id(node) in self.accumulated:
-            return self.accumulated[id(node)][0].argument
-        return node.argument if isinstance(node, Reduce) else node
+        return [n.argument if isinstance(n, Reduce) else n for n in self.group.nodes]
 
     def _collect(self) -> None:
         """Give numbers to the values: inputs, then parameters, then statements."""
@@ -266,6 +247,7 @@ class KernelBuilder:
         kernel = self.kernel(loops, allocations, device)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
         numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
+        numbers += [0] * kernel.resumes
         return Launch(
             device,
             device.compile(kernel),
@@ -298,18 +280,13 @@ class KernelBuilder:
         transposed = axes if axes != tuple(range(len(axes))) else None
         found = []
         for node, register in zip(self.group.nodes, targets, strict=True):
-            dtype, initial, also = node.dtype, None, None
+            dtype, initial = node.dtype, None
             if isinstance(node, Reduce):
                 if reduce_inner and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
-                if id(node) in self.accumulated:
-                    of, also = self.accumulated[id(node)]
-                    dtype = of.dtype
                 initial = generate.identity_value(node.combine, dtype)
             found.append(
-                Allocation(
-                    register, shape, dtype, transposed, node.shape, node.dtype, initial, also
-                )
+                Allocation(register, shape, dtype, transposed, node.shape, node.dtype, initial)
             )
         return found
 
@@ -386,6 +363,8 @@ def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:
     from gpusched.fusion.backends import processors
 
     if len(loops.sizes) < 2 or not loops.reduced[-1] or math.prod(loops.sizes) < WORTHWHILE:
+        return False
+    if kernel.moments:
         return False
     strides = (each[-2:] for each in loops.strides[: len(kernel.inputs)])
     apart = any(s and unit == 1 and abs(s - loops.sizes[-1]) > APART for s, unit in strides)

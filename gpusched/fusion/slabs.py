@@ -3,8 +3,7 @@
 What the first kernel has read or written is then in the processor's cache for the others. Sums of
 rows and what is computed from them, as in a softmax, read memory once; so do sums of columns that
 are computed beside them. Results are those of whole chunks, bit by bit: rows are computed alone,
-and columns are joined in the same order. Only deviations from a mean (see `deviations`), the sums
-that it is made of, and sums beside those to one number are joined slab by slab.
+and columns are joined in the same order.
 """
 
 from __future__ import annotations
@@ -16,11 +15,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gpusched import events
-from gpusched.fusion import deviations
-from gpusched.fusion.deviations import Deviations
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.generate import loop_sizes, loop_strides
 from gpusched.fusion.kernel import Access
@@ -39,9 +34,6 @@ from gpusched.fusion.plan import (
 ROWS = 8
 """Rows of a slab are a multiple of this, so that kernels that join several at once join the same
 ones as in a whole chunk."""
-
-ELEMENTS = 4096
-"""Elements of a slab are a multiple of this where a row is one element."""
 
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 """Where Linux tells the size of the second-level cache."""
@@ -70,8 +62,6 @@ class Slabs:
     """Rows of a slab; the last one may have fewer."""
     bytes_cached: int = 0
     """What they read that another one of them has read or written just before."""
-    joined: tuple[Deviations, ...] = ()
-    """Deviations that are joined slab by slab."""
 
     @property
     def all_rows(self) -> int:
@@ -95,48 +85,19 @@ class Slabs:
 
         parts = tuple(map(together.part, self.launches, self.steps))
         signatures = tuple(signature for signature, _ in self.codes)
-        return together.loop(parts, signatures, self.joins)
-
-    @cached_property
-    def joins(self) -> tuple[Any, ...]:
-        """What the loop has to know of `joined`."""
-        from gpusched.fusion.backends import together
-
-        return tuple(together.join(each, self.launches) for each in self.joined)
-
-    @cached_property
-    def means(self) -> list[Launch]:
-        """What divides sums of the whole chunk by its rows."""
-        return [each.mean for each in self.joined if each.mean is not None]
-
-    @cached_property
-    def own(self) -> list[Deviations | None]:
-        """For each, how its squares are joined, if they are."""
-        found = {id(each.squares): each for each in self.joined}
-        return [found.get(id(launch)) for launch in self.launches]
+        return together.loop(parts, signatures)
 
     def __call__(self, registers: Registers) -> None:
         """Run the kernels together, slab after slab."""
         if events.active:
             # One after the other, so that each can be timed.
-            for launch, joined in zip(self.launches, self.own, strict=True):
-                if joined is not None and joined.mean is not None:
-                    joined.mean(registers)
+            for launch in self.launches:
                 launch(registers)
             return
         arguments: list[Any] = [self.all_rows, self.rows]
         unfinished: list[tuple[Allocation, Any]] = []
-        last: list[Any] = []
-        for launch, joined, (_, address), steps in zip(
-            self.launches, self.own, self.codes, self.steps, strict=True
-        ):
-            instead = {} if joined is None else joined.of_slab()
-            if joined is not None:
-                last += [*(np.zeros(joined.size) for _ in range(3)), *instead.values()]
-            arrays = [
-                instead[place] if place in instead else window(registers[register])
-                for place, register in enumerate(launch.inputs)
-            ]
+        for launch, (_, address), steps in zip(self.launches, self.codes, self.steps, strict=True):
+            arrays = [window(registers[register]) for register in launch.inputs]
             results = []
             for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
                 buffer = output.allocate(launch.device)
@@ -147,20 +108,17 @@ class Slabs:
                     result = launch.device.empty(output.result_shape, output.result_dtype)
                     registers[output.register] = result
                     results.append(result.ravel())
-                    if output.accumulated is not None:
-                        registers[output.accumulated] = output.shaped(buffer)
                 else:
                     unfinished.append((output, buffer))
             arguments.append(address)
             for array, step in zip(arrays, steps, strict=True):
                 arguments += [array, step] if step else [array]
             place = _place_of_size(launch)
-            arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 :]]
-        errors = self.loop(*arguments, *last)
+            end = len(launch.numbers) - launch.kernel.kernel.resumes
+            arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 : end]]
+        errors = self.loop(*arguments)
         for output, buffer in unfinished:
             output.finish(buffer, registers)
-        for mean in self.means:
-            mean(registers)
         if errors:
             report(errors)
 
@@ -193,7 +151,6 @@ def arranged(
     steps: list[Step],
     dying: Iterable[tuple[int, ...]],
     arrays: Registers,
-    constants: Collection[int],
     compiled: bool = True,
 ) -> list[Step]:
     """Return the steps of a plan, with those together that gain by it.
@@ -206,8 +163,6 @@ def arranged(
         Per step, the registers that nobody reads later.
     arrays
         What the registers held.
-    constants
-        Registers that hold the same for all chunks.
     compiled
         Whether kernels are; if not, nothing is compiled here either.
     """
@@ -215,7 +170,7 @@ def arranged(
     found: list[Step] = []
     while waiting:
         (first, _), *rest = waiting
-        together = _Together(arrays, constants, compiled)
+        together = _Together(arrays, compiled)
         later = []
         before: list[Step] = []
         if isinstance(first, Launch) and together.takes(first):
@@ -229,21 +184,14 @@ def arranged(
                     later.append((step, ends))
         rows = together.rows()
         if rows:
-            joined = tuple(together.joined)
-            slabs = Slabs(together.in_order(), rows, together.cached(), joined)
+            slabs = Slabs(together.in_order(), rows, together.cached())
             if compiled:
                 _ = slabs.loop  # Compiled now, as kernels are.
             found += [*before, slabs]
         else:
             found.append(first)
-        done = {id(each.mean) for each in together.joined} if rows else set()
-        waiting = [each for each in later if id(each[0]) not in done] if rows else rest
+        waiting = later if rows else rest
     return found
-
-
-def _gives_one(launch: Launch) -> bool:
-    """Return whether a launch reduces all elements to one, which only deviations do by slabs."""
-    return launch.kernel.kernel.loops == ("reduce",)
 
 
 def _reduces_rows(launch: Launch) -> bool:
@@ -261,7 +209,7 @@ def _goes_by_rows(launch: Launch) -> bool:
         return False
     if kernel.edition or kernel.loops == ("map",):
         return False
-    if kernel.loops[0] == kernel.loops[-1] == "reduce" and not _gives_one(launch):
+    if kernel.loops[0] == "reduce" and kernel.loops[-1] == "reduce":
         return False
     steps = row_steps(launch)[len(launch.inputs) :]
     return all(
@@ -275,12 +223,8 @@ class _Together:
     """Launches that may share slabs, and what stands in the way of more of them."""
 
     arrays: Registers
-    constants: Collection[int]
     compiled: bool
     launches: list[Launch] = field(default_factory=list)
-    postponed: list[Launch] = field(default_factory=list)
-    """What comes after the slabs."""
-    joined: list[Deviations] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)
     """By register that moves with the rows, the elements from one to the next."""
     made: set[int] = field(default_factory=set)
@@ -302,12 +246,7 @@ class _Together:
             return False
         moves = row_steps(launch)
         inputs = list(zip(launch.inputs, moves, strict=False))
-        joined = self._deviations(launch)
-        if joined is not None:
-            inputs = [each for place, each in enumerate(inputs) if place not in joined.places]
         if self.launches:
-            if joined is None and _gives_one(launch):
-                return False
             shared = any(step and register in self.steps for register, step in inputs)
             if _rows(launch) != _rows(self.launches[0]) or not shared:
                 return False
@@ -320,15 +259,6 @@ class _Together:
         """Return whether a view shows what is there before the first slab."""
         return step.is_view and reads(step).isdisjoint(self.made.union(self._written))
 
-    def _deviations(self, launch: Launch) -> Deviations | None:
-        """Return how squares that a launch adds up can be joined slab by slab."""
-        found = deviations.found(launch, self.launches, self.postponed, self.arrays, self.constants)
-        # Sums start anew with each slab, once its squares are joined.
-        taken = found is not None and any(
-            each.sums is found.sums and each.place == found.place for each in self.joined
-        )
-        return None if taken else found
-
     def _can_read(self, register: int, step: int) -> bool:
         if register in self._written:
             return register not in self.made and step == self.steps[register]
@@ -339,9 +269,6 @@ class _Together:
         return {o.register for launch in self.launches for o in launch.outputs}
 
     def add(self, launch: Launch, ends: tuple[int, ...]) -> None:
-        joined = self._deviations(launch)
-        if joined is not None:
-            self.joined.append(joined)
         moves = row_steps(launch)
         for register, step in zip(launch.inputs, moves, strict=False):
             self.read += abs(step) * self.arrays[register].itemsize
@@ -351,15 +278,11 @@ class _Together:
                 self.steps[output.register] = step
             else:
                 self.made.add(output.register)
-            if output.accumulated is not None:
-                self.made.add(output.accumulated)
         self.launches.append(launch)
         self.freed |= self._is_large(ends)
 
     def postpone(self, step: Step, ends: tuple[int, ...]) -> None:
         """Leave a step for after the slabs, and with it all that reads its results."""
-        if isinstance(step, Launch):
-            self.postponed.append(step)
         results = written(step)
         self.made |= results
         self.freed |= self._is_large(ends)
@@ -370,8 +293,7 @@ class _Together:
         if len(self.launches) < 2:
             return 0
         row = sum(self._sizes().values())
-        multiple = ELEMENTS if _gives_one(self.launches[0]) else ROWS
-        rows = room() // row // multiple * multiple if row else 0
+        rows = room() // row // ROWS * ROWS if row else 0
         gains = self._read_again() >= row / 4
         return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0
 
@@ -405,5 +327,5 @@ class _Together:
 def read(step: Step) -> set[int]:
     """Return the registers a step reads; slabs also read what they have written."""
     if isinstance(step, Slabs):
-        return set().union(*map(reads, (*step.launches, *step.means)))
+        return set().union(*map(reads, step.launches))
     return reads(step)

@@ -10,6 +10,7 @@ from dask.utils import parse_bytes
 from gpusched import config
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.expression import Apply, Reduce
+from gpusched.fusion.kernel import MOMENTS
 from gpusched.fusion.operations import FAST_IN_NUMPY
 from gpusched.fusion.record import Recorder
 
@@ -44,7 +45,7 @@ def gains_alone(recorder: Recorder) -> bool:
 
 
 def _reduces_faster(node: Reduce) -> bool:
-    return node.combine in ("add", "multiply") or node.argument.ndim - 1 not in node.axes
+    return node.combine in ("add", "multiply", MOMENTS) or node.argument.ndim - 1 not in node.axes
 
 
 def _is_faster(node: Apply) -> bool:

@@ -19,6 +19,7 @@ from gpusched.fusion import functions
 from gpusched.fusion.chunk import HANDLERS, LazyChunk, compute
 from gpusched.fusion.operations import operation_of
 from gpusched.fusion.recorded import RecordedFunction, one_of
+from gpusched.graph import moments
 
 _OPERATORS = frozenset(
     getattr(operator, name)
@@ -121,8 +122,9 @@ VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swa
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(
-    [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, reductions.chunk_min,
-     reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip, reductions._sqrt]
+    [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, moments.moment_chunk,
+     reductions.chunk_min, reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip,
+     reductions._sqrt]
 )  # fmt: skip
 
 _FIRST_STEPS = frozenset(
@@ -184,6 +186,14 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
 """What is called with lazy chunks instead of a function that would not take them."""
 
 
+EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
+    reductions.moment_chunk: moments.moment_chunk,
+    reductions.moment_combine: moments.moment_combine,
+    reductions.moment_agg: moments.moment_agg,
+}
+"""What programs call instead of a function of dask's that loses digits."""
+
+
 @numel_lookup.register(LazyChunk)
 def _numel(x: LazyChunk, **kwargs: Any) -> LazyChunk:
     """Return the number of elements per result, which the shape tells, on the chunk's device."""
@@ -193,13 +203,31 @@ def _numel(x: LazyChunk, **kwargs: Any) -> LazyChunk:
 
 def substitute_for(function: Any) -> Any:
     """Return what to call with lazy chunks in the place of `function`."""
+    return _replaced(function, SUBSTITUTES)
+
+
+def exact_for(function: Any) -> Any:
+    """Return what programs call in the place of `function`: itself, or what loses fewer digits.
+
+    Examples
+    --------
+    >>> from dask.array import reductions
+    >>> from gpusched.graph.known import exact_for
+    >>> exact_for(reductions.moment_agg).__module__
+    'gpusched.graph.moments'
+    """
+    return _replaced(function, EXACT)
+
+
+def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
+    """Return what a table has for a function, or for what a `functools.partial` calls."""
     if isinstance(function, partial):
-        inner = substitute_for(function.func)
+        inner = _replaced(function.func, table)
         if inner is not function.func:
             return partial(inner, *function.args, **function.keywords)
         return function
     try:
-        return SUBSTITUTES.get(function, function)
+        return table.get(function, function)
     except TypeError:
         return function
 

@@ -33,10 +33,11 @@ from gpusched.fusion.statistics import updating
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
-from gpusched.graph.known import bare, computes, enforced, known
+from gpusched.graph.known import bare, computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.program import Program, name_of
+from gpusched.graph.quick import QUICK
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.templates import Templates
 
@@ -95,8 +96,7 @@ class Functions:
         """
         entry = self._known.get(id(function))
         if entry is None:
-            same = Traits(True, True, _identity(function)) if known(function) else None
-            entry = self._known[id(function)] = function, same
+            entry = self._known[id(function)] = function, _settled(function)
         if entry[1] is not None:
             return entry[1]
         kinds = tuple(map(safety.kind_of, args))
@@ -106,6 +106,15 @@ class Functions:
         if found is None:
             found = self._found[key] = _examined(function, kinds, dict(names))
         return found
+
+
+def _settled(function: Any) -> Traits | None:
+    """Return the traits of a function that are the same in every call; None if they are not."""
+    if known(function):
+        return Traits(True, True, _identity(function))
+    if getattr(bare(function), QUICK, False):
+        return Traits(False, False, _identity(function))
+    return None
 
 
 def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> Traits:
@@ -181,11 +190,13 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
 
 
 def worthwhile(task: Task, functions: Functions) -> bool:
-    """Return whether a function that is recorded and computes is anywhere inside a task."""
+    """Return whether a task has a function that is recorded and computes, or one of `EXACT`."""
     if task.func is _execute_subgraph:
         inner = task.args[0].values()
         return any(worthwhile(node, functions) for node in inner if type(node) is Task)
     function, kwargs = called(task)
+    if exact_for(function) is not function:
+        return True
     joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
     recorded = functions.traits(function, task.args, kwargs).recorded
     return recorded and computes(function) and not joins
@@ -259,6 +270,7 @@ class _Translation:
         self, key: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Register:
         """Add a call, and return where its result is."""
+        function = exact_for(function)
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed))

@@ -90,7 +90,8 @@ class Sizes:
         Notes
         -----
         For such a task, dask tells the size of the chunk that is reduced. What is left are a number
-        or, of means and moments, their counts, totals and powers from the second on.
+        or, of means and moments, counts, totals and powers from the second on; of variances, the
+        mean in two parts as well.
         """
         told = self._told.get(layer_of(node.key))
         axes = node.kwargs["axis"]
@@ -99,7 +100,8 @@ class Sizes:
         itemsize, shape = told
         kept = math.prod(length for axis, length in enumerate(shape) if axis not in axes)
         order = {**getattr(node.func, "keywords", {}), **node.kwargs}.get("order", 2)
-        return (order + 1) * max(itemsize, 8) * kept
+        arrays = 5 if order == 2 else order + 1
+        return arrays * max(itemsize, 8) * kept
 
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""

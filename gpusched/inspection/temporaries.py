@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from dask.array import reductions
 
+from gpusched.graph import moments
 from gpusched.graph.known import VIEWS, bare
 from gpusched.graph.pieces import ELEMENTWISE
 from gpusched.graph.quick import named, parts
@@ -50,7 +51,8 @@ def _moments(given: list[Any]) -> int:
     return 2 * _floats(given[0])
 
 
-_KNOWN = {np.var: _deviations, np.std: _deviations, reductions.moment_chunk: _moments}
+_KNOWN = {np.var: _deviations, np.std: _deviations, reductions.moment_chunk: _moments,
+          moments.moment_chunk: _moments}  # fmt: skip
 
 
 def temporaries(function: Any, given: list[Any]) -> int | None:

@@ -207,5 +207,4 @@ def _text(policy: Any) -> str:
     # YAML reads a bare "off" as false.
     if policy is False or policy == OFF:
         return OFF
-    parse(policy)
-    return str(policy)
+    return str(parse(policy))

@@ -108,11 +108,13 @@ class Body:
         """Return an expression, and whether its sums are exact."""
         if depth <= 0 or self.random.random() < 0.25:
             return self._variable()
-        weights = {"exact sums": 8, "rearranging": 1, "exact": 6, "casts": 2, "reductions": 2}
+        weights = {"exact sums": 8, "rearranging": 1, "exact": 4, "reductions": 2}
         if any(self.variables.values()) or self.loose:
             weights["sums"] = 2
         if self.loose:
             weights["loose"] = 7
+        else:
+            weights |= {"steps": 3, "casts": 2}
         if self.dtype in INTEGERS:
             weights["integer"] = 3
         (section,) = self.random.choices(list(weights), list(weights.values()))

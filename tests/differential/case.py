@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,8 @@ class Case:
     """Whether its results depend on the order in which chunks are computed, except as a set."""
     scribble: bool = False
     """Whether results are written into between the two computations of each."""
+    beside: bool = False
+    """Whether each result is also computed by several threads at once."""
     config: dict[str, Any] = field(default_factory=dict)
     """Settings of gpusched's besides those that have every chunk fused."""
     features: frozenset[str] = frozenset()
@@ -118,10 +121,20 @@ def sprinkled(array, values):
 '''
 
 SHAPES = ((12,), (7,), (1,), (4, 6), (5, 3), (6, 1), (2, 3, 4), (8, 8), (3, 2), (10, 4))
+LARGE = ((5000,), (4097,), (70, 90), (1, 6000), (4100, 2), (3, 40, 50), (2, 2500))
+"""Shapes with which kernels reach their inner loops and tiles."""
+LARGER = 1000
+"""Elements from which an array is large."""
+
+
+def size(shape: tuple[int, ...]) -> int:
+    """Return the number of elements of a shape."""
+    return math.prod(shape)
 
 
 def chunks(rng: random.Random, shape: tuple[int, ...]) -> str:
     """Draw chunks for a shape, as text; a quarter are one chunk."""
     if rng.random() < 0.25:
         return str(shape)
-    return str(tuple(rng.choice((max(1, n // 2), max(1, n // 3), max(n, 1))) for n in shape))
+    parts = (1, 1, 2) if size(shape) > LARGER else (1, 2, 3)
+    return str(tuple(max(1, n // rng.choice(parts)) for n in shape))

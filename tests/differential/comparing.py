@@ -104,7 +104,7 @@ def _same_error(one: tuple[str, str] | None, other: tuple[str, str] | None) -> b
 
 def _general(message: str) -> str:
     """Return a message without numbers and addresses, which differ from chunk to chunk."""
-    return re.sub(r"0x[0-9a-f]+|[-\d., ]*\d[\d., ]*", "#", message)
+    return re.sub(r"0x[0-9a-f]+|[0-9a-f]{8,}|[-\d., ]*\d[\d., ]*", "#", message)
 
 
 def _relabelled(case: Case, category: str, name: str, one: Any, other: Any) -> Iterator[Difference]:

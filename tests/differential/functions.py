@@ -11,6 +11,8 @@ from tests.differential.bodies import Body
 from tests.differential.case import (
     DTYPES,
     HEADER,
+    LARGE,
+    LARGER,
     SHAPES,
     SPRINKLED,
     Case,
@@ -18,6 +20,7 @@ from tests.differential.case import (
     data,
     scheduler,
     settings,
+    size,
 )
 from tests.differential.running import Schedulers, TooLongError, run
 
@@ -92,7 +95,7 @@ class _Program:
         self.dtype = self.random.choice(DTYPES)
         self.loose = self.random.random() < 0.25
         self.body = Body(self.random, self.dtype, self.loose)
-        self.shape = self.random.choice(SHAPES)
+        self.shape = self.random.choice(LARGE if self.random.random() < 0.15 else SHAPES)
         self.features: set[str] = set()
 
     def case(self) -> Case:
@@ -100,6 +103,7 @@ class _Program:
         hostile = draw.random() < 0.65
         special = draw.random() < 0.3
         grid = self.dtype != "f2" and (not self.loose or draw.random() < 0.3)
+        grid = grid and not (special and size(self.shape) > LARGER)
         signature, body, call = self.function(hostile, grid)
         texts = "\n".join([signature, body, call])
         self.features |= self.body.features
@@ -107,21 +111,25 @@ class _Program:
         names = _needed(texts)
         arrays = [data(draw, self.dtype, self.shape, special=special, grid=grid, constant=unordered)
                   for _ in range(2)]  # fmt: skip
-        main = self.main(call, names, texts)
+        # Chunks of equal lengths, where the order of equal chunks is what must not matter.
+        first = 1 if self.shape[0] < LARGER // 10 else self.shape[0]
+        layout = str((first, *self.shape[1:])) if unordered else chunks(draw, self.shape)
+        main = self.main(call, layout, names, texts)
         parts = [HEADER.rstrip(), SPRINKLED.rstrip()]
         parts += [DEFINITIONS[name] for name in DEFINITIONS if name in names]
         parts.append(f"def f({signature}):\n{_indented(body)}")
         parts.append(f"DATA = {{'a': {arrays[0]}, 'b': {arrays[1]}}}")
         parts.append(f"def main(observe):\n{_indented(main)}")
-        shared = "shared-chunk" in self.features
+        alone = unordered or not self.features.isdisjoint(("shared-chunk", "state"))
         return Case(
             "functions",
             self.seed,
             "\n\n\n".join(parts) + "\n",
-            "sync" if shared else scheduler(draw),
+            "sync" if alone else scheduler(draw),
             self.loose,
             unordered,
-            scribble=draw.random() < 0.15,
+            scribble=hostile and draw.random() < 0.2,
+            beside=not hostile and draw.random() < 0.15,
             config=settings(draw),
             features=frozenset(self.features),
         )
@@ -130,7 +138,8 @@ class _Program:
         """Return a function's parameters and body, and what calls it."""
         draw = self.random
         forms = ["one", "one", "one", "two", "number", "default", "block"]
-        form = draw.choice([*forms, "callable", "callable", "star"] if hostile else forms)
+        hostile_forms = ["callable", "callable", "star", "direct"]
+        form = draw.choice(forms + hostile_forms if hostile else forms)
         self.features.add(f"signature-{form}")
         parameters = {"x": grid}
         write = self.body.write
@@ -143,6 +152,12 @@ class _Program:
         if form == "callable":
             given = draw.choice(CALLS["callables"])
             return "x, g", write(parameters, hostile, ["x = g(x)"]), self.given("g", given)
+        if form == "direct":
+            return (
+                "x",
+                write(parameters, hostile, []),
+                self.call(draw.choice(CALLS["callables"]), "a"),
+            )
         if form == "default":
             default = draw.choice(list(DEFAULTS))
             body = write(parameters, hostile, [DEFAULTS[default]])
@@ -205,13 +220,14 @@ class _Program:
         if self.body.returned and self.dtype != "f2" and draw.random() < 0.3:
             results = CALLS["exact results"]
         zeros = str((0,) * len(self.shape))
-        return draw.choice(results).replace("<r>", found).replace("<zeros>", zeros)
+        given = draw.choice(CALLS["callables"])
+        result = draw.choice(results).replace("<r>", found).replace("<callable>", given)
+        return result.replace("<zeros>", zeros)
 
-    def main(self, call: str, names: set[str], texts: str) -> str:
+    def main(self, call: str, layout: str, names: set[str], texts: str) -> str:
         """Return the body of ``main``."""
-        layout = chunks(self.random, self.shape)
         lines = [f"{name} = da.from_array(DATA[{name!r}], chunks={layout})" for name in "ab"]
-        lines += [f"r = {call}", "observe('first', lambda: r)"]
+        lines += [f"r = {call}", *self.observed()]
         changeable = [name for name in CHANGES if name in names]
         replaced = [name for name in CALLS["replaced"] if name in texts]
         if changeable and self.random.random() < 0.7:
@@ -224,6 +240,10 @@ class _Program:
         elif replaced and self.random.random() < 0.4:
             self.features.add("replaced")
             lines += _replacing(self.random.choice(replaced))
+        if self.random.random() < 0.2:
+            # The same program for other values, and for another layout.
+            lines += ["a = b", f"observe('other', lambda: {call})"]
+            lines += ["a = b[::-1].rechunk(-1)", f"observe('layout', lambda: {call})"]
         for name in STATE:
             if name in names:
                 lines.append(f"observe.state({name!r}, lambda: {name})")
@@ -232,6 +252,14 @@ class _Program:
         if "k=[]" in texts:
             lines.append("observe.state('default', lambda: f.__defaults__)")
         return "\n".join(lines)
+
+    def observed(self) -> list[str]:
+        """Return the lines that compute the program for the first time."""
+        if self.random.random() > 0.08:
+            return ["observe('first', lambda: r)"]
+        self.features.add("state")
+        state = self.random.choice(CALLS["states"])
+        return [f"with {state}:", "    observe('state', lambda: r)", "observe('first', lambda: r)"]
 
 
 def _replacing(name: str) -> list[str]:

@@ -15,6 +15,7 @@ from tests.differential import templates
 from tests.differential.case import (
     DTYPES,
     HEADER,
+    LARGE,
     SPRINKLED,
     Case,
     data,
@@ -58,8 +59,8 @@ def readonly(array):
 
 OPERATIONS = templates.one_per_line("operations")
 
-LARGEST = 600
-"""Elements of an array that later lines may use."""
+LARGEST = 600, 20_000
+"""Elements of arrays that later lines may use, in programs with small and with large inputs."""
 
 
 def generate(seed: int) -> Case:
@@ -74,6 +75,7 @@ class _Program:
         self.random = random.Random(f"programs {seed}")
         self.seed = seed
         self.loose = self.random.random() < 0.25
+        self.large = self.random.random() < 0.15
         self.arrays: dict[str, Any] = {}
         self.exact: dict[str, bool] = {}
         """By name, whether the sums of an array are exact in any order."""
@@ -100,6 +102,7 @@ class _Program:
             scheduler(draw),
             self.loose,
             scribble=draw.random() < 0.15,
+            beside=draw.random() < 0.15,
             config=settings(draw),
             features=frozenset(self.features),
         )
@@ -108,9 +111,10 @@ class _Program:
         """Add an input array, and return the text of its data."""
         draw = self.random
         dtype = draw.choice(DTYPES)
-        shape = draw.choice(SHAPES)
+        shape = draw.choice(LARGE if self.large else SHAPES)
         special = draw.random() < 0.3 and bool(shape) and dtype != "?"
         grid = dtype != "f2" and (not self.loose or draw.random() < 0.3)
+        grid = grid and not (special and self.large)
         plain = data(draw, dtype, shape, special=special, grid=grid)
         layout = draw.choice(LAYOUTS if len(shape) in (1, 2) else LAYOUTS[:1])
         text = layout.replace("{}", f"({plain})")
@@ -131,16 +135,19 @@ class _Program:
         if length > 1 and draw.random() < 0.2:
             first = draw.randint(1, length - 1)
             return draw.choice(((first, 0, length - first), (first, length - first), (0, length)))
-        return draw.choice((max(1, length // 2), max(1, length // 3), max(1, length), 1))
+        parts = (1, 2) if self.large else (1, 2, 3, length)
+        return max(1, length // max(1, draw.choice(parts)))
 
     # Lines --------------------------------------------------------------------------------
 
     def line(self) -> None:
         """Add a line that dask accepts, after at most a few tries."""
         draw = self.random
-        weights = {"exact sums": 6, "exact": 5, "sums": 2, "writes": 1}
+        weights = {"exact sums": 6, "exact": 3, "sums": 2, "writes": 1}
         if self.loose:
             weights["loose"] = 5
+        else:
+            weights["steps"] = 4
         for _ in range(8):
             (table,) = draw.choices(list(weights), list(weights.values()))
             if self.add(draw.choice(OPERATIONS[table]), table):
@@ -148,7 +155,7 @@ class _Program:
 
     def add(self, template: str, table: str) -> bool:
         """Try one template on arrays drawn for it; return whether dask accepts it."""
-        usable = [n for n, x in self.arrays.items() if not _large(x)]
+        usable = [n for n, x in self.arrays.items() if not self.too_large(x)]
         if "<g>" in template:
             usable = [n for n in usable if self.exact[n] or self.loose]
         if not usable:
@@ -213,6 +220,10 @@ class _Program:
         ]
         return ", ".join(parts[: draw.randint(0, array.ndim)]) or "..."
 
+    def too_large(self, array: Any) -> bool:
+        """Return whether later lines may not use an array."""
+        return _unknown(array) or array.size > LARGEST[self.large] or array.npartitions > 60
+
     def try_line(self, line: str, name: str, exact: bool, **extra: Any) -> bool:
         """Run a line on dask arrays, and keep it if it makes one."""
         names = {**self.names, **self.arrays, **extra}
@@ -227,10 +238,6 @@ class _Program:
         self.arrays[name], self.exact[name] = names[name], exact
         self.lines.append(line)
         return True
-
-
-def _large(array: Any) -> bool:
-    return _unknown(array) or array.size > LARGEST or array.npartitions > 60
 
 
 def _unknown(array: Any) -> bool:

@@ -66,6 +66,8 @@ def script(case: Case, found: list[Difference]) -> str:
     lines = [f"# {each.category} ({each.where}): {each.text}" for each in found]
     title = "\n".join("# ".join(line.splitlines(keepends=True)) for line in lines)
     told = f"# {case.kind}, seed {case.seed}, computed with {case.scheduler}"
+    if case.beside:
+        told += " (by several threads at once, which this script does not do)"
     footer = FOOTER.format(settings={**EVERY_CHUNK, **case.config}, scheduler=case.scheduler,
                            scribble=case.scribble)  # fmt: skip
     if case.scheduler == "cluster":

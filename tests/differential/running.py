@@ -13,6 +13,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,11 @@ EVERY_CHUNK = {
 MODULE = "differential_case"
 """The module's name while a case runs, by which pickle finds its functions."""
 
+THREADS = 3
+"""How many threads compute the same at once."""
+
 PATIENCE = 60
-"""Seconds that a run may take."""
+"""Seconds of processor time that a run may take."""
 
 
 class TooLongError(BaseException):
@@ -76,11 +80,14 @@ class Observer:
         What dask is told to compute with.
     scribble
         Whether each result is written into once it has been noted.
+    beside
+        Whether each result is also computed by `THREADS` threads at once.
     """
 
-    def __init__(self, scheduler: Any, scribble: bool) -> None:
+    def __init__(self, scheduler: Any, scribble: bool, beside: bool) -> None:
         self.scheduler = scheduler
         self.scribble = scribble
+        self.beside = beside
         self.outcomes: dict[str, Outcome] = {}
         self.values: dict[str, Any] = {}
 
@@ -88,6 +95,18 @@ class Observer:
         """Compute what `build` returns twice, and note both."""
         for label in (name, f"{name}, again"):
             self.outcomes[label] = self._outcome(build)
+        if self.beside:
+            with ThreadPoolExecutor(THREADS) as threads:
+                values = list(threads.map(lambda _: self._value(build), range(THREADS)))
+            for number, outcome in enumerate(values):
+                self.outcomes[f"{name}, thread {number}"] = outcome
+
+    def _value(self, build: Callable[[], Any]) -> Outcome:
+        """Compute without noting warnings, which threads share."""
+        try:
+            return Outcome(kept(self._computed(build)))
+        except Exception as error:
+            return Outcome(error=(type(error).__name__, str(error)))
 
     def _outcome(self, build: Callable[[], Any]) -> Outcome:
         with warnings.catch_warnings(record=True) as caught:
@@ -175,7 +194,7 @@ def run(case: Case, fused: bool, schedulers: Schedulers) -> Run:
     schedulers
         Where it is computed.
     """
-    observer = Observer(schedulers.get(case.scheduler, fused), case.scribble)
+    observer = Observer(schedulers.get(case.scheduler, fused), case.scribble, case.beside)
     switch = gpusched.enable if fused else gpusched.disable
     before = gpusched.statistics()
     with (
@@ -224,18 +243,18 @@ def _libraries_put_back() -> Iterator[None]:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Interrupt what takes too long, where signals are to be had."""
+    """Interrupt what never ends, where signals are to be had; a busy machine is no reason."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(*_: Any) -> None:
-        raise TooLongError(f"more than {PATIENCE} seconds")
+        raise TooLongError(f"more than {PATIENCE} seconds of processor time")
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    remaining, _ = signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    before = signal.signal(signal.SIGPROF, interrupt)
+    remaining, _ = signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, remaining)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, remaining)
+        signal.signal(signal.SIGPROF, before)

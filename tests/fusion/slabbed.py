@@ -17,7 +17,6 @@ from gpusched.fusion.slabs import Slabs
 def make_small(patch: pytest.MonkeyPatch, room: int = 1 << 15) -> None:
     """Let slabs have few rows, also of small arrays."""
     patch.setattr(slabs, "room", lambda: room)
-    patch.setattr(slabs, "ELEMENTS", 64)
     patch.setattr(slabs._Together, "_is_large", lambda self, registers: False)
 
 

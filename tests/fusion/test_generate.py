@@ -36,6 +36,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "stencil": (lambda z: (z[1:-1, 2:] - z[1:-1, :-2]) ** 2, [X]),
     "floor_divide": (lambda a, b: a // b % 3, [X, Y]),
     "two_outputs": (lambda a: (a + 1, a > 2), [X]),
+    "column_moments": (lambda a: np.var(a, axis=0), [X]),
+    "row_moments": (lambda a: np.var(a, axis=1), [X]),
     "black_scholes": (black_scholes, [X, Y, X]),
 }
 if platform.machine() in ("x86_64", "AMD64"):

@@ -47,7 +47,11 @@ def scaled(x: Any) -> Any:
     return x / np.sum(x, axis=1, keepdims=True)
 
 
-FUNCTIONS = [softmax, statistics, centred, scaled]
+def deviations(x: Any) -> Any:
+    return np.std(x, axis=0), np.std(x, axis=1), np.max(x, axis=1)
+
+
+FUNCTIONS = [softmax, statistics, centred, scaled, deviations]
 
 
 @pytest.fixture

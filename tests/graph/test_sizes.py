@@ -26,8 +26,8 @@ def step_of(array: Any) -> tuple[Sizes, Task]:
 def test_reductions_leave_what_they_do_not_reduce(axis: Any, kept: int) -> None:
     x = da.ones((10, 12, 14), chunks=(5, 6, 7), dtype="f4")
     sizes, step = step_of(x.sum(axis=axis))
-    # Up to three arrays of numbers of eight bytes: of variances.
-    assert sizes.of_first_step(step) == 3 * 8 * kept
+    # Up to five arrays of numbers of eight bytes: of variances.
+    assert sizes.of_first_step(step) == 5 * 8 * kept
     sizes, step = step_of(x.var(axis=axis))
     left = step({key: np.ones((5, 6, 7), "f4") for key in step.dependencies})
     assert sizes.of_first_step(step) >= sum(each.nbytes for each in left.values())

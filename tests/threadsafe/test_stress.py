@@ -16,7 +16,7 @@ from distributed import Client
 from gpusched import Cluster, threadsafe
 from tests.threadsafe import fragile
 
-EXCLUSIVE = ["lock(stress)", "one_thread(stress)", "limit(stress, n=1)"]
+EXCLUSIVE = ["lock(stress)", "one_thread(stress)", "limit(1, stress)"]
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +134,7 @@ def test_handles_in_cycles_are_collected_under_the_policy(policy: str, together:
 
 def test_limit_is_kept(together: Any) -> None:
     state = fragile.reset()
-    library = threadsafe.wrap(fragile, "limit(stress, n=3)")
+    library = threadsafe.wrap(fragile, "limit(3, stress)")
     together(*[lambda i=i: [use(library, 100 * i + j) for j in range(10)] for i in range(12)])
     assert state.most <= 3
 

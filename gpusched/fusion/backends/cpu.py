@@ -143,7 +143,7 @@ def signature(kernel: Kernel) -> Any:
     ]
     arrays += [types.Array(_type(o.dtype), 1, "C") for o in kernel.outputs]
     constants = [_type(p) for p in kernel.parameters]
-    numbers = len(kernel.loops) + len(generate.stride_names(kernel))
+    numbers = len(kernel.loops) + len(generate.stride_names(kernel)) + kernel.resumes
     result = types.int64 if kernel.checked else types.void
     return result(*arrays, *constants, *[types.int64] * numbers)
 

@@ -21,8 +21,9 @@ from gpusched.fusion.hostloops.reduction import Reduction
 from gpusched.fusion.kernel import EXACT, Kernel
 
 CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead",
-                    "past_line", "prefetch", "compensated_add", "clear_floating_point_errors",
-                    "floating_point_errors", "flush_subnormals", "restore_subnormals"])  # fmt: skip
+                    "past_line", "prefetch", "compensated_add", "deviation", "join_deviations",
+                    "join_moments", "clear_floating_point_errors", "floating_point_errors",
+                    "flush_subnormals", "restore_subnormals"])  # fmt: skip
 """What loops call, besides `point` and what joins values."""
 
 
@@ -48,7 +49,8 @@ def source(kernel: Kernel) -> str:
     if kernel.edition is not None:
         return editions.with_loops(kernel.edition, "cpu", _loops(kernel))
     point = point_source(kernel)
-    parts = [helper_source(point) + point, _loops(kernel)]
+    loops = _loops(kernel)
+    parts = [helper_source(point + loops) + point, loops]
     return "\n\n\n".join([header(kernel, kernel.name), *parts]) + "\n"
 
 

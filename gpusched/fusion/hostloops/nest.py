@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpusched.fusion.generate import arguments, input_names, output_names, parameter_names
@@ -40,8 +42,9 @@ def block(kernel: Kernel) -> int:
     if not kernel.reduces_innermost:
         return PART if is_heavy(kernel) else BLOCK
     exact = all(output.value_dtype == "float64" for output in kernel.outputs)
-    # Rows in turn gain less the longer their blocks are.
-    long = is_heavy(kernel) or (exact and not kernel.in_turn)
+    # Rows in turn gain less the longer their blocks are. Blocks whose deviations are joined to
+    # moments wait for the mean of those before.
+    long = is_heavy(kernel) or kernel.moments or (exact and not kernel.in_turn)
     return kernel.options.block or (PART if long else BLOCK)
 
 
@@ -63,6 +66,11 @@ class Nest:
     def write(self, line: str) -> None:
         """Add a line at the current depth."""
         self.lines.append("    " * self.depth + line)
+
+    def write_all(self, lines: Sequence[str]) -> None:
+        """Add lines at the current depth."""
+        for line in lines:
+            self.write(line)
 
     def open(self, line: str) -> None:
         """Add a line that begins a block, and go into it."""
@@ -102,6 +110,15 @@ class Nest:
         """Move what a loop moves to where it is now."""
         for name in self.moving(level, self.inputs + self.outputs):
             self.advance(name, f"i{level} * {name}_s{level}", f"_{level}")
+
+    def joined_before(self, level: int) -> str:
+        """Return in source how often the loops around one have reduced to the same place before."""
+        found = ""
+        for outer in range(level):
+            if self.kernel.loops[outer] == "reduce":
+                here = f"i{outer}" if outer or not self.kernel.resumes else "n_before + i0"
+                found = f"({found}) * n{outer} + {here}" if found else here
+        return found or "0"
 
     def moving(self, level: int, names: list[str]) -> list[str]:
         """Return which arrays a loop moves, of some."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpusched.fusion.generate import combine, identity, literal
+from gpusched.fusion.hostloops import moments
 from gpusched.fusion.hostloops.nest import Nest, is_heavy
-from gpusched.fusion.kernel import Kernel, Output
+from gpusched.fusion.kernel import MOMENTS, Kernel, Output
 
 IN_TURN = 4
 """Rows that are reduced in turn, a block of each."""
@@ -22,6 +23,8 @@ class Reduction(Nest):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.skipping = _skipping(kernel)
+        self.plain = [(k, o) for k, o in enumerate(kernel.outputs) if o.combine != MOMENTS]
+        """Outputs that are joined one by one, with their numbers."""
 
     def begin(self) -> None:
         """Write what comes before the loops."""
@@ -88,14 +91,41 @@ class Reduction(Nest):
 
     def start_totals(self) -> None:
         """Write the totals as they are before the first element."""
-        for k, output in enumerate(self.kernel.outputs):
+        if self.kernel.moments:
+            self.start_moments()
+        for k, output in self.plain:
             self.write(f"{self.total(k)} = {identity(output, output.dtype)}")
             if _compensated(output):
                 self.write(f"{self.lost(k)} = {identity(output, output.dtype)}")
 
+    def start_moments(self) -> None:
+        """Write about where the values lie: the mean of the first ones."""
+        names, of_moments = self.value_names(), self.kernel.moments
+        self.write(f"{names} = point({self.values('0')})")
+        for k in of_moments:
+            self.write(f"mean{k} = value{k}")
+            self.write(f"apart{k} = {moments.ZERO}")
+        self.write(f"first = min({moments.FIRST}, n{self.innermost})")
+        self.open("for i in range(first):")
+        self.write(f"{names} = point({self.values('i')})")
+        for k in of_moments:
+            self.write(f"apart{k} = apart{k} + deviation(value{k}, mean{k})")
+        self.depth -= 1
+        for k in of_moments:
+            self.write(f"mean{k} = mean{k} + apart{k} / first")
+            self.write(f"rest{k} = {moments.ZERO}")
+            self.write(f"squares{k} = {moments.ZERO}")
+        self.write("before = 0")
+
+    def value_names(self) -> str:
+        """Return the names of what an element adds to each output."""
+        return ", ".join(f"value{k}" for k in range(len(self.outputs)))
+
     def join_block(self) -> None:
         """Join the elements of a block, and what comes of it to the totals."""
-        outputs = list(enumerate(self.kernel.outputs))
+        for k in self.kernel.moments:
+            self.write_all(moments.start(k))
+        outputs = self.plain
         for k, output in outputs:
             if k in self.skipping:
                 self.write(f"part{k} = {_furthest(output)}")
@@ -103,8 +133,9 @@ class Reduction(Nest):
             else:
                 self.write(f"part{k} = {identity(output, output.value_dtype)}")
         self.open("for i in range(count):")
-        names = ", ".join(f"value{k}" for k, _ in outputs)
-        self.write(f"{names} = point({self.values('i')})")
+        self.write(f"{self.value_names()} = point({self.values('i')})")
+        for k in self.kernel.moments:
+            self.write_all(moments.take(k, f"value{k}"))
         for k, output in outputs:
             part, value = f"part{k}", f"value{k}"
             if k in self.skipping:
@@ -124,10 +155,28 @@ class Reduction(Nest):
                 self.write(f"{total}, {lost} = compensated_add({total}, {lost}, part{k})")
             else:
                 self.write(f"{total} = {combine(output, total, f'part{k}')}")
+        for k in self.kernel.moments:
+            names = [f"mean{k}", f"rest{k}", f"squares{k}"]
+            self.write(moments.join(k, names, names, "before", "count"))
+        if self.kernel.moments:
+            self.write("before = before + count")
+
+    def write_moments(self, k: int) -> None:
+        """Join moments of a row to those at their places."""
+        places = [f"{self.current[name]}[0]" for name in self.outputs[k : k + 3]]
+        found, rows = f"mean{k}, rest{k}, squares{k}", self.joined_before(self.innermost)
+        if rows != "0":
+            length = f"n{self.innermost}"
+            joined = f"({rows}) * {length}"
+            found = f"join_moments({', '.join(places)}, {joined}, {found}, {length})"
+        self.write(f"{', '.join(places)} = {found}")
 
     def write_totals(self) -> None:
         """Join totals to what is at the outputs' places."""
-        for k, (name, output) in enumerate(zip(self.outputs, self.kernel.outputs, strict=True)):
+        for k in self.kernel.moments:
+            self.write_moments(k)
+        for k, output in self.plain:
+            name = self.outputs[k]
             total, lost = self.total(k), self.lost(k)
             if _compensated(output):
                 self.write(f"{total} = {total} + {lost} if {lost} != 0 else {total}")

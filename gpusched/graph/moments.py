@@ -1,0 +1,133 @@
+"""dask's reductions to variances, with means that are kept more exactly than dask keeps them.
+
+dask joins the squares of chunks by their means, which it has as quotients of sums: data with a
+large mean loses twice as many digits as the mean has before the point. Here each chunk's mean comes
+with what rounding it loses. What else dask has in its dictionaries is as ever, so that its own
+functions understand what these return, and these what dask's do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dask.array import chunk, reductions
+from dask.array.core import _concatenate2
+from dask.utils import deepmap
+
+from gpusched.fusion.chunk import LazyChunk
+from gpusched.fusion.moments import Moments, joined, moments
+from gpusched.graph.quick import QUICK
+
+_KINDS = frozenset("?bhilqBHILQfd")
+"""Dtypes whose variances are computed here."""
+
+
+def moment_chunk(
+    A: Any,
+    order: int = 2,
+    sum: Any = chunk.sum,
+    numel: Any = reductions.numel,
+    dtype: Any = "f8",
+    computing_meta: bool = False,
+    implicit_complex_dtype: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Return what dask's function of this name does, and the mean that it leaves out."""
+    exact = order == 2 and not computing_meta and not implicit_complex_dtype
+    if not exact or not _is_plain(A, sum, dtype, kwargs):
+        return reductions.moment_chunk(A, order, sum, numel, dtype, computing_meta,
+                                       implicit_complex_dtype, **kwargs)  # fmt: skip
+    n = numel(A, **kwargs).astype(np.int64)
+    total = sum(A, dtype=dtype, **kwargs)
+    found = moments(A, kwargs["axis"], n, skip=sum is chunk.nansum)
+    return {"total": total, "n": n, "M": found.squares[..., None],
+            "mean": found.mean, "rest": found.rest}  # fmt: skip
+
+
+def _is_plain(a: Any, sum: Any, dtype: Any, kwargs: dict[str, Any]) -> bool:
+    """Return whether a chunk and what is asked of it are what `moments` takes."""
+    array = isinstance(a, LazyChunk) or type(a) is np.ndarray
+    axes = kwargs.get("axis")
+    return (
+        array
+        and a.dtype.char in _KINDS
+        and a.size > 0
+        and np.dtype(dtype).char in "fd"
+        and sum in (chunk.sum, chunk.nansum)
+        and kwargs.keys() == {"axis", "keepdims"}
+        and kwargs["keepdims"] is True
+        and type(axes) is tuple
+        and len(axes) > 0
+        and all(type(axis) is int and 0 <= axis < a.ndim for axis in axes)
+    )
+
+
+def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
+                   sum: Any = np.sum, axis: Any = None, computing_meta: bool = False,
+                   **kwargs: Any) -> Any:  # fmt: skip
+    """Return what dask's function of this name does, and the mean that it leaves out."""
+    parts = None if computing_meta else _parts(pairs, order, axis)
+    if parts is None:
+        return reductions.moment_combine(pairs, order, ddof, dtype, sum, axis, computing_meta,
+                                         **kwargs)  # fmt: skip
+    ns, totals, each = parts
+    found = joined(each, ns, axis)
+    n, total = (np.sum(x, axis=axis, keepdims=True) for x in (ns, totals))
+    return {"total": total, "n": n, "M": found.squares[..., None],
+            "mean": found.mean, "rest": found.rest}  # fmt: skip
+
+
+def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum: Any = np.sum,
+               axis: Any = None, computing_meta: bool = False, **kwargs: Any) -> Any:  # fmt: skip
+    """Return what dask's function of this name does."""
+    parts = None if computing_meta else _parts(pairs, order, axis)
+    if parts is None:
+        return reductions.moment_agg(pairs, order, ddof, dtype, sum, axis, computing_meta,
+                                     **kwargs)  # fmt: skip
+    ns, _, each = parts
+    # Of one number along these axes, the sum is that number, in the shape that is asked for.
+    squares = joined(each, ns, axis).squares.sum(axis=axis, **kwargs)
+    freedom = ns.sum(axis=axis, **kwargs) - ddof
+    freedom = np.where(freedom < 0, np.nan, freedom)[()]
+    return reductions.divide(squares, freedom, dtype=dtype)
+
+
+for _function in (moment_combine, moment_agg):
+    # Of a few numbers; calls of it are no breaks of fusion.
+    setattr(_function, QUICK, True)
+
+
+def _parts(pairs: Any, order: int, axes: Any) -> tuple[Any, Any, Moments] | None:
+    """Return counts, totals and moments of some chunks side by side; None if dask has others."""
+    pairs = pairs if isinstance(pairs, list) else [pairs]
+    flat: list[Any] = []
+    deepmap(flat.append, pairs)
+    if order != 2 or not all(map(_is_moments, flat)) or type(axes) is not tuple:
+        return None
+
+    def along(value_of: Any) -> Any:
+        return _concatenate2(deepmap(value_of, pairs), axes=list(axes))
+
+    ns, totals = along(lambda pair: pair["n"]), along(lambda pair: pair["total"])
+    mean, rest = along(_mean), along(_rest)
+    squares = along(lambda pair: pair["M"][..., 0])
+    return ns, totals, Moments(mean, rest, squares)
+
+
+def _is_moments(pair: Any) -> bool:
+    """Return whether a chunk's dictionary is one of real numbers, in arrays without masks."""
+    values = [pair["total"], pair["n"], pair["M"]]
+    plain = all(hasattr(v, "dtype") and not isinstance(v, np.ma.MaskedArray) for v in values)
+    return plain and all(v.dtype.char in "fdlq" for v in values)
+
+
+def _mean(pair: Any) -> Any:
+    if "mean" in pair:
+        return pair["mean"]
+    with np.errstate(all="ignore"):
+        return np.asarray(pair["total"] / pair["n"], np.float64)
+
+
+def _rest(pair: Any) -> Any:
+    return pair["rest"] if "rest" in pair else np.zeros_like(_mean(pair))

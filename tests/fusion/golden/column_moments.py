@@ -1,0 +1,104 @@
+# moments_reduce_8e2af331, written by gpusched
+#   a: float32 [strided, unit]
+#   out0: float64 [broadcast, unit]
+#   out1: float64 [broadcast, unit]
+#   out2: float64 [broadcast, unit]
+
+
+def deviation(value, mean):
+    return value - mean
+
+
+def join_deviations(mean, rest, squares, count, total, square, more):
+    share = 1.0 / (count + more)
+    apart = count * rest + total
+    change = apart * share
+    gained = count * rest * rest + square - apart * change
+    gained = square if square == inf and abs(apart) < inf else 0.0 if gained < 0 else gained
+    moved = mean + change
+    return (moved, mean - moved + change, squares + gained)
+
+
+def point(a):
+    t0 = float64(a)                               # float64  astype
+    return t0, t0, t0
+
+
+def kernel(a, out0, out1, out2, n0, n1, a_s0, n_before):
+    for i0 in range(0, n0 - 7, 8):
+        a_0 = shift(a, i0 * a_s0)
+        a_0_row1 = shift(a_0, 1 * a_s0)
+        a_0_row2 = shift(a_0, 2 * a_s0)
+        a_0_row3 = shift(a_0, 3 * a_s0)
+        a_0_row4 = shift(a_0, 4 * a_s0)
+        a_0_row5 = shift(a_0, 5 * a_s0)
+        a_0_row6 = shift(a_0, 6 * a_s0)
+        a_0_row7 = shift(a_0, 7 * a_s0)
+        before = n_before + i0
+        for i in range(n1):
+            value0, value1, value2 = point(a_0[i])
+            mean0 = value0 if before == 0 else out0[i]
+            apart0 = float64(0.0)
+            square0 = float64(0.0)
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            value0, value1, value2 = point(a_0_row1[i])
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            value0, value1, value2 = point(a_0_row2[i])
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            value0, value1, value2 = point(a_0_row3[i])
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            value0, value1, value2 = point(a_0_row4[i])
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            value0, value1, value2 = point(a_0_row5[i])
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            value0, value1, value2 = point(a_0_row6[i])
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            value0, value1, value2 = point(a_0_row7[i])
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            out0[i], out1[i], out2[i] = join_deviations(mean0, out1[i], out2[i], before, apart0, square0, 8)
+    for i0 in range(n0 - n0 % 8, n0):
+        a_0 = shift(a, i0 * a_s0)
+        before = n_before + i0
+        for i in range(n1):
+            value0, value1, value2 = point(a_0[i])
+            mean0 = value0 if before == 0 else out0[i]
+            apart0 = float64(0.0)
+            square0 = float64(0.0)
+            away0 = deviation(value0, mean0)
+            apart0 = apart0 + away0
+            square0 = square0 + away0 * away0
+            out0[i], out1[i], out2[i] = join_deviations(mean0, out1[i], out2[i], before, apart0, square0, 1)
+
+
+# divide_c77757ff, written by gpusched
+#   a: float64 [unit]
+#   out: float32 [unit]
+
+
+def point(a, s0):
+    t0 = a / s0                                   # float64  divide
+    t1 = float32(t0)                              # float32  astype
+    return t1
+
+
+def kernel(a, out, s0, n0):
+    clear_floating_point_errors()
+    for i in range(n0):
+        out[i] = point(a[i], s0)
+    return floating_point_errors()
