@@ -304,13 +304,10 @@ def alone(tasks: dict[Any, Any]) -> list[Any]:
     return [key for key, node in tasks.items() if getattr(node, "func", None) is getitem]
 
 
-def test_small_items_are_taken_by_the_tasks_that_need_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(optimisation, "FEW", 0)
+def test_small_items_are_taken_by_the_tasks_that_need_them() -> None:
     x = numbers(400)
     results = x.mean(axis=0), x.std(axis=0), x.max(axis=0)
-    with dask.config.set({"gpusched.fusion.merge-bytes": 512}):
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1024}):
         tasks, found, told = optimised(*results), run(*results), gpusched.explain(results)
     assert not alone(tasks)
     ran = sum(isinstance(node, Task) for node in tasks.values())
