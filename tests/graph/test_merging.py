@@ -307,7 +307,7 @@ def alone(tasks: dict[Any, Any]) -> list[Any]:
 def test_small_items_are_taken_by_the_tasks_that_need_them() -> None:
     x = numbers(400)
     results = x.mean(axis=0), x.std(axis=0), x.max(axis=0)
-    with dask.config.set({"gpusched.fusion.merge-bytes": 1024}):
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1000}):
         tasks, found, told = optimised(*results), run(*results), gpusched.explain(results)
     assert not alone(tasks)
     ran = sum(isinstance(node, Task) for node in tasks.values())
