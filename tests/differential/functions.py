@@ -31,7 +31,15 @@ CHANGES = dict(templates.tagged("preamble")["changes"])
 STATE = ("COUNT", "SEEN", "G_LIST", "G_DICT", "G_ARRAY", "STATE", "KEPT")
 """Names of the preamble that a function may change."""
 
-ORDERED = ("counted", "stepped", "drawn", "COUNT", "global-array-write", "write-shuffle")
+ORDERED = (
+    "k.append(1)",
+    "counted",
+    "stepped",
+    "drawn",
+    "COUNT",
+    "global-array-write",
+    "write-shuffle",
+)
 """Names and tags that make results depend on the order of chunks."""
 
 DEFAULTS = {

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 KNOWN: dict[tuple[str, int], str] = {
-    ("functions", 5): "issue 25, A10: a 0-d array instead of a NumPy scalar",
-    ("functions", 29): "issue 25, A10: a 0-d array instead of a NumPy scalar",
-    ("functions", 35): "issue 25, B3: a warning names another operation",
+    ("functions", 1): "issue 25, B3: a warning is lost, or names another operation",
+    ("functions", 6): "issue 25, B3: a warning is lost, or names another operation",
+    ("functions", 18): "issue 25, B3: a warning is lost, or names another operation",
+    ("functions", 19): "issue 25, B3: a warning is lost, or names another operation",
+    ("functions", 31): "issue 25, B3: a warning is lost, or names another operation",
+    ("programs", 25): "issue 25, B3: a warning is lost, or names another operation",
 }
 """By generator and seed, what is wrong; a row whose case passes is an error."""
