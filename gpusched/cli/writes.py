@@ -226,10 +226,13 @@ def stopping(cache: Path, folders: list[Path]) -> Iterator[Watch]:
     For the main thread of a process that ends soon: the audit hook cannot be removed, and is only
     switched off; what the system was asked to forbid stays forbidden.
     """
-    for folder in (cache, *folders):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    allowed = [cache, *folders]
-    with tempfile.TemporaryDirectory(prefix="gpusched-explain-", dir=cache) as scratch:
+    made = [folder for folder in (cache, *folders) if _is_made(folder)]
+    # In a cache, so that it can be removed in the end: what is above it stays writable.
+    above = made[0] if made else None
+    with tempfile.TemporaryDirectory(
+        prefix="gpusched-explain-", dir=above, ignore_cleanup_errors=above is None
+    ) as scratch:
+        allowed = [*made, Path(scratch)]
         watch = Watch(allowed)
         with _scratch_in(scratch):
             watch.enforced = forbid_writes([*allowed, Path("/dev/shm")], map(Path, _SYSTEM))
@@ -239,6 +242,15 @@ def stopping(cache: Path, folders: list[Path]) -> Iterator[Watch]:
                 yield watch
             finally:
                 _watching.remove(watch)
+
+
+def _is_made(folder: Path) -> bool:
+    """Return whether a folder is there and can be written to, made if need be."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
 
 
 @contextmanager

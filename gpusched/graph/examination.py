@@ -8,6 +8,7 @@ from typing import Any
 
 from gpusched.graph import safety
 from gpusched.graph.known import bare, known
+from gpusched.graph.quick import QUICK
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ def reasons(steps: Iterable[Any]) -> list[tuple[str, str]]:
     """Return (name, reason) for each function of the user's own that is not recorded."""
     found = []
     for step in steps:
+        if getattr(bare(step.function), QUICK, False):
+            continue
         reason = verdict_of(step).reason
         if reason and reason != safety.LIBRARY:
             found.append((bare_name(step.function), f"your function {reason}"))

@@ -57,8 +57,7 @@ def take_memory() -> int:
     return taken.size
 
 
-@pytest.mark.parametrize("harm", [die, poison])
-@pytest.mark.essential
+@pytest.mark.parametrize("harm", [pytest.param(die, marks=pytest.mark.essential), poison])
 def test_task_of_a_worker_that_dies_is_run_again(
     start: Start, tmp_path: Path, harm: Callable[[], None]
 ) -> None:

@@ -150,9 +150,8 @@ def test_reductions_of_one_chunk_are_one_task(dtype: str) -> None:
     with dask.config.set({"gpusched.fusion.merge-bytes": least}):
         assert {key[1:] for key in merged_keys(*statistics)} == set(np.ndindex(2, 2))
         found = run(*statistics)
-    # A chunk is read for the sums of its columns and of its rows, and float64 for their squares.
-    times = 2 if dtype == "float32" else 4
-    assert times <= gpusched.statistics().bytes_read / x.nbytes < times + 0.5
+    # A chunk is read once for all of its columns, and once for all of its rows.
+    assert 2 <= gpusched.statistics().bytes_read / x.nbytes < 2.5
     for value, plain in zip(found, unfused(*statistics), strict=True):
         np.testing.assert_allclose(value, plain, rtol=1e-6 if dtype == "float32" else 1e-14)
 
@@ -308,7 +307,7 @@ def alone(tasks: dict[Any, Any]) -> list[Any]:
 def test_small_items_are_taken_by_the_tasks_that_need_them() -> None:
     x = numbers(400)
     results = x.mean(axis=0), x.std(axis=0), x.max(axis=0)
-    with dask.config.set({"gpusched.fusion.merge-bytes": 512}):
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1000}):
         tasks, found, told = optimised(*results), run(*results), gpusched.explain(results)
     assert not alone(tasks)
     ran = sum(isinstance(node, Task) for node in tasks.values())

@@ -50,6 +50,13 @@ def test_unsupported_dtypes(name: str) -> None:
     assert any("dtype" in reason for _, reason in counts.breaks)
 
 
+@pytest.mark.parametrize("scalar", [np.float16(2), np.longdouble(2), 2j, np.complex64(1)])
+def test_scalars_of_unsupported_dtypes(scalar: Any) -> None:
+    x = da.arange(12.0, chunks=4)
+    compare((x > 3).map_blocks(lambda m: np.where(m, scalar, 1), dtype=np.asarray(scalar).dtype))
+    compare((x > 3).map_blocks(lambda m: (m * scalar) + 1, dtype=np.asarray(scalar).dtype))
+
+
 def test_masked_arrays() -> None:
     x = da.ma.masked_greater(da.arange(12, chunks=4), 7)
     compare((x + 1) * 2)

@@ -518,6 +518,7 @@ def test_wrong_launches() -> None:
 # Once, everywhere ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compiled_once_and_anew_when_what_it_reads_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, out = gpusched.kernel.raw(block_sums), np.zeros(1, "f4")
     kernel[1, WIDTH](np.ones(20, "f4"), out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +134,9 @@ def _finished(self: Interpreter, state: State, callee: Any, args: list[Any],
 @rule("CALL_FUNCTION_EX")
 def _call_ex(self: Interpreter, state: State, instruction: Instruction) -> After:
     stack = list(state.stack)
-    options = stack.pop() if int(instruction.arg or 0) & 1 else Options(())
+    # Since Python 3.14 there is always a place for them.
+    named = sys.version_info >= (3, 14) or int(instruction.arg or 0) & 1
+    options = stack.pop() if named else Options(())
     given, slots = stack.pop(), [stack.pop(), stack.pop()]
     args = items_of(given)
     if options is Kind.NULL:

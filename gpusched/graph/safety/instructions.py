@@ -98,7 +98,7 @@ def _swap(self: Interpreter, state: State, instruction: Instruction) -> After:
 # Variables and constants --------------------------------------------------------------------
 
 
-@rule("LOAD_CONST")
+@rule("LOAD_CONST", "LOAD_SMALL_INT")
 def _load_const(self: Interpreter, state: State, instruction: Instruction) -> After:
     return push(state, Known(instruction.argval))
 
@@ -108,7 +108,7 @@ def _load_fast(self: Interpreter, state: State, instruction: Instruction) -> Aft
     return push(state, loaded(state, instruction.argval))
 
 
-@rule("LOAD_FAST_LOAD_FAST")
+@rule("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 def _load_two(self: Interpreter, state: State, instruction: Instruction) -> After:
     return push(state, *(loaded(state, name) for name in instruction.argval))
 

@@ -74,7 +74,6 @@ class Interpreter:
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
         self._result: Any = None
-        self.line = self.code.co_firstlineno
 
     def run(self, arguments: dict[str, Any]) -> Any:
         """Return the kind of the function's result; `Unsafe` if it is not safe."""
@@ -98,7 +97,6 @@ class Interpreter:
             names = [i.opname for i in self.instructions[place : place + 3]]
             ends = names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
             if not ends and names != ["COPY", "POP_EXCEPT", "RERAISE"]:
-                self.line = self._line(place)
                 refuse(f"handles exceptions{self._where(place)}")
 
     def _place(self, offset: int) -> int:

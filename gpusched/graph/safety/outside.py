@@ -37,15 +37,22 @@ class Outside:
         KeyError
             If there is none of that name.
         """
-        found = self._read(function.__globals__, name, missing=_MISSING)
-        return self._read(vars(builtins), name) if found is _MISSING else found
+        found = self._read(function.__globals__, name)
+        if found is _MISSING:
+            found = self._read(vars(builtins), name)
+        if found is _MISSING:
+            raise KeyError(name)
+        return found
 
     def attribute(self, module: types.ModuleType, name: str) -> Any:
         """Return what a module holds by a name; `KeyError` if it does not yet."""
-        return self._read(vars(module), name)
+        found = self._read(vars(module), name)
+        if found is _MISSING:
+            raise KeyError(name)
+        return found
 
-    def _read(self, names: dict[str, Any], name: str, **missing: Any) -> Any:
-        value = names.get(name, missing["missing"]) if missing else names[name]
+    def _read(self, names: dict[str, Any], name: str) -> Any:
+        value = names.get(name, _MISSING)
         if (id(names), name) not in self._names:
             self._names[id(names), name] = names, name, value
             self._parts.append((name, frozen(value)))

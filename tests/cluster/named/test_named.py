@@ -19,6 +19,7 @@ from distributed import Client
 
 from gpusched.cluster import certificates
 from gpusched.cluster.named import commands, control, state
+from gpusched.files import UnsafeFolderError
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for, wait_gone
 
@@ -211,7 +212,7 @@ def test_folder_of_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     folder = state.root()
     folder.chmod(0o777)
-    with pytest.raises(state.UnsafeFolderError, match="cannot be trusted"):
+    with pytest.raises(UnsafeFolderError, match="cannot be trusted"):
         state.root()
 
 
