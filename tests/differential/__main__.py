@@ -32,7 +32,7 @@ def main() -> int:
     print(f"gpusched of {Path(gpusched.__file__).parent}, from seed {options.seed}", flush=True)
     with Schedulers() as schedulers:
 
-        def tell(result: Result) -> None:
+        def note(result: Result) -> None:
             if not result.found:
                 return
             small = result
@@ -40,8 +40,14 @@ def main() -> int:
                 small = shrunk(result, schedulers, options.attempts)
             _write(small, options.folder)
 
-        counts = campaign(options.kind or GENERATORS, options.seed, cases=options.cases,
-                          seconds=options.seconds, schedulers=schedulers, tell=tell)  # fmt: skip
+        counts = campaign(
+            options.kind or GENERATORS,
+            options.seed,
+            cases=options.cases,
+            seconds=options.seconds,
+            schedulers=schedulers,
+            on_result=note,
+        )
     _summary(counts)
     return 1 if counts.failures else 0
 

@@ -133,7 +133,7 @@ def shrunk(result: Result, schedulers: Schedulers, attempts: int = shrinking.ATT
 
 def campaign(kinds: Iterable[str], first: int, *, cases: int | None = None,
              seconds: float | None = None, schedulers: Schedulers,
-             tell: Callable[[Result], None] = lambda result: None) -> Counts:  # fmt: skip
+             on_result: Callable[[Result], None] = lambda result: None) -> Counts:  # fmt: skip
     """Run cases of consecutive seeds until there are enough, or the time is over.
 
     Parameters
@@ -144,7 +144,7 @@ def campaign(kinds: Iterable[str], first: int, *, cases: int | None = None,
         The first seed.
     cases, seconds
         How many cases of each kind, or for how long.
-    tell
+    on_result
         Called with each result.
     """
     counts = Counts()
@@ -157,7 +157,7 @@ def campaign(kinds: Iterable[str], first: int, *, cases: int | None = None,
                 return counts
             result = check(GENERATORS[kind](seed), schedulers)
             counts.add(result)
-            tell(result)
+            on_result(result)
         seed += 1
     return counts
 

@@ -39,7 +39,7 @@ def differences(case: Case, plain: Run, fused: Run) -> list[Difference]:
     for name in {**plain.outcomes, **fused.outcomes}:
         one, other = plain.outcomes.get(name), fused.outcomes.get(name)
         if one is None or other is None:
-            text = f"plain dask: {_told(one)}; gpusched: {_told(other)}"
+            text = f"plain dask: {_described(one)}; gpusched: {_described(other)}"
             found.append(Difference("exception", name, text))
             continue
         found += _outcomes(case, name, one, other)
@@ -80,7 +80,7 @@ def _exact(value: Any) -> Any:
 def _outcomes(case: Case, name: str, one: Outcome, other: Outcome) -> Iterator[Difference]:
     if one.error or other.error:
         if not _same_error(one.error, other.error):
-            text = f"plain dask: {_told(one)}; gpusched: {_told(other)}"
+            text = f"plain dask: {_described(one)}; gpusched: {_described(other)}"
             yield Difference("exception", name, text)
         return
     yield from _values(case, name, one.value, other.value)
@@ -89,7 +89,7 @@ def _outcomes(case: Case, name: str, one: Outcome, other: Outcome) -> Iterator[D
         yield Difference("warnings", name, text, close=case.loose)
 
 
-def _told(outcome: Outcome | None) -> str:
+def _described(outcome: Outcome | None) -> str:
     if outcome is None:
         return "nothing was computed"
     return f"{outcome.error[0]}: {outcome.error[1]}" if outcome.error else "no exception"

@@ -65,11 +65,11 @@ def script(case: Case, found: list[Difference]) -> str:
     """Return a standalone script for a case, with the differences at its top."""
     lines = [f"# {each.category} ({each.where}): {each.text}" for each in found]
     title = "\n".join("# ".join(line.splitlines(keepends=True)) for line in lines)
-    told = f"# {case.kind}, seed {case.seed}, computed with {case.scheduler}"
+    origin = f"# {case.kind}, seed {case.seed}, computed with {case.scheduler}"
     if case.beside:
-        told += " (by several threads at once, which this script does not do)"
+        origin += " (by several threads at once, which this script does not do)"
     footer = FOOTER.format(settings={**EVERY_CHUNK, **case.config}, scheduler=case.scheduler,
                            scribble=case.scribble)  # fmt: skip
     if case.scheduler == "cluster":
         footer = footer.replace("    scheduler = 'cluster'\n", CLUSTER)
-    return f"{told}\n{title}\n{case.source}\n\n{footer}"
+    return f"{origin}\n{title}\n{case.source}\n\n{footer}"

@@ -77,7 +77,7 @@ class Observer:
     Parameters
     ----------
     scheduler
-        What dask is told to compute with.
+        The scheduler that dask computes with.
     scribble
         Whether each result is written into once it has been noted.
     beside
@@ -157,7 +157,7 @@ class Schedulers:
         self._stack.close()
 
     def get(self, name: str, fused: bool) -> Any:
-        """Return what dask is told to compute with."""
+        """Return the scheduler that dask computes with."""
         if name != "cluster":
             return name
         if fused not in self._clients:

@@ -67,11 +67,11 @@ def test_new_seeds(kind: str, schedulers: Schedulers) -> None:
     first = int(os.environ.get("DIFFERENTIAL_SEED", time.time()))
     failed: list[Result] = []
 
-    def tell(result: Result) -> None:
+    def note(result: Result) -> None:
         if result.found:
             failed.append(result)
 
-    counts = campaign([kind], first, seconds=60 * MINUTES, schedulers=schedulers, tell=tell)
+    counts = campaign([kind], first, seconds=60 * MINUTES, schedulers=schedulers, on_result=note)
     print(f"seeds from {first}: {counts}")
     scripts = [scripted(shrunk(each, schedulers)) for each in failed[:SHOWN]]
     assert not failed, "\n\n".join(scripts)
