@@ -70,8 +70,9 @@ class Apply(Node):
     """Operands, already of the loop's dtypes; each broadcasts to `shape`."""
     output: int = 0
     """Which result, for operations that have several (modf, frexp, divmod)."""
-    silent: bool = False
-    """Whether it was recorded where `numpy.errstate` ignores floating-point errors."""
+    reports: int = 0
+    """Floating-point errors that NumPy would report of it where it was recorded: bits of
+    `gpusched.fusion.floatingpoint`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +87,8 @@ class Reduce(Node):
     """Reduced axes of `argument`, ascending, without duplicates."""
     keepdims: bool = False
     """Whether the reduced axes stay, with length 1."""
+    reports: int = 0
+    """Floating-point errors that NumPy would report of it where it was recorded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,4 +165,7 @@ def scalar(value: PythonScalar | np.generic, dtype: np.dtype) -> Scalar:
         if not limits.min <= value <= limits.max:
             raise UnfusibleError(f"Python integer out of bounds for {dtype}")
     with np.errstate(all="ignore"):
-        return Scalar(dtype, (), np.asarray(value).astype(dtype)[()])
+        found = np.asarray(value).astype(dtype)[()]
+        if dtype.kind == "f" and np.isinf(found) and not np.isinf(value):
+            raise UnfusibleError(f"number out of bounds for {dtype}")
+    return Scalar(dtype, (), found)

@@ -6,7 +6,6 @@ the call over to NumPy.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.fusion.chunk import HANDLERS, METHODS, LazyChunk, elementwise, operand
 from gpusched.fusion.expression import Node, UnfusibleError
+from gpusched.fusion.floatingpoint import REPORTED, note
 from gpusched.fusion.operations import CLIP
 from gpusched.fusion.record import Recorder
 
@@ -93,9 +93,17 @@ def _round(recorder: Recorder, a: Any, decimals: int = 0, out: Any = None) -> An
     if decimals == 0:
         return np.rint(a)
     # NumPy's own formula (numpy/_core/src/multiarray/calculation.c, PyArray_Round).
-    factor = float(10 ** abs(decimals))
+    factor = _power_of_ten(abs(decimals))
     first, second = (np.multiply, np.divide) if decimals > 0 else (np.divide, np.multiply)
     return second(np.rint(first(a, factor)), factor)
+
+
+def _power_of_ten(exponent: int) -> float:
+    """Return a power of ten as NumPy computes it, which is not exact."""
+    found = 10.0 ** min(exponent, 8)
+    for _ in range(min(exponent, 400) - 8):
+        found *= 10.0
+    return found
 
 
 @_records(np.real, np.real_if_close)
@@ -313,9 +321,10 @@ def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out
     return _sum(recorder, replaced, axis, dtype, out, keepdims, initial, where, combine=combine)
 
 
-def _warn_if_all_nan(array: np.ndarray) -> np.ndarray:
+def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
+    """Return an array; where it has NaN, NumPy repeats the calls and warns of slices of NaN."""
     if np.isnan(array).any():
-        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
+        note(REPORTED)
     return array
 
 
@@ -323,7 +332,7 @@ def _nanextreme(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
     found = extreme(recorder, a, *args, **kwargs)
     if found.dtype.kind != "f":
         return found
-    checked = recorder.made_leaf(recorder.register(found._node), _warn_if_all_nan)
+    checked = recorder.made_leaf(recorder.register(found._node), _report_if_all_nan)
     return LazyChunk(recorder, checked, scalar=not checked.shape)
 
 

@@ -24,8 +24,9 @@ from gpusched.fusion.expression import (
     resolve_dtypes,
     scalar,
 )
+from gpusched.fusion.floatingpoint import collecting, heeded
 from gpusched.fusion.narrowing import NARROW
-from gpusched.fusion.operations import ARITHMETIC, Operation, conversion
+from gpusched.fusion.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.fusion.plan import (
     Call,
     Launch,
@@ -65,7 +66,6 @@ class Recorder:
 
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
-        self._errors = np.geterr()
         # Operations recorded before they are computed, so that no kernel grows without bound.
         self._limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
         self._nodes: dict[Any, Node] = {}
@@ -132,9 +132,10 @@ class Recorder:
     ) -> Node:
         """Return the node of a scalar operation on operands of the right dtypes."""
         shape = broadcast_shapes(*(a.shape for a in arguments))
-        silent = name in ARITHMETIC and dtype.kind == "f" and silenced()
-        key = (name, output, dtype, silent, *map(id, arguments))
-        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, silent))
+        errors = reports(name, arguments[0].dtype, dtype)
+        errors = errors and errors & heeded()
+        key = (name, output, dtype, errors, *map(id, arguments))
+        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, errors))
 
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
@@ -166,7 +167,10 @@ class Recorder:
     def reduce(self, combine: str, node: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
         """Return the node of a reduction of `node` over `axes` (ascending, not negative)."""
         if not axes:
-            return node
+            adds = combine == "add" and node.dtype.kind == "f"
+            # NumPy begins with zero, to which a negative zero makes no difference.
+            zero = self.cast(0.0, node.dtype)
+            return self.apply("add", (node, zero), node.dtype) if adds else node
         if node.shape and 0 in node.shape:
             raise UnfusibleError("reduction of an empty array")
         if combine == "add":
@@ -180,11 +184,13 @@ class Recorder:
         kept = enumerate(node.shape)
         shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
         argument = node if again is None else again.argument
-        key = ("reduce", combine, axes, keepdims, id(argument))
+        errors = reports_of_joining(combine, node.dtype)
+        errors = errors and errors & heeded()
+        key = ("reduce", combine, axes, keepdims, errors, id(argument))
 
         def make() -> Node:
             self.operations += again is None
-            found = Reduce(node.dtype, shape, combine, argument, axes, keepdims)
+            found = Reduce(node.dtype, shape, combine, argument, axes, keepdims, errors)
             # Of sums in two steps the second is what is wanted.
             self._waiting.pop(id(again), None)
             if combine == "add" and keepdims:
@@ -289,7 +295,8 @@ class Recorder:
         `args` and `kwargs` hold `Register` objects where a node's value goes.
         """
         registers = self._registers
-        found = function(*substitute(args, registers), **substitute(kwargs, registers))
+        with collecting(heeded()):
+            found = function(*substitute(args, registers), **substitute(kwargs, registers))
         single = not isinstance(found, list | tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
@@ -299,9 +306,7 @@ class Recorder:
         leaves = [self.leaf(array) for array in arrays]
         results = tuple(leaf.register for leaf in leaves)
         kinds = tuple(map(kind, arrays))
-        errors = np.geterr()
-        inside = errors if errors != self._errors else None
-        self.steps.append(Call(function, args, kwargs, results, single, kinds, inside))
+        self.steps.append(Call(function, args, kwargs, results, single, kinds, heeded()))
         return leaves[0] if single else leaves
 
     def _is_array(self, value: Any) -> bool:
@@ -390,12 +395,6 @@ class Recorder:
 
 def _name_of(device: Device | None) -> str | None:
     return device.name if device else None
-
-
-def silenced() -> bool:
-    """Return whether `numpy.errstate` ignores floating-point errors here, or some of them."""
-    state = np.geterr()
-    return "ignore" in (state["divide"], state["over"], state["invalid"])
 
 
 def error_state() -> tuple[object, ...]:

@@ -22,6 +22,7 @@ from gpusched import events
 from gpusched.fusion import deviations
 from gpusched.fusion.deviations import Deviations
 from gpusched.fusion.devices import HOST
+from gpusched.fusion.floatingpoint import OVERFLOW, note
 from gpusched.fusion.generate import loop_sizes, loop_strides
 from gpusched.fusion.kernel import Access
 from gpusched.fusion.plan import (
@@ -31,7 +32,6 @@ from gpusched.fusion.plan import (
     Registers,
     Step,
     reads,
-    report,
     window,
     written,
 )
@@ -125,6 +125,7 @@ class Slabs:
             return
         arguments: list[Any] = [self.all_rows, self.rows]
         unfinished: list[tuple[Allocation, Any]] = []
+        converted: list[tuple[Allocation, Any]] = []
         last: list[Any] = []
         for launch, joined, (_, address), steps in zip(
             self.launches, self.own, self.codes, self.steps, strict=True
@@ -146,6 +147,7 @@ class Slabs:
                     result = launch.device.empty(output.result_shape, output.result_dtype)
                     registers[output.register] = result
                     results.append(result.ravel())
+                    converted.append((output, output.shaped(buffer)))
                     if output.accumulated is not None:
                         registers[output.accumulated] = output.shaped(buffer)
                 else:
@@ -156,12 +158,20 @@ class Slabs:
             place = _place_of_size(launch)
             arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 :]]
         errors = self.loop(*arguments, *last)
+        for output, buffer in converted:
+            if output.reports and _overflows(buffer, registers[output.register]):
+                note(OVERFLOW)
         for output, buffer in unfinished:
             output.finish(buffer, registers)
         for mean in self.means:
             mean(registers)
         if errors:
-            report(errors)
+            note(errors)
+
+
+def _overflows(accumulated: Any, converted: Any) -> bool:
+    """Return whether a finite number has become infinite where it was converted."""
+    return bool((np.isinf(converted) & np.isfinite(accumulated)).any())
 
 
 def _code_of(launch: Launch) -> tuple[Any, int] | None:

@@ -60,6 +60,6 @@ class Joining(Nest):
         """Join what `point` returns to what is at the outputs' places."""
         places = self.places(index)
         names = [f"value{k}" for k in range(len(places))]
-        self.write(f"{', '.join(names)} = point({self.values(index, row)})")
+        self.compute(names, self.values(index, row))
         for place, name, output in zip(places, names, self.kernel.outputs, strict=True):
             self.write(f"{place} = {combine(output, place, name)}")
