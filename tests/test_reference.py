@@ -26,16 +26,20 @@ Dtypes are those of NumPy's loop: what NumPy computes in float64 is computed in 
 function, dtype or kind of array is called as it is, and counted with its reason
 (`gpusched.statistics().breaks`, and the summary of `gpusched run`).
 
-*ULP* is the largest distance from NumPy's result in units in the last place; 0 means the same
+*ULP* is the largest distance from the true value in units in the last place; 0 means NumPy's
 bits, but for the payload of NaN and the sign of zero where NumPy's own differs between machines
-(`minimum` and the like). *From the true value* is tested against mpmath, for the functions that
-gpusched computes itself on the CPU; the others are the C library's.
+(`minimum` and the like). That of `logaddexp` and `logaddexp2` is in units of the largest operand
+where the result is less, since what they add may cancel. NumPy's and SciPy's own results may be as
+far from the true value, or further. *CPU* is the tighter bound that holds for the functions that
+gpusched computes itself there, tested against mpmath; the others are the C library's. *Reports*
+are the floating-point errors that NumPy may report, and kernels then find
+([NumPy's numbers and warnings](../explanation/floating-point.md)).
 """
 
 
 def operations() -> str:
-    lines = ["| operation | dtypes | ULP | from the true value (float32, float64) |",
-             "| --- | --- | --- | --- |"]  # fmt: skip
+    lines = ["| operation | dtypes | ULP | CPU (float32, float64) | reports |",
+             "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for name, operation in sorted(OPERATIONS.items()):
         if name.startswith("astype_"):
             continue
@@ -43,7 +47,8 @@ def operations() -> str:
         kinds = "any of these, chosen by bool" if name == "where" else kinds
         bounds = [FUNCTIONS.get(f"{name}_{width}") for width in ("f32", "f64")]
         true = ", ".join(f"{b.max_ulp:g}" if b else "-" for b in bounds) if any(bounds) else ""
-        lines.append(f"| `{name}` | {kinds} | {operation.ulp} | {true} |")
+        found = "; ".join(f"{KINDS[k]}: {operation.reports[k]}" for k in operation.reports)
+        lines.append(f"| `{name}` | {kinds} | {operation.ulp} | {true} | {found} |")
     return "\n".join(lines)
 
 

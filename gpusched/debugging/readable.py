@@ -35,7 +35,7 @@ class ReadableKernel:
 
     def __init__(self, use: KernelUse) -> None:
         self.use = use
-        plain = hostloops.source(use.kernel)
+        plain = hostloops.source(use.kernel, checked=False)
         self.edited = use.kernel.original is not None
         """Whether it is the user's version of a kernel, which has names of its own."""
         self.text = plain if self.edited else annotated(use, plain)

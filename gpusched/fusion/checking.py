@@ -12,7 +12,7 @@ import numpy as np
 from gpusched.fusion import cache, editions, generate, hostloops
 from gpusched.fusion.complaints import complaint
 from gpusched.fusion.editions import EditionError
-from gpusched.fusion.kernel import Access, Kernel, Output
+from gpusched.fusion.kernel import Access, Kernel, Output, unchecked
 from gpusched.fusion.operations import named
 from gpusched.fusion.samples import INNERMOST, Sample, sample
 
@@ -205,7 +205,7 @@ def joined(kernel: Kernel) -> Kernel:
         # The loops are those that are generated.
         edition = replace(edition, target="none")
     loops = ("map",) * len(kernel.loops)
-    return replace(kernel, outputs=outputs, loops=loops, edition=edition, checked=False)
+    return replace(unchecked(kernel), outputs=outputs, loops=loops, edition=edition)
 
 
 def _compare(original: Kernel, version: Kernel, each: Round, tolerance: float | None) -> int:

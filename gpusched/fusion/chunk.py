@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gpusched.fusion.expression import Leaf, Node, UnfusibleError
+from gpusched.fusion.expression import (
+    Leaf,
+    Node,
+    UnfusibleError,
+    resolve_dtypes,
+)
 from gpusched.fusion.operations import COMBINES, operation_of
 from gpusched.fusion.plan import Register
 from gpusched.fusion.pure import why_changing, why_method_changing
@@ -25,6 +30,9 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
+
+FAST_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
+"""Operations that NumPy's power of floats is, by the one exponent of all."""
 
 POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 """Exponents for which ``array ** scalar`` is another ufunc in NumPy."""
@@ -338,7 +346,9 @@ def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) ->
     operation = operation_of(ufunc)
     if operation is None:
         raise UnfusibleError("no kernel for this function")
-    nodes = recorder.ufunc(operation, ufunc, tuple(operand(recorder, i) for i in inputs))
+    operands = tuple(operand(recorder, i) for i in inputs)
+    fast = _power(recorder, operands) if ufunc is np.power else None
+    nodes = [fast] if fast is not None else recorder.ufunc(operation, ufunc, operands)
     chunks = tuple(LazyChunk(recorder, n, scalar=not n.shape, fresh=True) for n in nodes)
     return chunks[0] if len(chunks) == 1 else chunks
 
@@ -349,6 +359,26 @@ def computed(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs
     if reason:
         recorder.stop(reason)
     return compute(recorder, function, args, kwargs)
+
+
+def _power(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
+    """Return a power of floats that NumPy computes in another way, since it has one exponent.
+
+    NumPy's loop looks whether all of its elements have the same one, which is seen here where it is
+    a number only.
+    """
+    base, exponent = operands
+    dtype = resolve_dtypes(np.power, operands)[0]
+    if dtype.kind != "f":
+        return None
+    if not isinstance(exponent, Node):
+        name = FAST_POWERS.get(float(exponent))
+        return None if name is None else recorder.apply(name, (recorder.cast(base, dtype),), dtype)
+    shape = base.shape if isinstance(base, Node) else exponent.shape
+    still = isinstance(exponent, Leaf) and 0 in recorder.array(exponent).strides
+    if still or exponent.shape != np.broadcast_shapes(shape, exponent.shape):
+        raise UnfusibleError("power whose exponent is broadcast")
+    return None
 
 
 def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

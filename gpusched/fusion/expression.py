@@ -79,8 +79,9 @@ class Apply(Node):
     """Operands, already of the loop's dtypes; each broadcasts to `shape`."""
     output: int = 0
     """Which result, for operations that have several (modf, frexp, divmod)."""
-    silent: bool = False
-    """Whether it was recorded where `numpy.errstate` ignores floating-point errors."""
+    reports: int = 0
+    """Floating-point errors that NumPy would report of it where it was recorded: bits of
+    `gpusched.fusion.floatingpoint`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,8 @@ class Reduce(Node):
     """Whether the reduced axes stay, with length 1."""
     family: list[Reduce] = field(default_factory=list)
     """All results of the same reduction in order, if it has several: one kernel computes them."""
+    reports: int = 0
+    """Floating-point errors that NumPy would report of it where it was recorded."""
 
 
 def children(node: Node) -> tuple[Node, ...]:
@@ -161,4 +164,7 @@ def scalar(value: PythonScalar | np.generic, dtype: np.dtype) -> Scalar:
         if not limits.min <= value <= limits.max:
             raise UnfusibleError(f"Python integer out of bounds for {dtype}")
     with np.errstate(all="ignore"):
-        return Scalar(dtype, (), np.asarray(value).astype(dtype)[()])
+        found = np.asarray(value).astype(dtype)[()]
+        if dtype.kind == "f" and np.isinf(found) and not np.isinf(value):
+            raise UnfusibleError(f"number out of bounds for {dtype}")
+    return Scalar(dtype, (), found)

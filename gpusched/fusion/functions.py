@@ -7,7 +7,6 @@ any other over to NumPy, as it does where one raises `UnfusibleError`.
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from gpusched.fusion.chunk import (
     operand,
 )
 from gpusched.fusion.expression import Node, UnfusibleError
+from gpusched.fusion.floatingpoint import REPORTED, note
 from gpusched.fusion.moments import moments
 from gpusched.fusion.operations import CLIP
 from gpusched.fusion.record import Recorder
@@ -92,9 +92,17 @@ def _round(recorder: Recorder, a: Any, decimals: int = 0) -> Any:
     if decimals == 0:
         return np.rint(a)
     # NumPy's own formula (numpy/_core/src/multiarray/calculation.c, PyArray_Round).
-    factor = float(10 ** abs(decimals))
+    factor = _power_of_ten(abs(decimals))
     first, second = (np.multiply, np.divide) if decimals > 0 else (np.divide, np.multiply)
     return second(np.rint(first(a, factor)), factor)
+
+
+def _power_of_ten(exponent: int) -> float:
+    """Return a power of ten as NumPy computes it, which is not exact."""
+    found = 10.0 ** min(exponent, 8)
+    for _ in range(min(exponent, 400) - 8):
+        found *= 10.0
+    return found
 
 
 @_records(np.real)
@@ -335,9 +343,10 @@ def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
     return _sum(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
 
 
-def _warn_if_all_nan(array: np.ndarray) -> np.ndarray:
+def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
+    """Return an array; where it has NaN, NumPy repeats the calls and warns of slices of NaN."""
     if np.isnan(array).any():
-        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
+        note(REPORTED)
     return array
 
 
@@ -346,7 +355,7 @@ def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any =
     found = extreme(recorder, a, axis, keepdims=keepdims, combine=combine)
     if found.dtype.kind != "f":
         return found
-    checked = recorder.made_leaf(recorder.register(found._node), _warn_if_all_nan)
+    checked = recorder.made_leaf(recorder.register(found._node), _report_if_all_nan)
     return LazyChunk(recorder, checked, scalar=not checked.shape)
 
 

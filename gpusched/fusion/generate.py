@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from gpusched.fusion import scalars
-from gpusched.fusion.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement
+from gpusched.fusion.floatingpoint import TESTS
+from gpusched.fusion.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement, Test
 from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 from gpusched.fusion.parsing import parse
 
-VERSION = 7
+VERSION = 8
 """Raise when the same kernel generates other source."""
 
 
@@ -101,7 +102,10 @@ def expression(statement: Statement, operands: list[str]) -> str:
 
 
 def point_source(kernel: Kernel) -> str:
-    """Return the source of the scalar function: one NumPy operation a line, its dtype beside it."""
+    """Return the source of the scalar function: one NumPy operation a line, its dtype beside it.
+
+    Behind its results it returns what `Kernel.tested` names.
+    """
     names: list[str] = input_names(kernel) + parameter_names(kernel)
     lines = [f"def point({', '.join(names)}):"]
     called: dict[tuple[str, tuple[str, ...]], str] = {}
@@ -120,8 +124,59 @@ def point_source(kernel: Kernel) -> str:
         lines.append(f"{code:<48}  # {statement.dtype}  {statement.operation}")
         names.append(target)
     results = [o.value if isinstance(o.value, str) else names[o.value] for o in kernel.outputs]
+    for name in kernel.tested:
+        lines += _tests(kernel, names, name)
+    results += kernel.tested
     lines.append(f"    return {', '.join(results)}")
     return "\n".join(lines)
+
+
+def _tests(kernel: Kernel, names: list[str], found: str) -> list[str]:
+    """Return the lines that find whether statements raise errors of one name in `TESTS`."""
+    conditions = [
+        _test(kernel, names, test, found) for test in kernel.tests if test.errors & TESTS[found]
+    ]
+    return [
+        f"    {found} = {f'{found} | ' * bool(number)}{condition}"
+        for number, condition in enumerate(dict.fromkeys(conditions))
+    ]
+
+
+def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
+    """Return the expression of whether a statement has raised errors."""
+    first = len(names) - len(kernel.statements)
+    statement = kernel.statements[test.statement]
+    operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
+    own = named(statement.operation).tests.get(np.dtype(statement.operand).kind)
+    if own is not None:
+        return f"({own.format(*operands, T=statement.dtype, P=statement.operand)})"
+    dtypes = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
+    dtypes += [s.dtype for s in kernel.statements]
+    numbers = [a for a in statement.arguments if isinstance(a, int)]
+    floats = {names[a]: dtypes[a] for a in numbers if dtypes[a].startswith("float")}
+    test_of = _TESTS[found]
+    return f"({test_of(names[first + test.statement], statement.dtype, floats)})"
+
+
+def _is_new_nan(result: str, dtype: str, floats: dict[str, str]) -> str:
+    return " & ".join([f"({result} != {result})", *(f"({x} == {x})" for x in floats)])
+
+
+def _is_new_infinity(result: str, dtype: str, floats: dict[str, str]) -> str:
+    finite = [f"(fabs({x}) != {kind}(inf))" for x, kind in floats.items()]
+    return " & ".join([f"(fabs({result}) == {dtype}(inf))", *finite])
+
+
+def _is_tiny(result: str, dtype: str, floats: dict[str, str]) -> str:
+    least = f"(fabs({result}) < {literal(float(np.finfo(dtype).tiny), dtype)})"
+    return " & ".join([least, *(f"({x} != 0)" for x in floats)])
+
+
+_TESTS = {"invalid": _is_new_nan, "infinite": _is_new_infinity, "tiny": _is_tiny}
+"""By name in `TESTS`, how a result shows that there was such an error: it is so, and no operand is.
+
+An underflow may have been where a result is tiny; it may have been exact, too.
+"""
 
 
 def defined_functions(kernel: Kernel) -> dict[str, ScalarFunction]:
@@ -162,7 +217,7 @@ def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:
         return dtype.type(DEFINED[combine_name].identity).item()
     if combine_name in ("add", "logical_or"):
         if dtype.kind == "f":
-            return -0.0
+            return 0.0  # NumPy's sum of negative zeros is positive.
         return False if dtype.kind == "b" else dtype.type(0).item()
     if combine_name in ("multiply", "logical_and"):
         return True if dtype.kind == "b" else dtype.type(1).item()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+
+from gpusched.fusion.floatingpoint import TESTS
 
 EXACT, FAST = "exact", "fast"
 """Modes of a kernel's mathematics."""
@@ -53,6 +55,16 @@ class Statement:
     """Of the result."""
     operand: str
     """Dtype of the first argument: selects the template."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """A statement whose errors a kernel finds by looking at its result."""
+
+    statement: int
+    """Which one."""
+    errors: int
+    """Bits of `gpusched.fusion.floatingpoint` that NumPy reports of it."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +123,11 @@ class Kernel:
     loops: tuple[str, ...]
     """``"map"`` or ``"reduce"`` per loop, outermost first."""
     checked: bool = False
-    """Whether it returns the floating-point errors that arose, for NumPy's warnings."""
+    """Whether it returns the floating-point errors that may have arisen, for NumPy to report."""
+    flags: int = field(default=0, repr=False)
+    """Bits of `gpusched.fusion.floatingpoint`: the processor's flags that count among these."""
+    tests: tuple[Test, ...] = field(default=(), repr=False)
+    """Statements whose errors the processor's flags would not show."""
     original: Kernel | None = field(default=None, repr=False)
     """The generated kernel that this is a user's version of."""
     edition: Edition | None = field(default=None, repr=False)
@@ -131,6 +147,8 @@ class Kernel:
         parts = [repr(self)]
         if self.original is not None:
             parts += [self.original.description, repr(self.edition)]
+        if self.flags or self.tests:
+            parts.append(f"{self.flags} {self.tests}")
         if self.options != Options():
             parts.append(repr(self.options))
         if self.mathematics != EXACT:
@@ -165,6 +183,14 @@ class Kernel:
         words += sorted({f"{o.combine}_reduce" for o in self.outputs if o.combine})
         return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
 
+    @cached_property
+    def tested(self) -> tuple[str, ...]:
+        """What `point` says of each element, besides its results: names in `TESTS`."""
+        errors = 0
+        for test in self.tests:
+            errors |= test.errors
+        return tuple(name for name, bits in TESTS.items() if bits & errors)
+
     @property
     def operands(self) -> tuple[Input | Output, ...]:
         """Inputs, then outputs: the arrays in the order of the arguments."""
@@ -189,3 +215,8 @@ class Kernel:
     def reduces_innermost(self) -> bool:
         """Whether the innermost loop is over an axis that is reduced."""
         return bool(self.loops) and self.loops[-1] == "reduce"
+
+
+def unchecked(kernel: Kernel) -> Kernel:
+    """Return a kernel that computes the same and returns no floating-point errors."""
+    return replace(kernel, checked=False, flags=0, tests=())

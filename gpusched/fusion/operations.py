@@ -10,12 +10,14 @@ fused.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
+
+from gpusched.fusion.floatingpoint import mask
 
 
 class ScalarFunction(Protocol):
@@ -40,13 +42,18 @@ class Operation:
     templates: tuple[dict[str, str], ...]
     """Source by kind of dtype, one mapping per output."""
     ulp: int = 0
-    """Largest distance from NumPy's result, in units in the last place; 0 is exact."""
+    """Largest distance from the true value, in units in the last place; 0 is NumPy's result. Where
+    two numbers are added that may cancel (`logaddexp`), the units are those of the larger."""
     heavy: bool = False
     """Whether it costs much more than an addition."""
     function: ScalarFunction | None = None
     """What the template calls by the operation's name, where a user has defined it."""
     identity: Any = None
     """What a user's function changes nothing with, where it joins the values of a reduction."""
+    reports: Mapping[str, str] = field(default_factory=dict)
+    """By kind of dtype, `numpy.errstate`'s names of the errors that NumPy may report of it."""
+    tests: Mapping[str, str] = field(default_factory=dict)
+    """By kind of dtype, when there is such an error; floats whose results show it need none."""
 
     def template(self, kind: str, output: int = 0) -> str | None:
         """Return an output's template for a kind of dtype, or None."""
@@ -100,7 +107,7 @@ def _arithmetic() -> None:
     _add("square", {"f": "{0} * {0}", **_kinds("iu", "{T}({0} * {0})")})
     _add("reciprocal", {"f": "{T}(1) / {0}"})
     _add("conjugate", _kinds("iuf", "{0}"))
-    _add("sign", {"f": "{T}({0} > 0) - {T}({0} < 0) if {0} == {0} else {0}",
+    _add("sign", {"f": "sign_float({0}, {T}(0), {T}(1))",
                   "i": "{T}({T}({0} > 0) - {T}({0} < 0))", "u": "{T}({0} > 0)"})  # fmt: skip
     _add("floor_divide", {"f": "{T}(floor_divide_float({0}, {1}, {T}(1)))",
                           "i": "{T}(floor_divide_int({0}, {1}))",
@@ -134,7 +141,7 @@ def _comparisons() -> None:
         _add(f"logical_{name}", {"b": expression, **_kinds("iuf", truth)})
     _add("logical_not", {"b": "{0} ^ True", **_kinds("iuf", "{0} == 0")})
     _add("isnan", {"f": "{0} != {0}", **_kinds("iub", "False")})
-    _add("isfinite", {"f": "{0} - {0} == 0", **_kinds("iub", "True")})
+    _add("isfinite", {"f": "({0} == {0}) & (fabs({0}) != {P}(inf))", **_kinds("iub", "True")})
     _add("isinf", {"f": "fabs({0}) == {P}(inf)", **_kinds("iub", "False")})
     _add("signbit", {"f": "copysign({P}(1), {0}) < 0"})
     ints = "{{0}} if {{0}} {} {{1}} else {{1}}"
@@ -163,30 +170,22 @@ def _floating() -> None:
     _add("radians", OPERATIONS["deg2rad"].templates[0], ulp=1)
     _add("rad2deg", {"f": "{0} * {T}(57.29577951308232)"}, ulp=1)
     _add("degrees", OPERATIONS["rad2deg"].templates[0], ulp=1)
-    constants = "{T}(1), {T}(0.6931471805599453), {T}(1.4426950408889634)"
-    _add("logaddexp2", {"f": f"{{T}}(logaddexp2_float({{0}}, {{1}}, {constants}))"},
-         ulp=6, heavy=True)  # fmt: skip
-    _add("logaddexp", {"f": "{T}(logaddexp_float({0}, {1}, {T}(0.6931471805599453)))"},
-         ulp=4, heavy=True)  # fmt: skip
+    # float32 is computed in float64, where the sum's two parts may cancel.
+    for name in ("logaddexp", "logaddexp2"):
+        _add(name, {"f": f"{{T}}({name}_float(float64({{0}}), float64({{1}})))"}, ulp=4, heavy=True)
 
 
-ARITHMETIC = frozenset(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "square",
-        "sqrt",
-        "negative",
-        "positive",
-        "absolute",
-        "fabs",
-        "astype",
-    ]
-)
-"""Operations whose machine code raises the floating-point errors that NumPy warns of, and no
-other; kernels made of these only are checked for them."""
+ARITHMETIC = frozenset(["add", "subtract", "multiply", "divide", "square", "reciprocal", "sqrt",
+                        "negative", "positive", "absolute", "fabs", "astype"])  # fmt: skip
+"""Operations whose machine code raises the floating-point errors that NumPy reports, and no
+other."""
+
+HIDING = frozenset(["where", "sign", "heaviside", "equal", "not_equal", "less", "less_equal",
+                    "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+                    "logical_not", "astype_bool", "isnan", "isfinite", "isinf",
+                    "signbit"])  # fmt: skip
+"""Operations that an operand may not matter to, so that the compiler need not compute it for each
+element as it is written."""
 
 UNARY_MATH = [
     "exp",
@@ -235,12 +234,16 @@ def _mathematics() -> None:
 
 def _conversions() -> None:
     # A float beyond the integer's range is undefined in C; through int64 it wraps as x86 does.
-    through = "{T}(int64({0}))"
+    # Converting a float beyond the integer's range is undefined in C. What NumPy's loops give is
+    # what x86's instructions do: they convert to 32 or 64 bits, the lowest number for all beyond.
     _add("astype", _kinds("biuf", "{T}({0})"))
-    _add("astype_small", {"f": through})
-    half = "9223372036854775808"
-    above = f"{{T}}(int64({{0}} - {half}.0)) + {{T}}({half})"
-    _add("astype_uint64", {"f": f"{above} if {{0}} >= {half}.0 else {through}"})
+    _add("astype_int32", {"f": "{T}(int32({0}))"})
+    _add("astype_int64", {"f": "{T}({0})"})
+    for bits, signed in ((32, "int32"), (64, "int64")):
+        half = 1 << (bits - 1)
+        above = f"{{T}}({signed}({{0}} - {{P}}({half}))) + {{T}}({half})"
+        _add(f"astype_uint{bits}",
+             {"f": f"{above} if {{0}} >= {{P}}({half}) else {{T}}({signed}({{0}}))"})  # fmt: skip
     _add("astype_bool", _kinds("iuf", "{0} != 0"))
 
 
@@ -248,15 +251,91 @@ def conversion(source: np.dtype, target: np.dtype) -> str:
     """Return the name of the operation that converts between two supported dtypes."""
     if target.kind == "b":
         return "astype_bool"
-    if source.kind == "f" and target == np.uint64:
-        return "astype_uint64"
-    if source.kind == "f" and target.kind in "iu" and target.char not in "ilq":
-        return "astype_small"
+    if source.kind == "f" and target.kind in "iu":
+        wide = target.itemsize == 8
+        unsigned = target.kind == "u" and target.itemsize >= 4
+        return f"astype_{'u' * unsigned}int{64 if wide else 32}"
     return "astype"
 
 
-for _define in (_arithmetic, _bits, _comparisons, _floating, _mathematics, _conversions):
+_REPORTS = {
+    "add": "invalid over", "subtract": "invalid over", "multiply": "invalid over under",
+    "divide": "invalid divide over under", "square": "over under",
+    "reciprocal": "divide over under", "sqrt": "invalid",
+    "floor_divide": "invalid divide over under", "remainder": "invalid",
+    "divmod": "invalid divide over under", "fmod": "invalid", "nextafter": "over under",
+    "ldexp": "over under", "deg2rad": "under", "radians": "under", "rad2deg": "over under",
+    "degrees": "over under", "logaddexp": "invalid", "logaddexp2": "invalid", "exp": "over under",
+    "exp2": "over under", "expm1": "over under", "log": "invalid divide", "log2": "invalid divide",
+    "log10": "invalid divide", "log1p": "invalid divide under", "sin": "invalid under",
+    "cos": "invalid", "tan": "invalid under", "arcsin": "invalid under", "arccos": "invalid",
+    "arctan": "under", "sinh": "over under", "cosh": "over", "tanh": "under", "arcsinh": "under",
+    "arccosh": "invalid", "arctanh": "invalid divide under", "cbrt": "under",
+    "power": "invalid divide over under", "float_power": "invalid divide over under",
+    "arctan2": "under", "hypot": "over under", "astype_int32": "invalid", "astype_int64": "invalid",
+    "astype_uint32": "invalid", "astype_uint64": "invalid",
+}  # fmt: skip
+"""The errors that NumPy may report of floats; SciPy's functions report none."""
+
+
+def _reports() -> None:
+    for name, errors in _REPORTS.items():
+        OPERATIONS[name] = replace(OPERATIONS[name], reports={"f": errors})
+    zero, least = "{1} == 0", "({1} == -1) & ({0} < 0) & ({0} == {T}(-{0}))"
+    for name in ("floor_divide", "divmod"):
+        _report_of_integers(name, "i", "divide over", f"({zero}) | ({least})")
+        _report_of_integers(name, "u", "divide", zero)
+    for name in ("remainder", "fmod"):
+        _report_of_integers(name, "i", "divide over", f"({zero}) | ({least})")
+        _report_of_integers(name, "u", "divide", zero)
+    # NaN is not less than anything.
+    for name, inside in (
+        ("astype_int32", "fabs({0}) < {P}(2147483648)"),
+        ("astype_int64", "fabs({0}) < {P}(9223372036854775808)"),
+        ("astype_uint32", "({0} > {P}(-2147483649)) & ({0} < {P}(4294967296))"),
+        ("astype_uint64", "({0} >= {P}(-9223372036854775808)) & ({0} < {P}(18446744073709551616))"),
+    ):
+        OPERATIONS[name] = replace(OPERATIONS[name], tests={"f": f"not ({inside})"})
+    for name in ("logaddexp", "logaddexp2"):  # NumPy compares NaN, which is an invalid operation.
+        nan = "({0} != {0}) | ({1} != {1})"
+        OPERATIONS[name] = replace(OPERATIONS[name], tests={"f": nan})
+
+
+def _report_of_integers(name: str, kind: str, errors: str, test: str) -> None:
+    found = OPERATIONS[name]
+    OPERATIONS[name] = replace(
+        found, reports={**found.reports, kind: errors}, tests={**found.tests, kind: test}
+    )
+
+
+for _define in (_arithmetic, _bits, _comparisons, _floating, _mathematics, _conversions, _reports):
     _define()
+
+
+def reports(name: str, operand: np.dtype, result: np.dtype) -> int:
+    """Return the floating-point errors that NumPy may report of an operation.
+
+    Parameters
+    ----------
+    name
+        Of the operation.
+    operand, result
+        Dtypes of its first operand and of its result.
+
+    Returns
+    -------
+    int
+        Bits of `gpusched.fusion.floatingpoint`.
+    """
+    if name == "astype":
+        narrower = operand.kind == result.kind == "f" and result.itemsize < operand.itemsize
+        return mask("over under") if narrower else 0
+    return mask(named(name).reports.get(operand.kind, ""))
+
+
+def reports_of_joining(combine: str, dtype: np.dtype) -> int:
+    """Return the floating-point errors that NumPy may report of a reduction."""
+    return reports(combine, dtype, dtype) if combine in COMBINES else 0
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ from functools import cached_property
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import Device
 from gpusched.fusion.editions import EditionError
-from gpusched.fusion.kernel import EXACT, Edition, Kernel
+from gpusched.fusion.kernel import EXACT, Edition, Kernel, unchecked
 from gpusched.fusion.precision import applied, mathematics
 
 
@@ -64,7 +64,7 @@ class TextOverride(Override):
         """Return the kernel with this text as its source."""
         target = self.edition.target if original.digest == self.digest else "none"
         edition = replace(self.edition, target=target)
-        return replace(original, original=original, edition=edition)
+        return replace(unchecked(original), original=original, edition=edition)
 
     @property
     def identity(self) -> str:

@@ -15,6 +15,7 @@ from gpusched import events
 from gpusched.fusion import timing
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import Device
+from gpusched.fusion.floatingpoint import collecting, note
 
 Registers = list[Any]
 Kind = tuple[Any, ...]
@@ -54,6 +55,8 @@ class Allocation:
     """Of the result; narrower than `dtype` where that is an accumulator's."""
     initial: Any = None
     """What reductions start from."""
+    reports: int = 0
+    """Floating-point errors of the conversion that NumPy would report."""
 
     @cached_property
     def is_result(self) -> bool:
@@ -76,7 +79,7 @@ class Allocation:
         """Put the result that lies in a buffer where it goes."""
         array = self.shaped(buffer)
         if self.dtype != self.result_dtype:
-            with np.errstate(over="ignore"):
+            with collecting(self.reports):
                 array = array.astype(self.result_dtype)
         registers[self.register] = array
 
@@ -90,16 +93,6 @@ def window(array: Any) -> Any:
     if flags.c_contiguous:
         return array if array.ndim == 1 else array.ravel()
     return array.T.ravel() if flags.f_contiguous else array[_FIRST[array.ndim]].ravel()
-
-
-def report(errors: int) -> None:
-    """Let NumPy warn (or raise, as `numpy.errstate` says) of the errors a kernel returned."""
-    if errors & 4:
-        np.divide(1.0, 0.0)
-    if errors & 8:
-        np.multiply(1e300, 1e300)
-    if errors & 1:
-        np.subtract(np.inf, np.inf)
 
 
 @dataclass
@@ -137,7 +130,7 @@ class Launch:
         arguments += self.numbers
         errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
         if errors:
-            report(errors)
+            note(errors)
         for output in self.outputs:
             if not output.is_result:
                 output.finish(registers[output.register], registers)
@@ -195,15 +188,15 @@ class Call:
     """Whether the function returns one array rather than a sequence of them."""
     kinds: tuple[Kind, ...]
     """What the results were when recorded."""
-    errors: Any = None
-    """What the program's `numpy.errstate` around the call says; None without one."""
+    heeded: int = 0
+    """Floating-point errors that `numpy.errstate` did not ignore where it was recorded."""
     is_view: bool = False
     """Whether it only shows an array in another way."""
 
     def __call__(self, registers: Registers) -> None:
         """Call the function; raise `ReplayError` if its results are of another kind."""
         args, kwargs = substitute(self.args, registers), substitute(self.kwargs, registers)
-        with np.errstate(**self.errors) if self.errors else nullcontext():
+        with nullcontext() if self.is_view else collecting(self.heeded):
             found = self.function(*args, **kwargs)
         values = (found,) if self.single else tuple(found)
         for register, value, expected in zip(self.results, values, self.kinds, strict=True):

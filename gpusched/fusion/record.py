@@ -25,8 +25,9 @@ from gpusched.fusion.expression import (
     resolve_dtypes,
     scalar,
 )
+from gpusched.fusion.floatingpoint import INVALID, OVERFLOW, collecting, heeded
 from gpusched.fusion.kernel import MOMENTS
-from gpusched.fusion.operations import ARITHMETIC, Operation, conversion
+from gpusched.fusion.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.fusion.plan import (
     Call,
     Launch,
@@ -69,7 +70,6 @@ class Recorder:
 
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
-        self._errors = np.geterr()
         # Operations recorded before they are computed, so that no kernel grows without bound.
         self._limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
         self._nodes: dict[Any, Node] = {}
@@ -139,9 +139,10 @@ class Recorder:
     ) -> Node:
         """Return the node of a scalar operation on operands of the right dtypes."""
         shape = broadcast_shapes(*(a.shape for a in arguments))
-        silent = name in ARITHMETIC and dtype.kind == "f" and silenced()
-        key = (name, output, dtype, silent, *map(id, arguments))
-        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, silent))
+        errors = reports(name, arguments[0].dtype, dtype)
+        errors = errors and errors & heeded()
+        key = (name, output, dtype, errors, *map(id, arguments))
+        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, errors))
 
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
@@ -173,7 +174,10 @@ class Recorder:
     def reduce(self, combine: str, node: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
         """Return the node of a reduction of `node` over `axes` (ascending, not negative)."""
         if not axes:
-            return node
+            adds = combine == "add" and node.dtype.kind == "f"
+            # NumPy begins with zero, to which a negative zero makes no difference.
+            zero = self.cast(0.0, node.dtype)
+            return self.apply("add", (node, zero), node.dtype) if adds else node
         if node.shape and 0 in node.shape:
             raise UnfusibleError("reduction of an empty array")
         again = _reduced_before(combine, node, axes)
@@ -181,11 +185,13 @@ class Recorder:
             return again
         shape = _reduced_shape(node, axes, keepdims)
         argument = node if again is None else again.argument
-        key = ("reduce", combine, axes, keepdims, id(argument))
+        errors = reports_of_joining(combine, node.dtype)
+        errors = errors and errors & heeded()
+        key = ("reduce", combine, axes, keepdims, errors, id(argument))
 
         def make() -> Node:
             self.operations += again is None
-            found = Reduce(node.dtype, shape, combine, argument, axes, keepdims)
+            found = Reduce(node.dtype, shape, combine, argument, axes, keepdims, reports=errors)
             # Of sums in two steps the second is what is wanted.
             self._waiting.pop(id(again), None)
             if combine == "add" and keepdims:
@@ -208,14 +214,17 @@ class Recorder:
             raise UnfusibleError("moments of nothing")
         shape = _reduced_shape(node, axes, keepdims)
         wide = self.cast(node, WIDE)
+        errors = (INVALID | OVERFLOW) & heeded()
         family: list[Reduce] = []
 
         def make() -> Reduce:
             self.operations += not family
-            family.append(Reduce(WIDE, shape, MOMENTS, wide, axes, keepdims, family))
-            return family[-1]
+            found = Reduce(WIDE, shape, MOMENTS, wide, axes, keepdims, family, errors)
+            family.append(found)
+            return found
 
-        found = [self._intern((MOMENTS, k, axes, keepdims, id(wide)), make) for k in range(3)]
+        key = MOMENTS, axes, keepdims, errors, id(wide)
+        found = [self._intern((*key, k), make) for k in range(3)]
         return cast(list[Reduce], found)
 
     # Execution --------------------------------------------------------------------------
@@ -280,7 +289,8 @@ class Recorder:
         `args` and `kwargs` hold `Register` objects where a node's value goes.
         """
         registers = self._registers
-        found = function(*substitute(args, registers), **substitute(kwargs, registers))
+        with collecting(heeded()):
+            found = function(*substitute(args, registers), **substitute(kwargs, registers))
         single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
@@ -294,9 +304,7 @@ class Recorder:
         leaves = [self.leaf(*each) for each in zip(arrays, scalars, strict=True)]
         results = tuple(leaf.register for leaf in leaves)
         kinds = tuple(map(kind, arrays))
-        errors = np.geterr()
-        inside = errors if errors != self._errors else None
-        self.steps.append(Call(function, args, kwargs, results, single, kinds, inside))
+        self.steps.append(Call(function, args, kwargs, results, single, kinds, heeded()))
         return leaves[0] if single else type(found)(leaves)
 
     def _is_array(self, value: Any) -> bool:
@@ -402,12 +410,6 @@ def _reduced_shape(node: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[i
 
 def _name_of(device: Device | None) -> str | None:
     return device.name if device else None
-
-
-def silenced() -> bool:
-    """Return whether `numpy.errstate` ignores floating-point errors here, or some of them."""
-    state = np.geterr()
-    return "ignore" in (state["divide"], state["over"], state["invalid"])
 
 
 def error_state() -> tuple[object, ...]:

@@ -9,7 +9,7 @@ results they must reproduce.
 
 from __future__ import annotations
 
-from math import copysign, exp, floor, fmod, inf, log1p, trunc
+from math import copysign, exp, exp2, floor, fmod, inf, log1p, trunc
 from typing import Any
 
 from numpy import floor_divide, remainder
@@ -83,27 +83,30 @@ def power_int(base: Number, exponent: Number, one: Number) -> Number:
 
 
 def heaviside_float(x: Number, at_zero: Number, zero: Number, one: Number) -> Number:
-    if x != x:
-        return x
-    if x == 0:
-        return at_zero
-    return zero if x < 0 else one
+    side = zero if x < 0 else one
+    found = at_zero if x == 0 else side
+    # Asked last, so that it is not known of the numbers that are compared.
+    return found if x == x else x
 
 
-def logaddexp_float(a: Number, b: Number, log_of_two: Number) -> Number:
+def sign_float(x: Number, zero: Number, one: Number) -> Number:
+    positive = one if x > 0 else zero
+    found = -one if x < 0 else positive
+    return found if x == x else x
+
+
+def logaddexp_float(a: Number, b: Number) -> Number:
     difference = a - b
     top = a if difference > 0 else b
     rest = log1p(exp(-abs(difference)))
-    return a + log_of_two if a == b else top + rest
+    return a + 0.6931471805599453 if a == b else top + rest
 
 
-def logaddexp2_float(
-    a: Number, b: Number, one: Number, log_of_two: Number, log2_of_e: Number
-) -> Number:
+def logaddexp2_float(a: Number, b: Number) -> Number:
     difference = a - b
     top = a if difference > 0 else b
-    rest = log2_of_e * log1p(exp(-abs(difference) * log_of_two))
-    return a + one if a == b else top + rest
+    rest = 1.4426950408889634 * log1p(exp2(-abs(difference)))
+    return a + 1.0 if a == b else top + rest
 
 
 def deviation(value: Number, mean: Number) -> Number:

@@ -22,9 +22,10 @@ from gpusched.fusion.expression import (
     children,
     postorder,
 )
-from gpusched.fusion.kernel import MOMENTS, Access, Input, Kernel, Output, Statement
+from gpusched.fusion.floatingpoint import HAS_FLAGS, OVERFLOW
+from gpusched.fusion.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
-from gpusched.fusion.operations import ARITHMETIC, named
+from gpusched.fusion.operations import ARITHMETIC, DEFINED, HIDING, named
 from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
 
 Materialised = dict[int, int]
@@ -78,8 +79,7 @@ def alongside(group: Group, waiting: Iterable[Reduce]) -> Group:
 
     Notes
     -----
-    Sums only: they cost next to nothing besides reading or computing the values, and no kernel of
-    sums tells floating-point errors, which another reduction in it would silence.
+    Sums only: they cost next to nothing besides reading or computing the values.
     """
     sums = [n for n in group.nodes if isinstance(n, Reduce) and n.combine in ("add", MOMENTS)]
     if len(sums) < len(group.nodes):
@@ -280,13 +280,16 @@ class KernelBuilder:
         transposed = axes if axes != tuple(range(len(axes))) else None
         found = []
         for node, register in zip(self.group.nodes, targets, strict=True):
-            dtype, initial = node.dtype, None
+            dtype, initial, errors = node.dtype, None, 0
             if isinstance(node, Reduce):
+                errors = node.reports & OVERFLOW
                 if reduce_inner and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
                 initial = generate.identity_value(node.combine, dtype)
             found.append(
-                Allocation(register, shape, dtype, transposed, node.shape, node.dtype, initial)
+                Allocation(
+                    register, shape, dtype, transposed, node.shape, node.dtype, initial, errors
+                )
             )
         return found
 
@@ -311,21 +314,42 @@ class KernelBuilder:
         )
         parameters = tuple(p.dtype.name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
-        statements, checked = self.statements(), self.checked()
-        found = Kernel(inputs, parameters, statements, outputs, kinds, checked)
+        found = Kernel(inputs, parameters, self.statements(), outputs, kinds)
         if device.name != HOST.name:
-            return found
+            return found  # There are no flags on GPUs, and CuPy reports nothing.
+        flags, tests = self.watched()
+        found = replace(found, checked=bool(flags or tests), flags=flags, tests=tests)
         streamed = _is_streamed(outputs, loops, allocations)
         return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
 
-    def checked(self) -> bool:
-        """Return whether the floating-point errors of the kernel are those NumPy would warn of."""
-        combines = {n.combine for n in self.group.nodes if isinstance(n, Reduce)}
-        return (
-            combines <= {"multiply"}
-            and any(node.dtype.kind == "f" for node in self.order)
-            and all(node.operation in ARITHMETIC and not node.silent for node in self.order)
-        )
+    def watched(self) -> tuple[int, tuple[Test, ...]]:
+        """Return which of the processor's flags count, and the statements that are tested.
+
+        The flags show what arithmetic raises. They do not show what a function of several steps
+        raises, or whether a value has been computed that may not matter to what is made of it.
+        """
+        flags, tests = 0, []
+        for node in self.group.nodes:
+            flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
+        needed = {id(root) for root in self._written()}
+        for number, node in reversed(list(enumerate(self.order))):
+            shown = HAS_FLAGS and node.operation in ARITHMETIC and id(node) in needed
+            if node.reports and shown:
+                flags |= node.reports
+            elif node.reports:
+                tests.append(Test(number, node.reports))
+            hides = node.operation in HIDING or node.operation in DEFINED
+            if node.reports or (id(node) in needed and not hides):
+                needed.update(map(id, node.arguments))
+        return flags, tuple(reversed(tests))
+
+    def _written(self) -> list[Node]:
+        """Return what is written, or added up, as it is."""
+        pairs = zip(self.group.nodes, self._roots(), strict=True)
+        return [
+            root for node, root in pairs
+            if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS)
+        ]  # fmt: skip
 
 
 def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:

@@ -22,6 +22,7 @@ import numpy as np
 from gpusched import events
 from gpusched.fusion import timing
 from gpusched.fusion.devices import HOST
+from gpusched.fusion.floatingpoint import note
 from gpusched.fusion.generate import loop_sizes
 from gpusched.fusion.grids import (
     NARROWEST,
@@ -35,7 +36,7 @@ from gpusched.fusion.grids import (
     is_join,
 )
 from gpusched.fusion.kernel import Access
-from gpusched.fusion.plan import Call, Launch, Registers, Step, reads, report, window, written
+from gpusched.fusion.plan import Call, Launch, Registers, Step, reads, window, written
 
 LEAST = 1 << 18
 """Bytes of what would be joined for each call of the kernel at least: a call, with what prepares
@@ -116,7 +117,7 @@ class Seamed(Launch):
 
         errors = timing.timed(self, compute) if events.active else compute()
         if errors:
-            report(errors)
+            note(errors)
 
     def _compute(self, region: Region, registers: Registers, buffers: list[Any]) -> int:
         """Compute one part; return the floating-point errors."""

@@ -15,8 +15,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpusched import events
 from gpusched.fusion.devices import HOST
+from gpusched.fusion.floatingpoint import OVERFLOW, note
 from gpusched.fusion.generate import loop_sizes, loop_strides
 from gpusched.fusion.kernel import Access
 from gpusched.fusion.plan import (
@@ -26,7 +29,6 @@ from gpusched.fusion.plan import (
     Registers,
     Step,
     reads,
-    report,
     window,
     written,
 )
@@ -96,6 +98,7 @@ class Slabs:
             return
         arguments: list[Any] = [self.all_rows, self.rows]
         unfinished: list[tuple[Allocation, Any]] = []
+        converted: list[tuple[Allocation, Any]] = []
         for launch, (_, address), steps in zip(self.launches, self.codes, self.steps, strict=True):
             arrays = [window(registers[register]) for register in launch.inputs]
             results = []
@@ -108,6 +111,7 @@ class Slabs:
                     result = launch.device.empty(output.result_shape, output.result_dtype)
                     registers[output.register] = result
                     results.append(result.ravel())
+                    converted.append((output, output.shaped(buffer)))
                 else:
                     unfinished.append((output, buffer))
             arguments.append(address)
@@ -117,10 +121,18 @@ class Slabs:
             end = len(launch.numbers) - launch.kernel.kernel.resumes
             arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 : end]]
         errors = self.loop(*arguments)
+        for output, buffer in converted:
+            if output.reports and _overflows(buffer, registers[output.register]):
+                note(OVERFLOW)
         for output, buffer in unfinished:
             output.finish(buffer, registers)
         if errors:
-            report(errors)
+            note(errors)
+
+
+def _overflows(accumulated: Any, converted: Any) -> bool:
+    """Return whether a finite number has become infinite where it was converted."""
+    return bool((np.isinf(converted) & np.isfinite(accumulated)).any())
 
 
 def _code_of(launch: Launch) -> tuple[Any, int] | None:

@@ -59,6 +59,8 @@ class Statistics:
     """Times the scheduler did not give one, and the task came again with its program in it."""
     tunings_damaged: int = 0
     """Times that the file of what was tuned was damaged, and not heeded."""
+    repeats: int = 0
+    """Chunk tasks whose calls NumPy repeated, to report floating-point errors."""
     breaks: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 

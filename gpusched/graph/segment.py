@@ -17,6 +17,7 @@ from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies
 from gpusched.fusion.devices import device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
+from gpusched.fusion.floatingpoint import take
 from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import NONE, OverrideError
 from gpusched.fusion.plan import (
@@ -210,15 +211,29 @@ class Segment:
             self._plans[key] = found
 
     def _replay(self, plan: Plan, inputs: tuple[Any, ...], registers: Registers) -> None:
+        take()
         results, seconds = plan.run(flat(inputs))
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
         count(plan, seconds)
+        self._report(registers)
+
+    def _report(self, registers: Registers) -> None:
+        """Have NumPy repeat the calls where kernels have raised errors, so that it reports them.
+
+        What it computes is the result, since values beyond what a dtype can hold may depend on how
+        they were computed.
+        """
+        if take():
+            with updating() as counters:
+                counters.repeats += 1
+            self.call(registers)
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination) -> None:  # fmt: skip
         device = next(d for d in map(device_of, flat(inputs)) if d is not None)
         recorder = Recorder(self.overrides.on(device))
+        take()
         try:
             local, arrays = self.trace(recorder, inputs, registers)
             direct = self.too_little(recorder)
@@ -256,6 +271,7 @@ class Segment:
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
         count(plan, 0.0)
+        self._report(registers)
 
     def _call_after(self, error: Exception, registers: Registers) -> Direct:
         """Call the functions as they are after a recording has failed.

@@ -56,7 +56,7 @@ class ExplainedKernel:
     @property
     def source(self) -> str:
         """Python source for the CPU and for plain Python, with the user's names and lines."""
-        text = hostloops.source(self.kernel)
+        text = hostloops.source(self.kernel, checked=False)
         return text if self.kernel.edition else annotated(self.use, text)
 
     @property

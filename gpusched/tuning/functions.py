@@ -10,7 +10,7 @@ import numpy as np
 
 from gpusched.fusion import generate
 from gpusched.fusion.editions import EditionError
-from gpusched.fusion.kernel import Kernel, Statement
+from gpusched.fusion.kernel import Kernel, Statement, unchecked
 from gpusched.fusion.overrides import Override
 from gpusched.kernels.definition import Definition, define
 from gpusched.kernels.errors import location
@@ -42,7 +42,7 @@ class FunctionOverride(Override):
             replace(output, value=len(dtypes) + k) for k, output in enumerate(original.outputs)
         )
         return replace(
-            original, statements=statements, outputs=outputs, checked=False, original=original
+            unchecked(original), statements=statements, outputs=outputs, original=original
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -14,7 +15,7 @@ from tests.fusion.recording import check, record
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-3, 3.7, -7.3, 100.25, 1e30, -1e30, 1e-40,
           np.inf, -np.inf, np.nan]  # fmt: skip
-CONVERSIONS = {"astype", "astype_small", "astype_uint64", "astype_bool", "where", "clip"}
+CONVERSIONS = {name for name in OPERATIONS if name.startswith("astype")} | {"where", "clip"}
 SIGNED_ZEROS_FREE = {"minimum", "maximum", "fmin", "fmax"}
 """NumPy's own result for (0.0, -0.0) depends on the machine."""
 
@@ -124,11 +125,75 @@ def test_power_with_a_python_exponent(exponent: float, dtype: str) -> None:
 )
 def test_astype_agrees_with_numpy(source: str, target: str, backend: str) -> None:
     values = samples(source)
-    if np.dtype(source).kind == "f" and np.dtype(target).kind in "iu":
-        values = np.array([0.0, 0.9, 1.5, 100.75, 127.0, 3.999], source)
-        if np.dtype(target).kind == "i":
-            values = np.concatenate([values, -values]).astype(source)
+    if np.dtype(source).kind == "f":
+        edges = [2.0**k for k in (7, 8, 15, 16, 31, 32, 62, 63, 64, 70)]
+        more = [0.9, 1.5, 127.5, 255.5, 300.0, 70000.5, 3e9, 5e9, 1e19, *edges]
+        with np.errstate(all="ignore"):
+            values = np.array([*values, *more, *(-x for x in more)]).astype(source)
     check(lambda x: x.astype(target), values, backend=backend)
+
+
+@pytest.mark.parametrize("exponent", [2, 2.0, 0.5, -1.0, -1, 1.0, 0.0, 3.0, -0.5])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_power_with_one_exponent(dtype: str, exponent: float) -> None:
+    values = samples(dtype)
+    for number in (exponent, np.float64(exponent), np.float32(exponent)):
+        exact = 0 if exponent in (2, 0.5, -1) else 2
+        check(lambda x, n=number: x**n, values, ulp=exact)
+        check(lambda x, n=number: np.power(x, n), values, ulp=exact)
+
+
+def test_power_with_an_exponent_that_is_broadcast_is_left_to_numpy() -> None:
+    values = np.array([[-np.inf, -0.0, 4.0], [1.0, 2.0, -np.inf]])
+    for exponent in (np.array(0.5), np.array([0.5]), np.array([[0.5], [2.0]]), np.ones((1, 3))):
+        found = check(lambda x, e=exponent: np.power(x, e) + 1, values, ulp=2)
+        assert ("power", "power whose exponent is broadcast") in found.recorder.breaks
+    found = check(lambda x: np.power(x, x) + 1, values, ulp=2)
+    assert not found.recorder.breaks
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("axis", [None, 0, 1, ()])
+@pytest.mark.parametrize("shape", [(1, 5), (5, 1), (7, 9)])
+def test_sum_of_negative_zeros(shape: tuple[int, int], axis: Any, dtype: str) -> None:
+    zeros = np.full(shape, -0.0, dtype)
+    for function in (np.sum, np.mean, np.nansum):
+        if axis != () or function is np.sum:
+            check(lambda x, f=function: f(x, axis=axis), zeros)
+
+
+@pytest.mark.parametrize("function", [np.sum, np.mean, np.var, np.std, np.nansum, np.prod])
+def test_columns_and_rows_that_begin_with_infinity(function: Any) -> None:
+    values = np.linspace(1, 2, 100).reshape(20, 5)
+    values[0, 0] = np.inf
+    for axis in (0, 1):
+        check(lambda x, a=axis: function(x, axis=a), values, ulp=16)
+
+
+@pytest.mark.parametrize(
+    "decimals", [1, 8, 9, 20, 22, 23, 38, 45, 300, 309, 400, -1, -9, -30, -309]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rounding_to_many_decimals(dtype: str, decimals: int) -> None:
+    check(lambda x: np.round(x, decimals), np.append(samples(dtype), samples(dtype) * 1.2345678))
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_logarithms_of_sums_are_near_the_true_value(dtype: str, name: str) -> None:
+    random = np.random.default_rng(0)
+    a, b = random.uniform(-3, 3, (2, 2000)).astype(dtype)
+    ufunc = getattr(np, name)
+    found = record(lambda x, y: ufunc(x, y), a, b).result
+    base = 2 if name.endswith("2") else mpmath.e
+    with mpmath.workprec(120):
+        true = [
+            mpmath.log(mpmath.power(base, float(x)) + mpmath.power(base, float(y)), base)
+            for x, y in zip(a, b, strict=True)
+        ]
+        errors = [float(mpmath.mpf(float(f)) - t) for f, t in zip(found, true, strict=True)]
+    size = np.maximum(np.maximum(abs(a), abs(b)), abs(found))
+    assert (np.abs(errors) / np.spacing(size)).max() <= OPERATIONS[name].ulp
 
 
 @pytest.mark.parametrize("backend", ["python", "cpu"])

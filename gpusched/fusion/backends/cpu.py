@@ -20,9 +20,11 @@ from gpusched.fusion.backends import (
     names,
     objectcode,
     primitives,
+    quiet,
     subnormals,
 )
 from gpusched.fusion.choices import WIDEST
+from gpusched.fusion.floatingpoint import INVALID
 from gpusched.fusion.hostloops import is_heavy
 from gpusched.fusion.kernel import FAST, Kernel
 from gpusched.fusion.vectormath import FEWER_STEPS, FUNCTIONS, integers, variants
@@ -107,13 +109,23 @@ def _math(name: str) -> Any:
     return device(function) if isinstance(function, python_types.FunctionType) else function
 
 
-def namespace(text: str, fast: bool = False) -> dict[str, Any]:
-    """Return the names a kernel's source uses, bound for numba."""
+def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, Any]:
+    """Return the names a kernel's source uses, bound for numba.
+
+    Parameters
+    ----------
+    text
+        The source.
+    fast
+        Whether functions may be less exact.
+    silent
+        Whether they must raise no floating-point errors for NaN.
+    """
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in names.DTYPES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
     found |= {"inf": math.inf, "nan": math.nan}
-    found |= {name: by_dtype(name) for name in ("exp", "log1p") if f"{name}(" in text}
+    found |= {name: by_dtype(name) for name in ("exp", "exp2", "log1p") if f"{name}(" in text}
     found |= {"floor_divide": integers.floor_divide, "remainder": integers.remainder}
     if "fmod_f64" in FUNCTIONS and "fmod(" in text:
         found["fmod"] = by_dtype("fmod", 2)
@@ -122,7 +134,12 @@ def namespace(text: str, fast: bool = False) -> dict[str, Any]:
     }
     found |= {name: _math(name) for name in names.math_names() if f"{name}(" in text}
     fewer = FEWER_STEPS if fast else {}
-    return found | {name: fewer[name].function for name in fewer.keys() & found.keys()}
+    found |= {name: fewer[name].function for name in fewer.keys() & found.keys()}
+    if silent:
+        found |= quiet.EXTREMES
+        called = [n for n in (*names.math_names(), "fmod") if f"{n}(" in text]
+        found |= {name: quiet.of_numbers(name, found[name]) for name in called}
+    return found
 
 
 def _nextafter() -> Any:
@@ -164,7 +181,9 @@ def compile_kernel(
     code
         From an earlier call, for the same kind of processor.
     """
-    found = namespace(text, kernel.mathematics == FAST) | {"__name__": __name__}
+    silent = bool(kernel.flags & INVALID)
+    found = namespace(text, kernel.mathematics == FAST, silent) | {"__name__": __name__}
+    inlined = quiet.Inlined if silent else libraries.Inlined
     for name, function in generate.defined_functions(kernel).items():
         found[name] = function.for_cpu()
     exec(compile(text, filename, "exec"), found)
@@ -175,7 +194,7 @@ def compile_kernel(
             # Symbols of code that was made in several processes must not meet.
             value.__qualname__ = f"{name}_{kernel.digest}"
             if name != "kernel":
-                found[name] = device(value, pipeline_class=libraries.Inlined)
+                found[name] = device(value, pipeline_class=inlined)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
     dispatcher = numba.njit(no_cfunc_wrapper=True, **options,

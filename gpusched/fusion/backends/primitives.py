@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import platform
-import sys
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,9 @@ from numba import types
 from numba.extending import intrinsic
 
 from gpusched.fusion.backends import processors
+from gpusched.fusion.backends.flags import clear_floating_point_errors, floating_point_errors
 from gpusched.fusion.backends.streaming import drain, past_line, prefetch, scratch, stream
+from gpusched.fusion.vectormath.bits import opaque
 
 
 def _same_type(llvm_name: str, arity: int) -> Callable[..., Any]:
@@ -52,6 +53,7 @@ fabs = _same_type("fabs", 1)
 copysign = _same_type("copysign", 2)
 minimum = _same_type("minimum", 2)
 maximum = _same_type("maximum", 2)
+least, greatest = minimum, maximum
 fmin = _same_type("minnum", 2)
 fmax = _same_type("maxnum", 2)
 
@@ -64,6 +66,19 @@ def fmod(typing_context: Any, x: Any, y: Any) -> Any:
         return builder.frem(*args)
 
     return (x(x, y), generate) if isinstance(x, types.Float) and x == y else None
+
+
+@intrinsic
+def number_or(typing_context: Any, x: Any, other: Any) -> Any:
+    """Return `x`, or the other where `x` is NaN."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        is_number = builder.fcmp_ordered("ord", args[0], args[0])
+        # As a constant it would make the joining of values conditional, which is not vectorised.
+        nothing = builder.load(opaque(builder.module, args[0].type, 0))
+        return builder.select(is_number, args[0], builder.fadd(args[1], nothing))
+
+    return (x(x, other), generate) if isinstance(x, types.Float) and x == other else None
 
 
 @intrinsic
@@ -107,30 +122,6 @@ def element(typing_context: Any, array: Any, index: Any) -> Any:
     return array.dtype(array, types.int64), generate
 
 
-_INVALID, _DIVIDE, _OVERFLOW = 1, 4, 8
-"""Bits of the C library's ``fenv.h`` on x86-64."""
-
-_feclearexcept = types.ExternalFunction("feclearexcept", types.int32(types.int32))
-_fetestexcept = types.ExternalFunction("fetestexcept", types.int32(types.int32))
-HAS_ERRORS = platform.machine() in ("x86_64", "AMD64") and sys.platform == "linux"
-"""Whether this machine's floating-point errors can be read."""
-
-
-@numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True)
-def clear_floating_point_errors() -> None:
-    """Forget the floating-point errors of this thread so far."""
-    if HAS_ERRORS:
-        _feclearexcept(_INVALID | _DIVIDE | _OVERFLOW)
-
-
-@numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True)
-def floating_point_errors() -> int:
-    """Return the errors since they were cleared: invalid 1, division by zero 4, overflow 8."""
-    if HAS_ERRORS:
-        return int(_fetestexcept(_INVALID | _DIVIDE | _OVERFLOW))
-    return 0
-
-
 _READS_AHEAD = processors.reads_ahead()
 
 
@@ -153,10 +144,17 @@ def ahead(distance: int) -> int:
 
 @numba.njit(error_model="numpy", no_cfunc_wrapper=True)
 def compensated_add(total: float, lost: float, value: float) -> tuple[float, float]:
-    """Add `value` to `total` and what rounding loses to `lost` (Neumaier, 1974)."""
+    """Add `value` to `total` and what rounding loses to `lost` (Knuth, 1969).
+
+    Infinities and NaN lose nothing, so that no error is raised but that of the sum.
+    """
     new = total + value
-    rest = (total - new) + value if abs(total) >= abs(value) else (value - new) + total
-    return new, lost + (rest if rest == rest else 0.0)
+    finite = abs(new) != math.inf and new == new
+    a, b = (total, value) if finite else (0.0, 0.0)
+    whole = a + b
+    from_value = whole - a
+    rest = (a - (whole - from_value)) + (b - from_value)
+    return new, lost + rest
 
 
 __all__ = [
@@ -174,8 +172,11 @@ __all__ = [
     "fmax",
     "fmin",
     "fmod",
+    "greatest",
+    "least",
     "maximum",
     "minimum",
+    "number_or",
     "past_line",
     "prefetch",
     "rint",

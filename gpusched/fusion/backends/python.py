@@ -12,6 +12,7 @@ import numpy as np
 
 from gpusched.fusion import generate, hostloops
 from gpusched.fusion.backends import names
+from gpusched.fusion.floatingpoint import collecting, note, take
 from gpusched.fusion.kernel import Kernel
 
 
@@ -92,25 +93,33 @@ def drain() -> None:
     """Do nothing: what has been written is there."""
 
 
+def number_or(x: Any, other: Any) -> Any:
+    """Return `x`, or the other where `x` is NaN."""
+    return x if x == x else other
+
+
 def bits(x: Any) -> int:
     """Return the width of an integer in bits."""
     return 8 * int(x.dtype.itemsize)
 
 
 def compensated_add(total: float, lost: float, value: float) -> tuple[float, float]:
-    """Add `value` to `total` and what rounding loses to `lost` (Neumaier, 1974)."""
+    """Add `value` to `total` and what rounding loses to `lost` (Knuth, 1969)."""
     new = total + value
-    rest = (total - new) + value if abs(total) >= abs(value) else (value - new) + total
-    return new, lost + (rest if rest == rest else 0.0)
+    if not np.isfinite(new):
+        return new, lost
+    from_value = new - total
+    return new, lost + ((total - (new - from_value)) + (value - from_value))
 
 
 def clear_floating_point_errors() -> None:
-    """Do nothing: Python's run of a kernel is not checked."""
+    """Forget the errors that NumPy's scalars have raised in this thread."""
+    take()
 
 
 def floating_point_errors() -> int:
-    """Return 0."""
-    return 0
+    """Return those errors since they were cleared."""
+    return take()
 
 
 def flush_subnormals() -> int:
@@ -140,10 +149,11 @@ def namespace() -> dict[str, Any]:
         "floor_divide",
         "remainder",
     ]
-    more = ["frexp", "ldexp", "nextafter", "exp", "log1p"]
+    more = ["frexp", "ldexp", "nextafter", "exp", "exp2", "log1p"]
     bound = {name: getattr(np, name) for name in [*primitives, *more, *names.DTYPES]}
+    bound |= {"least": np.minimum, "greatest": np.maximum}
     bound |= {name: names.numpy_function(name) for name in names.math_names()}
-    functions = (shift, element, bits, compensated_add, clear_floating_point_errors,
+    functions = (shift, element, number_or, bits, compensated_add, clear_floating_point_errors,
                  floating_point_errors, flush_subnormals, restore_subnormals,
                  scratch, stream, spread, ahead, past_line, prefetch, drain)  # fmt: skip
     local = {f.__name__: f for f in functions}
@@ -194,8 +204,11 @@ def callable_of(kernel: Kernel, found: Mapping[str, Any]) -> Callable[..., int |
 
     def call(*arguments: Any) -> int | None:
         windows = [Window(array) for array in arguments[:count]]
-        with np.errstate(all="ignore"):
+        before = take()
+        with collecting(kernel.flags):
             errors: int | None = found["kernel"](*windows, *arguments[count:])
+        take()
+        note(before)
         return errors
 
     return call

@@ -8,6 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from gpusched.fusion.backends.flags import exchange
 from gpusched.fusion.vectormath.variants import features
 
 _FLUSH = 0x8040
@@ -17,23 +18,6 @@ HAS_FLUSH = bool(features().get("sse"))
 """Whether this processor can be told; others compute with subnormal numbers."""
 
 
-def _exchange(builder: Any, change: Any) -> Any:
-    """Set the register to what `change` makes of it; return what it was."""
-    word = ir.IntType(32)
-    place = builder.alloca(word)
-    kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()])
-    store, load = (
-        builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        for name in ("llvm.x86.sse.stmxcsr", "llvm.x86.sse.ldmxcsr")
-    )
-    address = builder.bitcast(place, ir.IntType(8).as_pointer())
-    builder.call(store, [address])
-    before = builder.load(place)
-    builder.store(change(before), place)
-    builder.call(load, [address])
-    return before
-
-
 @intrinsic
 def flush_subnormals(typing_context: Any) -> Any:
     """Take subnormal numbers for zero in this thread; return what was before."""
@@ -41,7 +25,7 @@ def flush_subnormals(typing_context: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if not HAS_FLUSH:
             return ir.IntType(32)(0)
-        return _exchange(builder, lambda before: builder.or_(before, before.type(_FLUSH)))
+        return exchange(builder, lambda before: builder.or_(before, before.type(_FLUSH)))
 
     return types.int32(), generate
 
@@ -53,7 +37,7 @@ def restore_subnormals(typing_context: Any, before: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if HAS_FLUSH:
             kept = builder.and_(args[0], args[0].type(_FLUSH))
-            _exchange(builder, lambda now: builder.or_(builder.and_(now, now.type(~_FLUSH)), kept))
+            exchange(builder, lambda now: builder.or_(builder.and_(now, now.type(~_FLUSH)), kept))
         return context.get_dummy_value()
 
     return types.void(types.int32), generate

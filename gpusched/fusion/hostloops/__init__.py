@@ -18,12 +18,13 @@ from gpusched.fusion.hostloops.elementwise import Elementwise
 from gpusched.fusion.hostloops.joining import ROWS, Joining
 from gpusched.fusion.hostloops.nest import BLOCK, PART, PLACES, Nest, block, is_heavy
 from gpusched.fusion.hostloops.reduction import Reduction
-from gpusched.fusion.kernel import EXACT, Kernel
+from gpusched.fusion.kernel import EXACT, Kernel, unchecked
 
-CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead",
-                    "past_line", "prefetch", "compensated_add", "deviation", "join_deviations",
-                    "join_moments", "clear_floating_point_errors", "floating_point_errors",
-                    "flush_subnormals", "restore_subnormals"])  # fmt: skip
+CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead", "least",
+                    "greatest", "number_or", "past_line", "prefetch", "compensated_add",
+                    "deviation", "join_deviations", "join_moments",
+                    "clear_floating_point_errors", "floating_point_errors", "flush_subnormals",
+                    "restore_subnormals"])  # fmt: skip
 """What loops call, besides `point` and what joins values."""
 
 
@@ -44,14 +45,25 @@ def _loops(kernel: Kernel) -> str:
     return "\n".join([head, before, *body, after, *last])
 
 
-def source(kernel: Kernel) -> str:
-    """Return the whole text of a kernel for the CPU and for plain Python."""
+def source(kernel: Kernel, checked: bool = True) -> str:
+    """Return the whole text of a kernel for the CPU and for plain Python.
+
+    Parameters
+    ----------
+    kernel
+        The definition.
+    checked
+        Whether it returns floating-point errors, if the kernel does; users read it without.
+    """
+    name = kernel.name
     if kernel.edition is not None:
         return editions.with_loops(kernel.edition, "cpu", _loops(kernel))
+    if not checked:
+        kernel = unchecked(kernel)
     point = point_source(kernel)
     loops = _loops(kernel)
     parts = [helper_source(point + loops) + point, loops]
-    return "\n\n\n".join([header(kernel, kernel.name), *parts]) + "\n"
+    return "\n\n\n".join([header(kernel, name), *parts]) + "\n"
 
 
 __all__ = ["BLOCK", "CALLED", "PART", "PLACES", "ROWS", "block", "is_heavy", "source"]

@@ -23,7 +23,7 @@ class Elementwise(Nest):
             self.stream()
         else:
             self.open(f"for i in range(n{self.innermost}):")
-            self.write(f"{', '.join(self.places('i'))} = point({self.values('i')})")
+            self.compute(self.places("i"), self.values("i"))
 
     def end(self) -> None:
         """Write what comes after the loops."""
@@ -48,8 +48,7 @@ class Elementwise(Nest):
             self.open_blocks()
         self.enter_block()
         self.open("for i in range(count):")
-        places = ", ".join(f"{name}_part[i]" for name in self.outputs)
-        self.write(f"{places} = point({self.values('i')})")
+        self.compute([f"{name}_part[i]" for name in self.outputs], self.values("i"))
         self.depth -= 1
         for name in self.outputs:
             self.write(f"stream(shift({self.current[name]}, start), {name}_part, count)")

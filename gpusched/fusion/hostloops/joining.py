@@ -81,8 +81,7 @@ class Joining(Nest):
         places = self.places("i")
         names = [f"value{k}" for k in range(len(places))]
         for row, self.current in enumerate(rows):
-            values = self.values("i", str(row or ""))
-            self.write(f"{', '.join(names)} = point({values})")
+            self.compute(names, self.values("i", str(row or "")))
             for k, output in enumerate(self.kernel.outputs):
                 if output.combine != MOMENTS:
                     self.write(f"{places[k]} = {combine(output, places[k], names[k])}")

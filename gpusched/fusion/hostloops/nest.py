@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpusched.fusion.floatingpoint import TESTS
 from gpusched.fusion.generate import arguments, input_names, output_names, parameter_names
 from gpusched.fusion.kernel import Access, Kernel, Output
 from gpusched.fusion.operations import named
@@ -79,8 +80,10 @@ class Nest:
 
     def source(self) -> str:
         """Return the text of the loops."""
-        if self.kernel.checked:
+        if self.kernel.flags:
             self.write("clear_floating_point_errors()")
+        for name in self.kernel.tested:
+            self.write(f"any_{name} = False")
         self.begin()
         for level in range(self.innermost):
             self.loop(level)
@@ -89,8 +92,22 @@ class Nest:
         self.depth = 1
         self.end()
         if self.kernel.checked:
-            self.write("return floating_point_errors()")
+            self.write(f"return {self.errors()}")
         return "\n".join(self.lines)
+
+    def errors(self) -> str:
+        """Return the errors that may have arisen, as source."""
+        flags = self.kernel.flags
+        parts = [f"floating_point_errors() & {flags}"] if flags else []
+        parts += [f"({TESTS[name]} if any_{name} else 0)" for name in self.kernel.tested]
+        return " | ".join(parts)
+
+    def compute(self, results: list[str], values: str) -> None:
+        """Write the call of `point` for one element, and keep what it says besides the results."""
+        tested = self.kernel.tested
+        self.write(f"{', '.join([*results, *tested])} = point({values})")
+        for name in tested:
+            self.write(f"any_{name} = any_{name} | {name}")
 
     def begin(self) -> None:
         """Write what comes before the loops."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpusched.fusion.floatingpoint import INVALID
 from gpusched.fusion.generate import combine, identity, literal
 from gpusched.fusion.hostloops import moments
 from gpusched.fusion.hostloops.nest import Nest, is_heavy
@@ -100,7 +101,8 @@ class Reduction(Nest):
 
     def start_moments(self) -> None:
         """Write about where the values lie: the mean of the first ones."""
-        names, of_moments = self.value_names(), self.kernel.moments
+        names = ", ".join([*self.value_names(), *self.kernel.tested])
+        of_moments = self.kernel.moments
         self.write(f"{names} = point({self.values('0')})")
         for k in of_moments:
             self.write(f"mean{k} = value{k}")
@@ -117,9 +119,9 @@ class Reduction(Nest):
             self.write(f"squares{k} = {moments.ZERO}")
         self.write("before = 0")
 
-    def value_names(self) -> str:
+    def value_names(self) -> list[str]:
         """Return the names of what an element adds to each output."""
-        return ", ".join(f"value{k}" for k in range(len(self.outputs)))
+        return [f"value{k}" for k in range(len(self.outputs))]
 
     def join_block(self) -> None:
         """Join the elements of a block, and what comes of it to the totals."""
@@ -133,22 +135,24 @@ class Reduction(Nest):
             else:
                 self.write(f"part{k} = {identity(output, output.value_dtype)}")
         self.open("for i in range(count):")
-        self.write(f"{self.value_names()} = point({self.values('i')})")
+        self.compute(self.value_names(), self.values("i"))
         for k in self.kernel.moments:
             self.write_all(moments.take(k, f"value{k}"))
         for k, output in outputs:
             part, value = f"part{k}", f"value{k}"
             if k in self.skipping:
-                number = f"{output.combine}({value}, {_furthest(output)})"
+                number = f"number_or({value}, {_furthest(output)})"
                 self.write(f"{part} = {self.skipping[k]}({part}, {number})")
-                self.write(f"some{k} = some{k} | ({value} == {value})")
+                sign = "==" if output.combine in _OF_NUMBERS else "!="
+                self.write(f"some{k} = some{k} | ({value} {sign} {value})")
             else:
                 self.write(f"{part} = {combine(output, part, value, output.value_dtype)}")
         self.depth -= 1
         for k, output in outputs:
             if k in self.skipping:
-                nothing = identity(output, output.value_dtype)
-                self.write(f"part{k} = part{k} if some{k} else {nothing}")
+                nan, part = literal(np.nan, output.value_dtype), f"part{k}"
+                found, other = (part, nan) if output.combine in _OF_NUMBERS else (nan, part)
+                self.write(f"{part} = {found} if some{k} else {other}")
         for k, output in outputs:
             total, lost = self.total(k), self.lost(k)
             if _compensated(output):
@@ -184,26 +188,33 @@ class Reduction(Nest):
             self.write(f"{place} = {combine(output, place, total)}")
 
 
-def _skipping(kernel: Kernel) -> dict[int, str]:
-    """Return, by output, what joins numbers in the place of `fmin` or `fmax`.
+_OF_NUMBERS = ("fmin", "fmax")
+"""What joins numbers only: the result is NaN if there is none. Others are NaN if any value is."""
 
-    LLVM computes several elements at once where these two are alone in a loop, and one after the
-    other beside any other reduction. NaN is made the furthest number there is instead, and what
-    tells whether there is a number at all is another reduction.
+
+def _skipping(kernel: Kernel) -> dict[int, str]:
+    """Return, by output, what joins numbers in the place of what joins NaN, too.
+
+    LLVM computes several elements at once where `fmin` or `fmax` is alone in a loop, and one after
+    the other beside any other reduction; and least and greatest raise errors for NaN, in a kernel
+    that reads the processor's flags. NaN is made the furthest number there is instead, and another
+    reduction says whether there is a number, or NaN, at all.
     """
-    joins = {"fmin": "minimum", "fmax": "maximum"}
+    joins = {"fmin": "least", "minimum": "least", "fmax": "greatest", "maximum": "greatest"}
     if all(output.combine in joins for output in kernel.outputs):
         return {}
-    outputs = enumerate(kernel.outputs)
+    raises = bool(kernel.flags & INVALID)
     return {
         k: joins[o.combine]
-        for k, o in outputs
+        for k, o in enumerate(kernel.outputs)
         if o.combine in joins and np.dtype(o.value_dtype).kind == "f"
-    }
+        and (raises or o.combine in _OF_NUMBERS)
+    }  # fmt: skip
 
 
 def _furthest(output: Output) -> str:
-    return literal(np.inf if output.combine == "fmin" else -np.inf, output.value_dtype)
+    least = output.combine in ("fmin", "minimum")
+    return literal(np.inf if least else -np.inf, output.value_dtype)
 
 
 def _compensated(output: Output) -> bool:

@@ -79,6 +79,17 @@ def device(function: Callable[..., Any], **options: Any) -> Any:
     return numba.njit(error_model="numpy", **options)(function)
 
 
+def opaque(module: Any, kind: Any, number: int) -> Any:
+    """Return where a number is that LLVM does not know, and so cannot reason with."""
+    name = f"gpusched.number.{kind}.{number}"
+    found = module.globals.get(name)
+    if found is None:
+        found = ir.GlobalVariable(module, kind, name)
+        found.initializer = ir.Constant(kind, float(number))
+        found.linkage = "linkonce"  # Another module's could take its place.
+    return found
+
+
 @intrinsic
 def floor(typing_context: Any, x: Any) -> Any:
     """Return the whole number below x, of its dtype; that of `math` is an integer."""

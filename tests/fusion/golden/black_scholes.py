@@ -1,4 +1,4 @@
-# divide_log_multiply_add_sqrt_ade86246, written by gpusched
+# divide_log_multiply_add_sqrt_9e72a10e, written by gpusched
 #   a: float32 [unit]
 #   b: float32 [unit]
 #   c: float32 [unit]
@@ -24,9 +24,18 @@ def point(a, b, c, s0, s1, s2, s3):
     t15 = t6 - t5                                 # float32  subtract
     t16 = t14 * t15                               # float32  multiply
     t17 = t11 - t16                               # float32  subtract
-    return t17
+    invalid = ((t1 != t1) & (t0 == t0))
+    infinite = ((fabs(t1) == float32(inf)) & (fabs(t0) != float32(inf)))
+    infinite = infinite | ((fabs(t13) == float32(inf)) & (fabs(t12) != float32(inf)))
+    return t17, invalid, infinite
 
 
 def kernel(a, b, c, out, s0, s1, s2, s3, n0):
+    clear_floating_point_errors()
+    any_invalid = False
+    any_infinite = False
     for i in range(n0):
-        out[i] = point(a[i], b[i], c[i], s0, s1, s2, s3)
+        out[i], invalid, infinite = point(a[i], b[i], c[i], s0, s1, s2, s3)
+        any_invalid = any_invalid | invalid
+        any_infinite = any_infinite | infinite
+    return floating_point_errors() & 13 | (1 if any_invalid else 0) | (12 if any_infinite else 0)

@@ -1,4 +1,4 @@
-# add_multiply_subtract_divide_clip_77cf09cc, written by gpusched
+# add_multiply_subtract_divide_clip_87b10832, written by gpusched
 #   a: float32 [unit]
 #   b: float32 [unit]
 #   out: float32 [unit]
@@ -14,5 +14,7 @@ def point(a, b, s0):
 
 
 def kernel(a, b, out, s0, n0):
+    clear_floating_point_errors()
     for i in range(n0):
         out[i] = point(a[i], b[i], s0)
+    return floating_point_errors() & 13

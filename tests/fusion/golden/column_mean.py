@@ -1,4 +1,4 @@
-# multiply_add_add_reduce_d5d8dfd0, written by gpusched
+# multiply_add_add_reduce_e70eae72, written by gpusched
 #   a: float32 [strided, unit]
 #   out: float32 [broadcast, unit]
 
@@ -10,6 +10,7 @@ def point(a, s0):
 
 
 def kernel(a, out, s0, n0, n1, a_s0):
+    clear_floating_point_errors()
     for i0 in range(0, n0 - 7, 8):
         a_0 = shift(a, i0 * a_s0)
         a_0_row1 = shift(a_0, 1 * a_s0)
@@ -41,3 +42,4 @@ def kernel(a, out, s0, n0, n1, a_s0):
         for i in range(n1):
             value0 = point(a_0[i], s0)
             out[i] = out[i] + value0
+    return floating_point_errors() & 9

@@ -1,4 +1,4 @@
-# moments_reduce_8e2af331, written by gpusched
+# moments_reduce_0bc4e6dc, written by gpusched
 #   a: float32 [strided, unit]
 #   out0: float64 [broadcast, unit]
 #   out1: float64 [broadcast, unit]
@@ -25,6 +25,7 @@ def point(a):
 
 
 def kernel(a, out0, out1, out2, n0, n1, a_s0, n_before):
+    clear_floating_point_errors()
     for i0 in range(0, n0 - 7, 8):
         a_0 = shift(a, i0 * a_s0)
         a_0_row1 = shift(a_0, 1 * a_s0)
@@ -84,9 +85,10 @@ def kernel(a, out0, out1, out2, n0, n1, a_s0, n_before):
             apart0 = apart0 + away0
             square0 = square0 + away0 * away0
             out0[i], out1[i], out2[i] = join_deviations(mean0, out1[i], out2[i], before, apart0, square0, 1)
+    return floating_point_errors() & 9
 
 
-# divide_c77757ff, written by gpusched
+# divide_aab6933c, written by gpusched
 #   a: float64 [unit]
 #   out: float32 [unit]
 
@@ -101,4 +103,4 @@ def kernel(a, out, s0, n0):
     clear_floating_point_errors()
     for i in range(n0):
         out[i] = point(a[i], s0)
-    return floating_point_errors()
+    return floating_point_errors() & 13

@@ -1,4 +1,4 @@
-# moments_reduce_b057f96f, written by gpusched
+# moments_reduce_da453022, written by gpusched
 #   a: float32 [strided, unit]
 #   out0: float64 [strided, broadcast]
 #   out1: float64 [strided, broadcast]
@@ -25,6 +25,7 @@ def point(a):
 
 
 def kernel(a, out0, out1, out2, n0, n1, a_s0, out0_s0, out1_s0, out2_s0):
+    clear_floating_point_errors()
     a_ahead = ahead(a_s0 if n1 <= 8192 else 256)
     for i0 in range(n0):
         a_0 = shift(a, i0 * a_s0)
@@ -58,9 +59,10 @@ def kernel(a, out0, out1, out2, n0, n1, a_s0, out0_s0, out1_s0, out2_s0):
             mean0, rest0, squares0 = join_deviations(mean0, rest0, squares0, before, apart0, square0, count)
             before = before + count
         out0_0[0], out1_0[0], out2_0[0] = mean0, rest0, squares0
+    return floating_point_errors() & 9
 
 
-# divide_c77757ff, written by gpusched
+# divide_aab6933c, written by gpusched
 #   a: float64 [unit]
 #   out: float32 [unit]
 
@@ -75,4 +77,4 @@ def kernel(a, out, s0, n0):
     clear_floating_point_errors()
     for i in range(n0):
         out[i] = point(a[i], s0)
-    return floating_point_errors()
+    return floating_point_errors() & 13

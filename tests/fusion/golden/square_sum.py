@@ -1,4 +1,4 @@
-# subtract_square_add_reduce_46fa0b56, written by gpusched
+# subtract_square_add_reduce_eeaa136c, written by gpusched
 #   a: float32 [unit]
 #   b: float32 [unit]
 #   out: float64 [broadcast]
@@ -11,8 +11,9 @@ def point(a, b):
 
 
 def kernel(a, b, out, n0):
-    total0 = float64(-0.0)
-    lost0 = float64(-0.0)
+    clear_floating_point_errors()
+    total0 = float64(0.0)
+    lost0 = float64(0.0)
     blocks = (n0 + 127) // 128
     for number in range(blocks):
         start = spread(number, blocks, 4) * 128
@@ -21,10 +22,11 @@ def kernel(a, b, out, n0):
         b_block = shift(b, start)
         prefetch(a_block, ahead(256), count)
         prefetch(b_block, ahead(256), count)
-        part0 = float32(-0.0)
+        part0 = float32(0.0)
         for i in range(count):
             value0 = point(a_block[i], b_block[i])
             part0 = part0 + value0
         total0, lost0 = compensated_add(total0, lost0, part0)
     total0 = total0 + lost0 if lost0 != 0 else total0
     out[0] = out[0] + total0
+    return floating_point_errors() & 9

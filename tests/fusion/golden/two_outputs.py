@@ -1,4 +1,4 @@
-# add_greater_73d7c8a2, written by gpusched
+# add_greater_9b758648, written by gpusched
 #   a: float32 [unit]
 #   out0: float32 [unit]
 #   out1: bool [unit]
@@ -11,5 +11,7 @@ def point(a):
 
 
 def kernel(a, out0, out1, n0):
+    clear_floating_point_errors()
     for i in range(n0):
         out0[i], out1[i] = point(a[i])
+    return floating_point_errors() & 9

@@ -140,7 +140,7 @@ def namespace() -> dict[str, Any]:
     found = {name: getattr(types, name) for name in [*names.DTYPES, "boolean"]}
     for word, register in POSITIONS.items():
         found |= {f"{word}_{d}": _position(f"{register}.{d}") for d in "xyz"}
-    unary = ["floor", "ceil", "trunc", "rint", "sqrt", "fabs", "exp", "log1p"]
+    unary = ["floor", "ceil", "trunc", "rint", "sqrt", "fabs", "exp", "exp2", "log1p"]
     binary = ["fmod", "copysign", "fmin", "fmax", "nextafter"]
     found |= {name: _unary(name) for name in unary} | {name: _binary(name) for name in binary}
     written = (minimum, maximum, floor_divide, remainder)

@@ -1,0 +1,74 @@
+"""Floating-point errors: what NumPy calls them, and what this thread's kernels have raised.
+
+A kernel returns the errors that it may have raised. They are noted here, and whoever runs a chunk's
+calls takes them afterwards: if there are any, NumPy repeats the calls, and itself gives the warning
+or raises the error, with its own wording, under the `numpy.errstate` of the moment.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from functools import lru_cache
+
+import numpy as np
+
+HAS_FLAGS = platform.machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
+"""Whether kernels on this machine can read the processor's floating-point flags."""
+
+INVALID, DIVIDE, OVERFLOW, UNDERFLOW = 1, 4, 8, 16
+"""Bits of x86's MXCSR; on other processors they are converted to these."""
+TESTS = {"invalid": INVALID, "infinite": DIVIDE | OVERFLOW, "tiny": UNDERFLOW}
+"""The errors that kernels can see by a result alone, by the name of what it is then."""
+REPORTED = 32
+"""The bit of anything else that NumPy warns of."""
+
+_KINDS = {"invalid": INVALID, "divide": DIVIDE, "over": OVERFLOW, "under": UNDERFLOW}
+"""By `numpy.errstate`'s names."""
+
+
+@lru_cache(maxsize=64)
+def mask(names: str) -> int:
+    """Return the bits of errors, given `numpy.errstate`'s names of them.
+
+    Examples
+    --------
+    >>> mask("invalid divide") == INVALID | DIVIDE
+    True
+    """
+    return sum(_KINDS[name] for name in names.split())
+
+
+def heeded() -> int:
+    """Return the errors that `numpy.errstate` does not ignore here."""
+    state = dict(np.geterr())
+    return sum(bit for name, bit in _KINDS.items() if state[name] != "ignore")
+
+
+class _Local(threading.local):
+    errors = 0
+
+
+_local = _Local()
+
+
+def note(errors: int) -> None:
+    """Note errors that were raised in this thread."""
+    _local.errors |= errors
+
+
+def take() -> int:
+    """Return what has been noted in this thread, and forget it."""
+    errors, _local.errors = _local.errors, 0
+    return errors
+
+
+def _called(kind: str, flag: int) -> None:
+    """Note what NumPy has found: called by it, with its own numbers of the errors."""
+    note(flag >> 3 & INVALID | (flag & 7) << 2)
+
+
+def collecting(errors: int) -> np.errstate:
+    """Return a context in which some of NumPy's errors are noted, and all others ignored."""
+    state = {name: "call" if errors & bit else "ignore" for name, bit in _KINDS.items()}
+    return np.errstate(**state, call=_called)  # type: ignore[arg-type]

@@ -1,0 +1,196 @@
+"""NumPy's floating-point warnings and errors from fused tasks, as plain dask has them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched import enable
+from gpusched.fusion.operations import OPERATIONS
+from tests.fusion.test_operations import CASES, fuses, operands, ufunc_of
+
+SETTINGS = {"gpusched.fusion.minimum-elements": 1, "gpusched.fusion.minimum-operations": 1}
+
+
+def outcome(compute: Callable[[], Any]) -> tuple[Any, list[tuple[str, str]]]:
+    """Return a result, or the error, and what was warned of."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        try:
+            result = compute()
+        except FloatingPointError as error:
+            result = str(error)
+    return result, sorted((each.category.__name__, str(each.message)) for each in found)
+
+
+STATES: tuple[dict[str, Any], ...] = ({}, {"all": "raise"}, {"all": "ignore"})
+
+
+def same(x: da.Array, states: tuple[dict[str, Any], ...] = STATES, fused: bool = True) -> None:
+    """Assert that a computation gives what plain dask gives, warnings and errors included."""
+    for state in states:
+        with np.errstate(**state):
+            expected, told = outcome(lambda: x.compute(scheduler="sync"))
+        for _ in range(2):  # Recorded, and from the plan.
+            before = gpusched.statistics().launches
+            with np.errstate(**state), dask.config.set(SETTINGS), enable():
+                result, found = outcome(lambda: x.compute(scheduler="sync"))
+            assert not fused or gpusched.statistics().launches > before
+            assert found == told, state
+            assert type(result) is type(expected)
+            if isinstance(expected, str):
+                # Calls that do not need each other may come in another order.
+                assert result == expected or result in outcome_texts(x)
+            else:
+                assert result.dtype == expected.dtype
+                np.testing.assert_allclose(result, expected, rtol=1e-5, equal_nan=True)
+
+
+def outcome_texts(x: da.Array) -> list[str]:
+    """Return what plain dask warns of where it raises no error."""
+    with np.errstate(all="warn"):
+        return [text for _, text in outcome(lambda: x.compute(scheduler="sync"))[1]]
+
+
+def chunk(values: Any, dtype: Any = float) -> da.Array:
+    array = np.asarray(values, dtype)
+    return da.from_array(array, chunks=array.shape)
+
+
+NAMES = [
+    (name, dtype)
+    for name, dtype in CASES
+    if fuses(name, dtype) and dtype in ("int32", "float64")
+    and np.dtype(dtype).kind in OPERATIONS[name].reports
+    and getattr(ufunc_of(name), "nout", 1) == 1 and hasattr(da, name)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "dtype"), NAMES)
+def test_operation_reports_what_numpy_reports(name: str, dtype: str) -> None:
+    arrays = [da.from_array(a, chunks=a.shape) for a in operands(name, dtype)]
+    same(getattr(da, name)(*arrays), STATES[:1])
+
+
+X = [1.0, 2.0, 0.0, -1.0, 4.0, 1e308, np.nan, np.inf, 5e-310, 3.0]
+PROGRAMS: dict[str, Callable[[da.Array], da.Array]] = {
+    "where": lambda x: da.where(x == 0, 0.0, 1 / x),
+    "sum of quotients": lambda x: (1 / x).sum(),
+    "compared": lambda x: (1 / x > 0.5) & (x * 10 > 3),
+    "several": lambda x: da.log(x) + da.sqrt(x) * da.exp(x * 1000),
+    "overflowing sum": lambda x: da.where(x > 0, x, 1e308).sum(),
+    "overflowing product": lambda x: (x * 2).prod(),
+    "float32": lambda x: (x * 2).astype("f4") * 3,
+    "cast": lambda x: (x * 3).astype("i2"),
+    "power": lambda x: (x - 3) ** 0.5 + x**-1.0,
+    "mean": lambda x: (x * 2).mean(),
+    "variance": lambda x: (x * 2).var(),
+    "largest": lambda x: (x / 0).max(),
+    "rounded": lambda x: da.round(x * 1.5, 20),
+    "nothing wrong": lambda x: abs(x) + da.minimum(x, 3),
+    "all nan": lambda x: da.nanmax(x * np.nan, axis=0),
+    "mod": lambda x: (x + 1) % (x - 1),
+    "divmod": lambda x: da.divmod(x, x - 1)[0] + 1,
+    "clip": lambda x: da.clip(1 / x, 0, 2),
+    "integers": lambda x: da.where(x > 2, x, 0).astype("i4") // 0,
+    "tiny": lambda x: x * 1e-308 * 1e-10,
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_reports_what_numpy_reports(name: str) -> None:
+    same(PROGRAMS[name](chunk(X)))
+
+
+REDUCTIONS = ["sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "nansum", "nanprod",
+              "nanmin", "nanmax", "nanmean"]  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reduction_reports_what_numpy_reports(name: str, dtype: str, axis: int | None) -> None:
+    large = np.finfo(dtype).max
+    for values in (
+        [large, large, -1.0, 3.0],
+        [np.inf, -np.inf, 1, 2],
+        [np.nan, 1, 2, 3],
+        [1.0] * 4,
+    ):
+        x = chunk(np.array([values, values[::-1], values]), dtype)
+        same(getattr(da, name)(x * 1, axis=axis), STATES[:1])
+
+
+def silent(block: Any) -> Any:
+    with np.errstate(divide="ignore"):
+        first = 1 / block
+    return first + np.log(block)
+
+
+def raising(block: Any) -> Any:
+    with np.errstate(all="raise"):
+        return 1 / block + 1
+
+
+def clean(block: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.log(block) + 1 / block
+
+
+@pytest.mark.parametrize("function", [silent, raising, clean])
+def test_what_a_function_says_of_errors_holds_in_it(function: Callable[..., Any]) -> None:
+    same(chunk([1.0, 0.0, 3.0] * 40).map_blocks(function, dtype=float))
+
+
+def test_warnings_as_errors() -> None:
+    x = chunk([1.0, 0.0, 3.0] * 40)
+    with warnings.catch_warnings(), dask.config.set(SETTINGS), enable():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(RuntimeWarning, match="divide by zero encountered in log"):
+                (da.log(x) + 1).compute(scheduler="sync")
+
+
+def test_state_of_the_whole_process() -> None:
+    x = chunk([1.0, 0.0, 3.0] * 40)
+    before = np.seterr(all="raise")
+    try:
+        with dask.config.set(SETTINGS), enable(), pytest.raises(FloatingPointError, match="divide"):
+            (1 / x + 1).compute(scheduler="sync")
+    finally:
+        np.seterr(**before)
+
+
+def test_overflow_of_weak_scalars() -> None:
+    same(chunk([1, 2, 3], "f4") * 1e300 + 1, fused=False)
+    same(chunk([1, 2, 3], "f4") > 1e300, fused=False)
+
+
+def test_threads_have_errors_of_their_own() -> None:
+    x = da.from_array(np.r_[np.ones(50_000), np.zeros(50_000)], chunks=25_000)
+    with dask.config.set(SETTINGS), enable(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = gpusched.statistics().repeats
+        (1 / x + 1).compute(scheduler="threads", num_workers=4)
+    assert gpusched.statistics().repeats == before + 2
+
+
+def test_chunks_of_ordinary_data_are_not_repeated() -> None:
+    values = np.random.default_rng(0).normal(size=(200, 300))
+    values[::7, ::11] = np.nan
+    x = da.from_array(values, chunks=(100, 100))
+    with enable():
+        before = gpusched.statistics().repeats
+        dask.compute(
+            da.where(x > 0, x, 0).sum(axis=0) / 2, da.nanmean(x * 2 + 1), da.clip(x, -1, 1) * x,
+            da.exp(x) - x, x.mean(axis=1), (x.T * 2).max(), scheduler="sync",
+        )  # fmt: skip
+        assert gpusched.statistics().repeats == before
