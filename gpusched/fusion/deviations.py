@@ -184,7 +184,7 @@ class _Values:
     def plain(self, number: int) -> tuple[Any, ...]:
         """Return what a value is converted from."""
         parts = self._parts[number]
-        while parts[0] == "astype":
+        while parts[0] in ("astype", "astype_int64"):
             parts = self._parts[parts[-1]]
         return parts
 

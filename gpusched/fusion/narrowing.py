@@ -78,7 +78,7 @@ def _is(node: Node | None, operation: str) -> TypeGuard[Apply]:
 
 def _is_all(node: Node, number: int, constants: Mapping[int, np.ndarray]) -> bool:
     """Return whether all elements are this number, in all chunks."""
-    while isinstance(node, Apply) and node.operation == "astype":
+    while isinstance(node, Apply) and node.operation in ("astype", "astype_int64"):
         node = node.arguments[0]
     if isinstance(node, Scalar):
         return bool(node.value == number)
