@@ -259,13 +259,18 @@ def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) ->
     return chunks[0] if len(chunks) == 1 else chunks
 
 
-def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call `function` on computed arrays; its results are lazy chunks again where they can be."""
+def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any,
+            copies: bool = False) -> Any:  # fmt: skip
+    """Call `function` on computed arrays; its results are lazy chunks again where they can be.
+
+    `copies` as in `Recorder.call`.
+    """
     if lazies(kwargs.get("out")):
         raise UnrecordableError("writes a result into a chunk")
     if kwargs.get("out") is not None:
         recorder.escaped("a call with out=")
-    found = recorder.call(function, references(recorder, args), references(recorder, kwargs))
+    given = references(recorder, args), references(recorder, kwargs)
+    found = recorder.call(function, *given, copies)
     if isinstance(found, Node):
         return LazyChunk(recorder, found, scalar=not found.shape)
     if isinstance(found, list) and found and all(isinstance(item, Node) for item in found):

@@ -109,7 +109,8 @@ def _real(recorder: Recorder, val: Any, **kwargs: Any) -> Any:
 def _copy(recorder: Recorder, a: Any, order: str = "K", subok: bool = False) -> Any:
     if order != "K":
         raise UnfusibleError("option order")
-    return LazyChunk(recorder, recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy))
+    return LazyChunk(recorder, recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy,
+                                                  copies=True))  # fmt: skip
 
 
 @_records(np.nan_to_num)
@@ -194,7 +195,7 @@ def _filled(value: Any) -> Callable[..., Any]:
         if not isinstance(fill, bool | int | float | np.generic):
             raise UnfusibleError(f"fill value of type {type(fill).__name__}")
         target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
-        found = recorder.call(recorder.device.full, (a.shape, fill, target), {})
+        found = recorder.call(recorder.device.full, (a.shape, fill, target), {}, copies=True)
         return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
 
     return handler

@@ -25,7 +25,7 @@ from gpusched.fusion.expression import (
 from gpusched.fusion.kernel import MOMENTS, Access, Input, Kernel, Output, Statement
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
 from gpusched.fusion.operations import ARITHMETIC, named
-from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
+from gpusched.fusion.plan import Allocation, Empty, Launch, Registers
 
 Materialised = dict[int, int]
 """Register by the identity of a node that has been computed."""
@@ -229,7 +229,7 @@ class KernelBuilder:
     def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(axis for axis in order if axis not in self.group.axes)
 
-    def launch(self, targets: list[int], device: Device) -> Step:
+    def launch(self, targets: list[int], device: Device) -> Launch | Empty:
         """Return the step that computes the group into `targets`."""
         shape, axes = self.group.shape, self.group.axes
         inputs = [self.strides(register) for register in self.registers]

@@ -157,7 +157,7 @@ def _joined(arrays: Any, shape: Any) -> Any:
     recorder = next((a._recorder for a in arrays if isinstance(a, LazyChunk)), None)
     if recorder is None:
         return concatenate_shaped(arrays, shape)
-    return compute(recorder, concatenate_shaped, (arrays, shape), {})
+    return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
 
 
 def _nanmin(x: Any, axis: Any, keepdims: Any) -> Any:

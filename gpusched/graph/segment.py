@@ -198,7 +198,8 @@ class Segment:
             local, arrays = self.trace(recorder, inputs, registers)
             direct = self.too_little(recorder)
             if direct is None:
-                outputs = self.finish(recorder, local, registers)
+                plan = recorder.plan(arrays, self.structures(recorder, local))
+                results, seconds = recorder.run(plan, flat(inputs))
         except (MemoryError, OverrideError, ChoiceError):
             # Says nothing about the functions: there may be room the next time, and NumPy's own
             # run is not what the user's version of a kernel does, nor what was configured.
@@ -222,8 +223,8 @@ class Segment:
                 counters.tasks += 1
                 counters.breaks[direct.operation, direct.reason] += 1
             return
-        plan = recorder.plan(arrays, outputs)
-        plan.synchronize()
+        for register, result in zip(self.outputs, results, strict=True):
+            registers[register] = result
         lasts = recorder.escape is None and self.replayed and self.errors == error_state()
         if key is not None and lasts:
             self._remember(key, plan)
@@ -232,7 +233,7 @@ class Segment:
             counters.breaks.update(recorder.breaks)
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
-        count(plan, 0.0)
+        count(plan, seconds)
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
@@ -262,15 +263,21 @@ class Segment:
 
     def finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
         """Compute the outputs into `registers`, and return them as structures of registers."""
+        structures = self.structures(recorder, local)
+        for k, structure in zip(self.outputs, structures, strict=True):
+            registers[k] = recorder.fetch(structure)
+        return structures
+
+    def structures(self, recorder: Recorder, local: Registers) -> tuple[Any, ...]:
+        """Return the outputs as structures of registers, which nothing has been written to yet."""
         recorder.flush(lazies([local[k] for k in self.outputs]))
         structures = []
         for k in self.outputs:
             value = local[k]
             if isinstance(value, LazyChunk) and isinstance(value._node, Leaf) and self._copies(k):
-                value = LazyChunk(recorder, recorder.made_leaf(value._node.register, owned))
+                owner = recorder.made_leaf(value._node.register, owned, copies=True)
+                value = LazyChunk(recorder, owner)
             structures.append(references(recorder, value))
-        for k, structure in zip(self.outputs, structures, strict=True):
-            registers[k] = recorder.fetch(structure)
         return tuple(structures)
 
     def _copies(self, register: int) -> bool:
