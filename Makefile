@@ -1,10 +1,18 @@
-# make demo   run the main example on this machine      make lint    style and types
-# make test   run the tests                             make bench   measure against other libraries
-# make test-cuda    compile for GPUs and run their kernels on the CPU: needs no GPU
-# make test-models  call models of torch, JAX, ONNX and scikit-learn, and send their arrays
-# make test-peers   run dask's own array tests with every chunk fused
-# make test-interop use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
-# make docs         make the pages of the documentation, in docs/_build
+# make demo     run the main example on this machine
+# make check    style, types, layers and links: a minute
+# make test     run the tests of the default tier: minutes
+# make test-all run everything, an hour and more, and write down that it ran
+# make bench    measure against other libraries
+# make docs     make the pages of the documentation, in docs/_build
+#
+# Parts of test-all:
+# make test-processes   tests that start processes: clusters, commands, pages, faults
+# make test-exhaustive  all combinations of which the default tier runs some, and slow tests
+# make test-cuda        compile for GPUs and run their kernels on the CPU: needs no GPU
+# make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
+# make test-peers       run dask's own array tests with every chunk fused
+# make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
+# And beside it: make test-nightly searches for new defects, make coverage says what tests reach.
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
 # arguments to the command that a target runs.
@@ -12,10 +20,16 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+# What all parts of test-all but the default tier look for new examples with.
+EVERY := --hypothesis-profile=ci
+# More examples than the default tier, and all tests of the files that are named.
+WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cuda test-models test-interop test-peers bench docs lint format clean
+.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-models \
+    test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -23,27 +37,50 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/gpusched run docs/examples/terrain.py $(ARGS)
 
+check: lint
+	$(PYTEST) -q tests/test_layers.py tests/test_documentation.py -k "layers or layer or link" $(ARGS)
+
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	$(PYTEST) $(PARALLEL) $(ARGS)
+
+# SHARD=2/4 runs the second of four shares of the parts.
+test-all: $(VENV)/.test
+	$(BIN)/python -m tests.everything $(if $(SHARD),--shard $(SHARD)) $(ARGS)
+
+test-processes: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) $(EVERY) -m "processes and not (peers or nightly)" $(ARGS)
+
+test-exhaustive: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) $(EVERY) -m "(exhaustive or slow) and not (processes or peers or nightly)" $(ARGS)
 
 test-cuda: $(VENV)/.cuda-test
-	$(BIN)/python -m pytest $(PARALLEL) tests/fusion/cuda tests/kernels/test_cuda.py \
+	$(PYTEST) $(WHOLE) tests/fusion/cuda tests/kernels/test_cuda.py \
 	    tests/kernels/test_cuda_scan.py tests/inspection/test_source.py $(ARGS)
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test
-	$(BIN)/python -m pytest $(PARALLEL) tests/models tests/ops/test_torch.py \
-	    tests/serialization/arrays \
+	$(PYTEST) $(WHOLE) tests/models tests/ops/test_torch.py tests/serialization/arrays \
 	    tests/threadsafe/test_real.py tests/workers/memory/test_sizes.py $(ARGS)
-	$(BIN)/python -m pytest $(PARALLEL) tests/test_examples.py tests/test_documentation.py \
+	$(PYTEST) $(WHOLE) tests/test_examples.py tests/test_documentation.py \
 	    -k "arrays or models or saved" $(ARGS)
 
 test-interop: $(VENV)/.interop-test
-	$(BIN)/python -m pytest $(PARALLEL) tests/interop $(ARGS)
-	$(BIN)/python -m pytest tests/test_documentation.py -k interoperate $(ARGS)
+	$(PYTEST) $(WHOLE) tests/interop $(ARGS)
+	$(PYTEST) $(WHOLE) tests/test_documentation.py -k interoperate $(ARGS)
 
 test-peers: $(VENV)/.test
-	$(BIN)/python -m pytest tests/peers -m "peers or not peers" -s $(ARGS)
+	$(PYTEST) $(PARALLEL) tests/peers -m peers $(ARGS)
+
+test-peers-common: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) tests/peers -m "peers and not exhaustive" $(ARGS)
+
+test-nightly: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly -m "not peers" $(ARGS)
+
+# Of the default tier; ARGS='-m "not (peers or nightly)"' measures all tests.
+coverage: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) --cov --cov-branch --cov-report= $(ARGS)
+	$(BIN)/python -m tests.folder_coverage
 
 # More than an hour on two quiet cores. ARGS="--only clip heat" measures some works alone.
 bench: $(VENV)/.bench
@@ -55,6 +92,8 @@ docs: $(VENV)/.docs
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/typos
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/mypy
 
 format: $(VENV)/.test
@@ -81,3 +120,30 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null || \
 	    { echo "$(PYTHON) is not Python 3.11 or newer; choose one with make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+
+# Environments that .github/workflows makes before it runs tests, in a VENV of their own:
+# make lowest VENV=.venv-lowest && make test VENV=.venv-lowest
+.PHONY: lowest upstream wheels
+
+# The oldest releases that pyproject.toml allows of what the tests need.
+lowest: $(VENV)/.lowest
+$(VENV)/.lowest: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --resolution lowest-direct \
+	    --editable '.[test]'
+	@touch $@ $(VENV)/.test
+
+# What dask and distributed will release next. UPSTREAM=git+file:///folder takes clones that lie there.
+UPSTREAM ?= git+https://github.com/dask
+upstream: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall \
+	    $(UPSTREAM)/dask $(UPSTREAM)/distributed
+
+# The source archive and the wheel in dist/, and README's first example with the wheel alone.
+wheels: $(VENV)/.test
+	rm -rf dist build/wheels
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m venv build/wheels
+	build/wheels/bin/python -m pip install --quiet dist/*.whl
+	$(BIN)/python tests/first_example.py build/wheels/bin/python

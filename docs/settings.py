@@ -17,11 +17,11 @@ FILE = Path(gpusched.__file__).with_name("gpusched.yaml")
 
 
 def settings(text: str) -> Iterator[tuple[str, str, str]]:
-    """Give the key, default and meaning of each setting.
+    r"""Give the key, default and meaning of each setting.
 
     Examples
     --------
-    >>> list(settings("a:\\n  # How many.\\n  b: 3\\n"))
+    >>> list(settings("a:\n  # How many.\n  b: 3\n"))
     [('a.b', '3', 'How many.')]
     """
     path: list[str] = []
@@ -43,6 +43,7 @@ class SettingsTable(SphinxDirective):
     """A table of all settings."""
 
     def run(self) -> list[nodes.Node]:
+        """Return the table as nodes of the page."""
         rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
         rows += [f"| `{k}` | `{v}` | {said} |" for k, v, said in settings(FILE.read_text())]
         return self.parse_text_to_nodes("\n".join(rows))

@@ -1,8 +1,63 @@
-"""Files that other processes read while they are written."""
+"""Files that others read while they are written, and folders that nobody else writes to."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import stat
 from pathlib import Path
+
+
+class UnsafeFolderError(PermissionError):
+    """Others may write to a folder, or to a file, whose content is trusted."""
+
+
+def own_folder(path: Path, remedy: str) -> None:
+    """Make a folder that nobody else may enter, or check that nobody else may write to it.
+
+    Parameters
+    ----------
+    path
+        The folder. It is made, if need be, with every folder above it that is missing.
+    remedy
+        What to do, besides removing it, where it is not this user's alone.
+
+    Raises
+    ------
+    UnsafeFolderError
+        If it belongs to somebody else, or others may write to it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gpusched.files import own_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     own_folder(Path(folder, "a", "b"), "name another")
+    ...     [oct(Path(folder, made).stat().st_mode & 0o777) for made in ("a", "a/b")]
+    ['0o700', '0o700']
+    """
+    for missing in reversed([path, *path.parents]):
+        # Each by itself: `parents=True` makes those above with the mode that is usual for folders.
+        if not missing.exists():
+            missing.mkdir(mode=0o700, exist_ok=True)
+    if not is_own(path.stat()):
+        raise UnsafeFolderError(
+            f"{path} is not {_user()}'s alone, so what lies there cannot be trusted: remove it, or "
+            f"{remedy}"
+        )
+
+
+def is_own(found: os.stat_result) -> bool:
+    """Return whether only this user, and the system's administrator, may write to something."""
+    others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.st_uid in (os.getuid(), 0) and not others
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"  # Without a name, as in containers.
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -44,14 +44,18 @@ _STEP = 1 << 20
 class Writable(Protocol):
     """A binary file, with or without a buffer."""
 
-    def write(self, data: Any, /) -> int | None: ...
-    def seek(self, offset: int, /) -> int: ...
+    def write(self, data: Any, /) -> int | None:
+        """Write at the position; return how many bytes were taken."""
+
+    def seek(self, offset: int, /) -> int:
+        """Move the position to an offset from the start."""
 
 
 class Readable(Protocol):
     """A binary file, with or without a buffer."""
 
-    def readinto(self, buffer: Any, /) -> int | None: ...
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Fill a buffer from the position; return how many bytes were read."""
 
 
 class CorruptFrameError(ValueError):

@@ -74,6 +74,7 @@ def test_registering_again_keeps_what_is_set() -> None:
 
 
 @pytest.mark.parametrize("first", ["import dask", "import gpusched"])
+@pytest.mark.processes
 def test_environment_and_file_win_over_the_defaults(first: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("gpusched: {cluster: {threads: 5, workers: 4}}")
     environment = {"DASK_GPUSCHED__CLUSTER__WORKERS": "7", "DASK_CONFIG": str(tmp_path)}

@@ -23,6 +23,7 @@ import psutil
 import pytest
 
 from gpusched.cli import main
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
@@ -156,6 +157,7 @@ class Reader:
 
 
 @pytest.fixture
+@starts_processes
 def reader(tmp_path: Path) -> Iterator[Reader]:
     """Give a reader; afterwards nothing that it started may go on."""
     reader = Reader(tmp_path)
@@ -195,7 +197,7 @@ def follow(code: Any, namespace: dict[str, Any], shown: str | None) -> None:
     import contextlib
     import doctest
     import io
-    import pdb
+    import pdb  # noqa: T100
     import sys
 
     if shown is None:

@@ -39,7 +39,18 @@ def is_imported(library: str, module: ModuleType) -> bool:
     return any(re.match(rf"(import|from) {library}\b", source) for source in sources)
 
 
-@pytest.mark.parametrize("name", module_names())
+STARTING = {"gpusched.cli.checks.isolated", "gpusched.threadsafe.gone"}
+"""Modules whose examples start processes."""
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero encountered:RuntimeWarning")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.processes if name in STARTING else ())
+        for name in module_names()
+    ],
+)
 def test_examples_run(name: str) -> None:
     try:
         module = importlib.import_module(name)

@@ -17,7 +17,7 @@ MAY_USE = {
     "orphans": set(),
     "origins": {"config"},
     "serialization": {"config", "events"},
-    "fusion": {"config", "events"},
+    "fusion": {"config", "events", "files"},
     "kernels": {"config", "fusion"},
     "machine": {"config", "fusion"},
     "chunking": {"config", "fusion", "machine"},
@@ -49,6 +49,7 @@ MAY_USE = {
     "cli": {
         "batch",
         "config",
+        "files",
         "origins",
         "fusion",
         "graph",

@@ -59,6 +59,7 @@ def test_nobody_counts_the_kernels_that_measure(folder: Path) -> None:
     assert statistics() == Statistics()
 
 
+@pytest.mark.processes
 def test_without_a_compiler_it_is_measured_and_not_kept(folder: Path) -> None:
     code = (
         "import gpusched, dask.array as da\n"

@@ -46,6 +46,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
+@pytest.mark.processes
 def test_first_steps(shown: Any) -> None:
     outputs = shown(NOTEBOOKS[0])
     pages = "".join(output.get("text/html", "") for output in outputs)
@@ -53,6 +54,7 @@ def test_first_steps(shown: Any) -> None:
     assert any(output["text/plain"].startswith("np.float64(") for output in outputs)
 
 
+@pytest.mark.processes
 def test_kernels_and_debugging(shown: Any) -> None:
     outputs = shown(NOTEBOOKS[1])
     pages = "".join(output.get("text/html", "") for output in outputs)

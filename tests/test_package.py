@@ -59,18 +59,21 @@ def test_unknown_name_is_an_attribute_error() -> None:
         gpusched.no_such_name  # noqa: B018
 
 
+@pytest.mark.essential
 def test_packages_are_imported_on_first_use() -> None:
     code = "import sys, gpusched; print('gpusched.threadsafe' in sys.modules, end=' '); "
     assert python(f"{code} print(gpusched.threadsafe.lock('a'))").split() == ["False", "lock(a)"]
     assert "threadsafe" in dir(gpusched)
 
 
+@pytest.mark.essential
 def test_importing_loads_no_heavy_library() -> None:
     heavy = ("numba", "cupy", "distributed", "bokeh", "scipy", "click")
     loaded = python(f"import sys, gpusched; print([m for m in {heavy} if m in sys.modules])")
     assert loaded.strip() == "[]"
 
 
+@pytest.mark.essential
 def test_command_line_loads_no_heavy_library_before_it_runs() -> None:
     heavy = ("numba", "cupy", "distributed", "bokeh", "dask.array")
     loaded = python(f"import sys, gpusched.cli; print([m for m in {heavy} if m in sys.modules])")
@@ -80,6 +83,7 @@ def test_command_line_loads_no_heavy_library_before_it_runs() -> None:
 @pytest.mark.parametrize(
     "names", ["workers.worker, gpusched.workers.nanny", "cluster.scheduler", "cli.launch"]
 )
+@pytest.mark.essential
 def test_cluster_needs_no_arrays_to_start(names: str) -> None:
     """Neither with fusion on: a worker that dies is back sooner."""
     code = (
@@ -90,6 +94,7 @@ def test_cluster_needs_no_arrays_to_start(names: str) -> None:
     assert python(code).strip() == "[]"
 
 
+@pytest.mark.essential
 def test_importing_needs_nothing_that_dask_array_does_not() -> None:
     code = (
         "import dask.array, sys; before = {*sys.modules}; import gpusched; "
@@ -99,6 +104,7 @@ def test_importing_needs_nothing_that_dask_array_does_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["workers", "serialization"])
+@pytest.mark.essential
 def test_root_folder_is_importable_only_inside_the_package(name: str) -> None:
     assert importlib.import_module(f"gpusched.{name}").__name__ == f"gpusched.{name}"
     link = ROOT / "gpusched" / name

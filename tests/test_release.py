@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import gpusched
+from tests.tiers import starts_processes
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = shutil.ignore_patterns(
@@ -34,6 +35,7 @@ def run(*command: str | Path, **changes: str) -> str:
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build both from a copy of the source, the wheel from the archive, as for an upload."""
     folder = tmp_path_factory.mktemp("release")
@@ -44,6 +46,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the wheel alone; what it needs is found where the tests find it."""
     target = tmp_path_factory.mktemp("installed")
@@ -94,6 +97,7 @@ def test_installed_package_computes(installed: Path, tmp_path: Path) -> None:
     assert Path(where).is_relative_to(installed)
 
 
+@pytest.mark.processes
 def test_public_names_have_types(tmp_path: Path) -> None:
     """By the settings and the cache of `make lint`, which are told to check something else."""
     settings = (ROOT / "pyproject.toml").read_text().replace('packages = ["gpusched"]\n', "")

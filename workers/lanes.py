@@ -1,5 +1,8 @@
-"""Results of one worker fetched over two connections, so that one is compressed while another is
-sent: distributed makes a whole message before it sends the first byte of it."""
+"""Results of one worker, fetched over two connections.
+
+One result is compressed while another is sent, since distributed makes a whole message before it
+sends the first byte of it.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from distributed.core import Status
 from distributed.utils import wait_for
 
 from gpusched.workers import exits
+from gpusched.workers.handshakes import limit_handshakes
 from gpusched.workers.worker import DeviceWorker
 
 logger = logging.getLogger("distributed.nanny")
@@ -45,6 +46,11 @@ class DeviceNanny(Nanny):
         self._asked_to_end = False
         self._was_asked = False
         self._starting = asyncio.Lock()
+
+    async def listen(self, *args: Any, **kwargs: Any) -> None:
+        """Listen as distributed does, and close connections that do not introduce themselves."""
+        await super().listen(*args, **kwargs)
+        limit_handshakes(self)
 
     async def instantiate(self) -> Status:
         """Start the worker's process as distributed does, one start after the other.

@@ -31,6 +31,7 @@ class OnStream:
         self._execution = execution
 
     def __call__(self, values: dict[Key, Any]) -> Any:
+        """Run the task on the inputs that the worker has gathered."""
         with running(self._key):
             return self._execution.run(self.spec, self._key, values)
 

@@ -26,8 +26,10 @@ from distributed.worker_state_machine import (
 
 from gpusched.orphans import end_with_parent
 from gpusched.workers import affinity, exits, metrics, protection, versions
+from gpusched.workers.damaged import Damaged
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution
+from gpusched.workers.handshakes import limit_handshakes
 from gpusched.workers.kernels import WorkerKernels
 from gpusched.workers.lanes import fetch_parts, parts
 from gpusched.workers.memory.monitor import MemoryMonitor
@@ -106,6 +108,7 @@ class DeviceWorker(Worker):
         metrics.register(self)
         protection.start(self)
         self.kernels = WorkerKernels(self)
+        self.damaged = Damaged(self)
         self.watched = Watched(self)
 
     @property
@@ -149,6 +152,11 @@ class DeviceWorker(Worker):
                 sent.nbytes = self.transfer_outgoing_log[-1]["compressed"] or 0
         return answer
 
+    async def listen(self, *args: Any, **kwargs: Any) -> None:
+        """Listen as distributed does, and close connections that do not introduce themselves."""
+        await super().listen(*args, **kwargs)
+        limit_handshakes(self)
+
     async def execute(self, key: Key, *, stimulus_id: str) -> StateMachineEvent:
         """Run a task on the device, after reading its spilled inputs off the event loop."""
         task = self.state.tasks[key]
@@ -174,7 +182,10 @@ class DeviceWorker(Worker):
     async def gather_dep(
         self, worker: str, to_gather: Collection[Key], total_nbytes: int, *, stimulus_id: str
     ) -> StateMachineEvent:
-        """Fetch results from another worker; what cannot be read is an error of its tasks."""
+        """Fetch results from another worker; what cannot be read is an error of its tasks.
+
+        What arrives damaged is fetched once more, and then computed again.
+        """
 
         async def fetch(keys: Any) -> StateMachineEvent:
             event = await super(DeviceWorker, self).gather_dep(
@@ -192,6 +203,7 @@ class DeviceWorker(Worker):
             return event
         event = await fetch_each(fetch, event, to_gather)
         if isinstance(event, GatherDepSuccessEvent):
+            event = await self.damaged.without(event)
             found = event.data.items()
             self._unreadable |= {key for key, value in found if isinstance(value, Unreadable)}
         return event

@@ -73,6 +73,7 @@ def summary(count, chunk, dtype, form):
 
 
 def main(argv=None):
+    """Price the book that the command line asks for, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--n", type=int, default=100_000_000, help="options (default 100_000_000)")
     parser.add_argument("--chunk", type=int, default=4_000_000, help="options a chunk")

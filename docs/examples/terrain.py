@@ -197,6 +197,7 @@ def report(elevation, table, seconds):
 
 
 def main(arguments=None):
+    """Map the terrain that the command line asks for, and print a table of what was found."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("path", nargs="?", type=Path, help=".npy, .npz, .zarr, .tif or an image")
     parser.add_argument("--scale", type=int, default=16, help="mirrored copies a side (default 16)")

@@ -27,7 +27,7 @@ _REQUESTS = {
 
 
 class Stopped(Exception):
-    """This process was told to stop.
+    """Raised in a process that was asked to stop.
 
     Parameters
     ----------

@@ -104,10 +104,10 @@ def submit(request: Request) -> Job:
     ------
     gpusched.batch.systems.system.SystemFailure
         If the batch system is not there, or refuses the job.
-    gpusched.cluster.named.state.UnsafeFolderError
+    gpusched.files.UnsafeFolderError
         If the folder of jobs is not this user's alone.
     """
-    from gpusched.cluster.named.state import own_folder
+    from gpusched.files import own_folder
 
     own_folder(request.root, "set gpusched.batch.folder to a folder of your own")
     number = systems.find(request.backend).submit(request)

@@ -42,6 +42,7 @@ class ChunkSize(int):
     """
 
     def __new__(cls) -> ChunkSize:
+        """Make a number that has dask's own default until it is asked for."""
         return super().__new__(cls, _DASK)
 
     def now(self) -> int:

@@ -62,11 +62,13 @@ name_argument = click.argument("name", default="default", required=False)
 )
 def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
     """Start a cluster called NAME and return when it is up."""
+    from gpusched.cluster.contact import check_host
     from gpusched.cluster.named import commands
 
     renamed = {"workers": "n_workers", "threads": "threads_per_worker"}
     arguments = {renamed.get(k, k): v for k, v in flags.items() if v is not None}
     with _told():
+        check_host(flags["host"])
         request = _request(gpus, cpu)
         if request is not None:
             arguments["gpus"] = request
@@ -152,6 +154,7 @@ def stop(name: str, everything: bool, timeout: float) -> None:
 def _told(missing: int = 1) -> Iterator[None]:
     """Turn what may go wrong into a message and an exit code."""
     from gpusched.cluster.named import commands, control, state
+    from gpusched.files import UnsafeFolderError
 
     try:
         yield
@@ -160,7 +163,7 @@ def _told(missing: int = 1) -> Iterator[None]:
     except state.UnknownClusterError as error:
         click.echo(f"Error: {error.args[0]}", err=True)
         raise click.exceptions.Exit(missing) from None
-    except (commands.StartError, control.ControlError, state.UnsafeFolderError) as error:
+    except (commands.StartError, control.ControlError, UnsafeFolderError) as error:
         raise Failed(str(error)) from None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +17,11 @@ import click
 @click.option("--details", is_flag=True, help="Every stage, line and kernel's source.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--html", "page", type=click.Path(dir_okay=False), help="Write a page, too.")
+@click.option(
+    "--allow-writes",
+    is_flag=True,
+    help="Let SCRIPT change files: what it writes is computed from zeros.",
+)
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -30,30 +34,59 @@ def explain(
     details: bool,
     as_json: bool,
     page: str | None,
+    allow_writes: bool,
 ) -> None:
     """Run SCRIPT without computing its dask arrays, and explain each computation of some.
 
     Wherever the script computes arrays it is given zeros of their dtypes and shapes, and goes on.
-    What it prints goes to the standard error. The exit code is the script's.
+    It is ended before it writes, removes or renames a file, and what came before is explained; the
+    exit code is then 3, and else the script's. What it prints goes to the standard error.
     """
     from gpusched.cli import script as scripts
+    from gpusched.cli.writes import STOPPED
     from gpusched.graph import enable
     from gpusched.graph.hook import intercepting
     from gpusched.inspection.pretending import Pretence
 
     folder = scripts.prepare(script, arguments, module)
     pretence = Pretence()
-    with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
-        code = scripts.execute(script, module, folder)
+    with contextlib.ExitStack() as stack:
+        # Opened first: nothing can be opened for writing once the script runs.
+        file = None if page is None else stack.enter_context(open(page, "a", encoding="utf-8"))
+        watch = None if allow_writes else stack.enter_context(_stopping())
+        with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
+            code = scripts.execute(script, module, folder)
+        if file is not None:
+            file.truncate(0)
+            file.write(_page(pretence.found))
+    _print(pretence.found, details, as_json)
+    if watch is not None and watch.first is not None:
+        click.echo(_why_stopped(watch.first), err=True)
+        code = STOPPED
+    context.exit(code)
+
+
+def _stopping() -> contextlib.AbstractContextManager[Any]:
+    from gpusched.cli.writes import stopping
+    from gpusched.fusion import cache
+
+    return stopping(cache.user_caches(), [folder for folder in [cache.directory()] if folder])
+
+
+def _why_stopped(write: Any) -> str:
+    return (
+        f"gpusched explain: the script was ended before it would {write}. Explained is what came "
+        "before. With --allow-writes the script goes on, and writes what it computes from zeros"
+    )
+
+
+def _print(found: Any, details: bool, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([_document(each) for each in pretence.found], indent=2))
-    elif not pretence.found:
+        click.echo(json.dumps([_document(each) for each in found], indent=2))
+    elif not found:
         click.echo("gpusched explain: the script computes no dask array")
     else:
-        click.echo("\n\n".join(_text(each, details) for each in pretence.found))
-    if page is not None:
-        Path(page).write_text(_page(pretence.found), encoding="utf-8")
-    context.exit(code)
+        click.echo("\n\n".join(_text(each, details) for each in found))
 
 
 def _title(place: Any) -> str:

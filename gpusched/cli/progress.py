@@ -73,7 +73,7 @@ def _watch(client: Client, line: _Line, stop: threading.Event, interval: float) 
     while not stop.wait(interval):
         try:
             done, pending = client.run_on_scheduler(task_counts)
-        except Exception:
+        except Exception:  # noqa: BLE001
             # The scheduler is going away, or has no gpusched to count with: a lost progress line
             # must not disturb the script, and the script meets the same error where it matters.
             return

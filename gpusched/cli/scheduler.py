@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 import dask.config
+from click.core import ParameterSource
 from distributed.cli import dask_scheduler
 
 from gpusched import __version__
@@ -56,7 +57,14 @@ def preloads(given: tuple[str, ...]) -> list[str]:
 
 
 def _check(flags: dict[str, Any]) -> None:
+    from gpusched.cluster.certificates import check_key
+    from gpusched.cluster.contact import check_host
+
     check_network(flags["interface"], flags["protocol"])
+    # Its default is empty: a scheduler listens on all addresses unless it is told one.
+    given = click.get_current_context().get_parameter_source("host")
+    check_host(flags["host"] if given is ParameterSource.COMMANDLINE else None)
+    check_key(flags["tls_key"])
     read_seconds("--idle-timeout", flags["idle_timeout"])
     for port in flags["port"].split(",") if flags["port"] else ():
         check_ports("--port", port)

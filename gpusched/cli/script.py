@@ -12,6 +12,7 @@ from types import TracebackType
 
 from gpusched import config
 from gpusched.cli.errors import Unusable
+from gpusched.cli.writes import STOPPED, Stopped
 
 _PACKAGE = os.path.join(os.path.dirname(config.__file__), "")
 
@@ -55,12 +56,14 @@ def execute(target: str, module: bool, folder: str) -> int:
             runpy.run_module(target, run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(target, run_name="__main__")
-    except SystemExit as exit:
-        return _exit_code(exit.code)
+    except SystemExit as stop:
+        return _exit_code(stop.code)
     except KeyboardInterrupt as interrupt:
         print(f"gpusched run: interrupted{_place(interrupt)}", file=sys.stderr)
         return INTERRUPTED
-    except BaseException as error:
+    except Stopped:
+        return STOPPED
+    except BaseException as error:  # noqa: BLE001  as Python itself does with a script
         own = _own_frames(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(own), own)
         return 1

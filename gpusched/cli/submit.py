@@ -96,7 +96,7 @@ def _submit(request: Any, wait: bool) -> int:
     from gpusched.batch import jobs
     from gpusched.batch.systems.system import SystemFailure
     from gpusched.cli.jobs import wait_for
-    from gpusched.cluster.named.state import UnsafeFolderError
+    from gpusched.files import UnsafeFolderError
 
     try:
         job = jobs.submit(request)

@@ -85,8 +85,13 @@ def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> N
 
 
 def _check(flags: dict[str, Any]) -> None:
+    from gpusched.cluster.certificates import check_key
+    from gpusched.cluster.contact import check_host
+
     check_worker_flags(flags)
     check_network(flags["interface"], flags["protocol"])
+    check_host(flags["host"])
+    check_key(flags["tls_key"])
     for name in ("death_timeout", "lifetime", "lifetime_stagger"):
         read_seconds(_flag(name), flags[name])
     for name in ("worker_port", "nanny_port"):

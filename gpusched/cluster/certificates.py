@@ -120,7 +120,8 @@ def load(folder: str | Path) -> Security:
     PermissionError
         If one of the files cannot be read.
     ValueError
-        If a certificate is not valid now, is damaged, or does not belong to the others.
+        If a certificate is not valid now, is damaged, or does not belong to the others, or if every
+        user of this machine can read the key.
 
     Examples
     --------
@@ -134,6 +135,27 @@ def load(folder: str | Path) -> Security:
     place = Path(folder).absolute()
     _check(place)
     return _security(place)
+
+
+def check_key(file: str | Path | None) -> None:
+    """Refuse a private key that every user of this machine can read.
+
+    Its group may, as in containers where secrets belong to one.
+
+    Raises
+    ------
+    ValueError
+        If they can.
+    """
+    if not file or not os.path.exists(file):
+        return
+    mode = stat.S_IMODE(os.stat(file).st_mode)
+    if mode & 0o007:
+        raise ValueError(
+            f"{file} is a private key that every user of this machine can get at (mode {mode:04o}),"
+            f" and with it join the cluster and run code: close it with `chmod 600 {file}`, and "
+            "make new certificates if somebody may have read it"
+        )
 
 
 def host_names(hosts: Iterable[str]) -> list[str]:
@@ -194,6 +216,8 @@ def _authority() -> Any:
 
 def _check(folder: Path) -> None:
     authority = _authority()
+    check_key(folder / KEY)
+    check_key(folder / CA_KEY)
     ca, certificate, key = (_read(folder / name) for name in (CA, CERTIFICATE, KEY))
     file = folder / CA
     try:

@@ -21,6 +21,7 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config
+from gpusched.cluster.contact import check_host
 from gpusched.cluster.plan import GpuRequest, MemoryLimit, plan_mixed
 from gpusched.cluster.silent import SilentScheduler, SilentWorker
 from gpusched.cluster.specs import worker_options
@@ -122,6 +123,7 @@ class Cluster(SpecCluster):
         loop: Any = None,
         worker_options: Mapping[str, Any] | None = None,
     ) -> None:
+        check_host(host)
         if (gpus or cpu_workers) and not processes:
             raise ValueError("pinning workers to GPUs takes processes: leave out processes=False")
         self.plan_of_workers, self._plan_of_cpus = plan_mixed(

@@ -109,6 +109,31 @@ async def wait_until_gone(address: str, connection: dict[str, Any]) -> None:
             comm.abort()
 
 
+def check_host(host: str | None) -> None:
+    """Refuse an empty address to listen on, which would be all of this machine's.
+
+    Raises
+    ------
+    ValueError
+        If it is empty.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.contact import check_host
+    >>> check_host("127.0.0.1")
+    >>> check_host("")
+    Traceback (most recent call last):
+        ...
+    ValueError: the host to listen on is empty, as an unset variable may be: name an address such \
+as 127.0.0.1, or 0.0.0.0 to let every machine of the network connect
+    """
+    if host is not None and not host.strip():
+        raise ValueError(
+            "the host to listen on is empty, as an unset variable may be: name an address such as "
+            "127.0.0.1, or 0.0.0.0 to let every machine of the network connect"
+        )
+
+
 def check_address(address: Any) -> str:
     """Return a scheduler's address in full.
 

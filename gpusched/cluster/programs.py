@@ -42,6 +42,7 @@ class Served:
         return repr(self.program)
 
     def __call__(self, *inputs: Any) -> Any:
+        """Run the program on the inputs of a task."""
         return self.program(*inputs)
 
     def __reduce__(self) -> Any:

@@ -1,5 +1,7 @@
-"""A preload for schedulers: refuses other versions, says why workers died, exports metrics, and
-gives workers each program once.
+"""A preload for schedulers: versions, exit reasons of workers, metrics and programs.
+
+It refuses workers of other versions, reports why workers died, exports metrics, and gives each
+worker each program once.
 
 ``gpusched scheduler`` and `gpusched.Cluster` load it; for a scheduler of dask's own,
 ``dask scheduler --preload gpusched.cluster.scheduler`` does.
@@ -20,6 +22,7 @@ from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
 from gpusched.dashboard import registration
 from gpusched.workers import versions
+from gpusched.workers.handshakes import limit_handshakes
 
 logger = logging.getLogger("distributed.scheduler")
 
@@ -37,6 +40,7 @@ def dask_setup(scheduler: Scheduler) -> None:
         scheduler.add_plugin(plugin)
     _refuse_other_versions(scheduler)
     registration.show(scheduler)
+    limit_handshakes(scheduler)
 
 
 def _refuse_other_versions(scheduler: Scheduler) -> None:

@@ -185,7 +185,7 @@ class Follower:
         kernel = self.kernel(use)
         numbers = sorted(needed(use, node))
         read = variables_read(kernel, numbers, node)
-        wheres = []
+        reached = []
         for name, array in zip(kernel.parameters, kernel.arrays, strict=False):
             if name not in read:
                 continue
@@ -193,8 +193,8 @@ class Follower:
             whole = array.shape == use.builder.group.shape
             one = self.element(run, array, at, None, depth)
             self._input(name, one, array[at])
-            wheres += [one] if whole else []
-        own = where or (replace(wheres[0], note="", place=None) if wheres else None)
+            reached += [one] if whole else []
+        own = where or (replace(reached[0], note="", place=None) if reached else None)
         constants = self._constants(run, kernel, read, depth)
         values = kernel.values(element)
         name = ""

@@ -225,7 +225,8 @@ def insert_stop(function: ast.FunctionDef) -> None:
     which stop at the next line or the next instruction, all stop there.
     """
     names = ", ".join(argument.arg for argument in function.args.args)
-    text = f"__stopped__ = breakpoint() if {STOP}({names}) else None"
+    # With `and`, what follows the call in the bytecode is the assignment, without a jump between.
+    text = f"__stopped__ = {STOP}({names}) and breakpoint()"
     statement = ast.parse(text).body[0]
     first = function.body[0]
     assert isinstance(statement, ast.Assign)

@@ -149,7 +149,7 @@ class Run:
             raise
         except UnrecordableError as reason:
             return str(reason)
-        except Exception as error:  # then the functions themselves raise it, or show their result
+        except Exception as error:  # noqa: BLE001  then the functions themselves raise it, or show their result
             return f"recording failed: {type(error).__name__}: {error}"[:200]
         self._written(recorder)
         self._loose(segment, recorder, local)
@@ -206,7 +206,7 @@ class Run:
 
     def _named(self, function: Any, args: Any, kwargs: Any, key: Any, reason: str) -> Called:
         """Return a call with the user's line, and why no kernel does it."""
-        own = unfusible(function)
+        own = unfusible(function, args, kwargs)
         place = place_of_function(bare(function)) if own and own[0] else None
         place = place or place_of_layer(layer_of(key))
         told = own[1] if own else reason
@@ -235,8 +235,8 @@ class _Recorder(TracingRecorder):
         self._sites: dict[int, Site] = {}
         self.uses: list[KernelUse] = []
 
-    def leaf(self, array: Any) -> Any:
-        found = super().leaf(array)
+    def leaf(self, array: Any, scalar: bool = False) -> Any:
+        found = super().leaf(array, scalar)
         layer = self._run.label(array)
         if layer:
             self._arguments[found.register] = layer

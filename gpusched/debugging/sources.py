@@ -11,7 +11,7 @@ from dask._task_spec import Alias, Task, _execute_subgraph
 from gpusched.debugging.origins import is_elementwise, moves_by_name
 from gpusched.graph.known import bare
 from gpusched.graph.quick import parts
-from gpusched.graph.rewrite import Functions, enforces
+from gpusched.graph.rewrite import Functions, called
 from gpusched.inspection.units import count
 
 _REDUCTIONS: tuple[Any, ...] = (
@@ -27,7 +27,9 @@ def follows(node: Any, functions: Functions) -> bool:
         return False
     if is_elementwise(function) or moves_by_name(function):
         return True
-    return functions.traits(function).recorded
+    task = _result_task(node)
+    assert task is not None  # it has a function
+    return functions.traits(function, task.args, called(task)[1]).recorded
 
 
 def reads(node: Any) -> bool:
@@ -69,15 +71,22 @@ def name_of(function: Any) -> str:
 
 
 def _result_function(node: Any) -> Any:
-    if not isinstance(node, Task):
-        return None
-    if node.func is _execute_subgraph:
-        inside, wanted = node.args[0], node.args[1]
-        while isinstance(inside.get(wanted), Alias):
-            wanted = inside[wanted].target
+    """Return what makes a task's result; None if nothing is called."""
+    task = _result_task(node)
+    if task is None:
         # What is not inside is another task's result, given on as it is.
-        return _result_function(inside[wanted]) if wanted in inside else operator.getitem
-    return node.kwargs["enforce_dtype_function"] if enforces(node) else node.func
+        return operator.getitem if isinstance(node, Task) else None
+    return called(task)[0]
+
+
+def _result_task(node: Any) -> Task | None:
+    """Return the task that makes a task's result: of those fused into it, the last."""
+    if not isinstance(node, Task) or node.func is not _execute_subgraph:
+        return node if isinstance(node, Task) else None
+    inside, wanted = node.args[0], node.args[1]
+    while isinstance(inside.get(wanted), Alias):
+        wanted = inside[wanted].target
+    return _result_task(inside.get(wanted))
 
 
 def _reduces(function: Any) -> bool:

@@ -71,7 +71,7 @@ class Trace:
 
 
 def trace_element(x: Any, index: Any, *, depth: int = 8, show: bool = True) -> Trace:
-    """Print every value that leads to an element, in order: where did this NaN come from?
+    """Print every value that leads to an element, in order, as for finding where a NaN comes from.
 
     The chunk's real inputs are computed, and the kernels' source runs in plain Python for this
     element, as `debug` runs it. Where a chunk comes from a task that works on elements, that one is

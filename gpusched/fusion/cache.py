@@ -47,8 +47,12 @@ def directory() -> Path | None:
         return None
     if configured != "default":
         return Path(configured).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "gpusched"
+    return user_caches() / "gpusched"
+
+
+def user_caches() -> Path:
+    """Return the folder in which this user's programs keep what can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def toolchain() -> str:
@@ -162,6 +166,7 @@ def store(tools: str, name: str, text: str) -> Path | None:
         return None
     path = root / "kernels" / tools / f"{name}.py"
     try:
+        codefiles.folder_for(path)
         if not path.exists():
             codefiles.write(path, text.encode())
     except OSError as error:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from gpusched.fusion.expression import Node, UnfusibleError, UnrecordableError
+from gpusched.fusion.expression import Leaf, Node, UnfusibleError
 from gpusched.fusion.operations import COMBINES, operation_of
 from gpusched.fusion.plan import Register
+from gpusched.fusion.pure import why_changing, why_method_changing
 from gpusched.fusion.record import PYTHON_SCALARS, Recorder
 
 HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -18,6 +22,9 @@ HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 METHODS: dict[str, Callable[..., Any]] = {}
 """What records a method of an array: called with the lazy chunk, then the arguments."""
+
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
+"""What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
 
 POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 """Exponents for which ``array ** scalar`` is another ufunc in NumPy."""
@@ -33,7 +40,7 @@ class LazyChunk(NDArrayOperatorsMixin):
     Lives as long as one recording, in the thread of the recording.
     """
 
-    __slots__ = ("_fresh", "_node", "_recorder", "_scalar")
+    __slots__ = ("_fresh", "_node", "_owned", "_recorder", "_scalar")
 
     def __init__(
         self, recorder: Recorder, node: Node, scalar: bool = False, fresh: bool = False
@@ -42,23 +49,28 @@ class LazyChunk(NDArrayOperatorsMixin):
         self._node = node
         self._scalar = scalar
         self._fresh = fresh  # no input and no view shares its memory: it may change in place
+        self._owned = fresh  # nor did one when it was made: as a result it is an array of its own
 
     # What is known without computing ------------------------------------------------------
 
     @property
     def dtype(self) -> np.dtype:
+        """The dtype, as NumPy's array has it."""
         return self._node.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape, as NumPy's array has it."""
         return self._node.shape
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return self._node.ndim
 
     @property
     def size(self) -> int:
+        """How many elements there are."""
         size = 1
         for length in self._node.shape:
             size *= length
@@ -66,10 +78,12 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     @property
     def itemsize(self) -> int:
+        """Bytes of an element."""
         return self._node.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self.size * self.itemsize
 
     def __len__(self) -> int:
@@ -83,52 +97,59 @@ class LazyChunk(NDArrayOperatorsMixin):
     # NumPy's protocols --------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        recorder = self._recorder
-        recorder.check_thread()
-        if method == "__call__" and inputs[0] is self and kwargs.get("out") == (self,):
-            return self._update(ufunc, inputs)
-        try:
-            if method == "__call__" and not kwargs:
-                return elementwise(recorder, ufunc, inputs)
-            if method == "reduce" and ufunc.__name__ in COMBINES and inputs[0] is self:
-                return METHODS["reduce"](self, ufunc, *inputs[1:], **kwargs)
-            raise UnfusibleError(f"{method} with {', '.join(kwargs) or 'no options'}")
-        except UnfusibleError as reason:
-            recorder.broke(ufunc.__name__, str(reason))
-            function = ufunc if method == "__call__" else getattr(ufunc, method)
-            return compute(recorder, function, inputs, kwargs)
+        with recording(self._recorder) as recorder:
+            out = kwargs.get("out")
+            if method == "__call__" and out is not None and out[0] is self and len(kwargs) == 1:
+                return self._update(ufunc, inputs)
+            try:
+                if method == "__call__" and not kwargs:
+                    return elementwise(recorder, ufunc, inputs)
+                if method in UFUNC_METHODS and ufunc.__name__ in COMBINES and inputs[0] is self:
+                    return honoured(UFUNC_METHODS[method], self, ufunc, *inputs[1:], **kwargs)
+                raise UnfusibleError(f"{method} with {', '.join(kwargs) or 'no options'}")
+            except UnfusibleError as reason:
+                recorder.broke(ufunc.__name__, str(reason))
+                function = ufunc if method == "__call__" else getattr(ufunc, method)
+                return computed(recorder, function, inputs, kwargs)
 
     def _update(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> LazyChunk:
         """Record an operator such as ``+=``: the same chunk, with another value from now on."""
-        if not self._fresh or not self.shape:
-            raise UnrecordableError("changes a chunk in place")
-        result = elementwise(self._recorder, ufunc, inputs)
-        if result.shape != self.shape or not np.can_cast(result.dtype, self.dtype, "same_kind"):
-            raise UnrecordableError("changes a chunk in place, with another shape or dtype")
-        self._node = self._recorder.cast(result._node, self.dtype)
+        recorder = self._recorder
+        if not self._fresh or not self.shape or inputs[0] is not self:
+            recorder.stop("changes a chunk in place")
+        try:
+            result = elementwise(recorder, ufunc, inputs)
+        except UnfusibleError as reason:
+            recorder.stop(f"changes a chunk in place ({reason})")
+        if not isinstance(result, LazyChunk) or result.shape != self.shape:
+            recorder.stop("changes a chunk in place, with another shape")
+        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
+            recorder.stop("changes a chunk in place, with another dtype")
+        self._node = recorder.cast(result._node, self.dtype)
         return self
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        recorder = self._recorder
-        recorder.check_thread()
-        handler = HANDLERS.get(func)
-        name = func.__name__
-        try:
-            if handler is None:
-                raise UnfusibleError("no kernel for this function")
-            return handler(recorder, *args, **kwargs)
-        except UnfusibleError as reason:
-            recorder.broke(name, str(reason))
-            return compute(recorder, func, args, kwargs)
+        with recording(self._recorder) as recorder:
+            handler = HANDLERS.get(func)
+            try:
+                if handler is None:
+                    raise UnfusibleError("no kernel for this function")
+                return honoured(handler, recorder, *args, **kwargs)
+            except UnfusibleError as reason:
+                recorder.broke(func.__name__, str(reason))
+                return computed(recorder, func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        self._recorder.escaped("a chunk was converted to a NumPy array")
-        array = self._recorder.array(self._node)
-        return array.astype(dtype) if dtype is not None and dtype != array.dtype else array
+        if copy is not True:
+            self._recorder.stop("converts a chunk to a NumPy array")
+        array = self._value("a copy")
+        return np.array(array, dtype=dtype, copy=True)
 
     # Methods ------------------------------------------------------------------------------
 
     def __pow__(self, other: Any) -> Any:
+        if self._scalar:
+            return np.power(self, other)  # as NumPy's scalars do
         if type(other) in (int, float) and other in POWERS and self.dtype.kind == "f":
             return POWERS[other](self)
         if type(other) is int and other == 2:
@@ -136,44 +157,60 @@ class LazyChunk(NDArrayOperatorsMixin):
         return np.power(self, other)
 
     def __getitem__(self, index: Any) -> Any:
-        recorder = self._recorder
-        recorder.check_thread()
-        items = index if type(index) is tuple else (index,)
-        basic = (int, slice, type(None), type(Ellipsis), np.integer)
-        if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
-            recorder.broke("getitem", "an index that is not a slice, an integer or None")
-            return compute(recorder, _getitem, (self, index), {})
-        self._fresh = False
-        integers = sum(isinstance(i, int | np.integer) for i in items)
-        full = integers == self.ndim and Ellipsis not in items
-        # The index may raise; NumPy says so best, on the array itself.
-        node = recorder.view(self._node, lambda array: array[(*items, ...) if full else index],
-                             repeats=True)  # fmt: skip
-        return LazyChunk(recorder, node, scalar=full)
+        with recording(self._recorder) as recorder:
+            items = index if type(index) is tuple else (index,)
+            basic = (int, slice, type(None), type(Ellipsis), np.integer)
+            if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
+                recorder.broke("getitem", "an index that is not a slice, an integer or None")
+                return compute(recorder, _getitem, (self, index), {})
+            self._fresh = False
+            integers = sum(isinstance(i, int | np.integer) for i in items)
+            full = integers == self.ndim and Ellipsis not in items
+            # The index may raise; NumPy says so best, on the array itself.
+            node = recorder.view(self._node, lambda array: array[(*items, ...) if full else index],
+                                 repeats=True)  # fmt: skip
+            return LazyChunk(recorder, node, scalar=full)
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:  # fmt: skip
-        target = np.dtype(dtype)
-        if order != "K" or casting != "unsafe":
-            return self._delegate("astype")(dtype, order, casting, subok, copy)
-        try:
-            return LazyChunk(self._recorder, self._recorder.cast(self._node, target))
-        except UnfusibleError as reason:
-            self._recorder.broke("astype", str(reason))
-            return self._delegate("astype")(dtype)
+        """Record a conversion to another dtype."""
+        with recording(self._recorder) as recorder:
+            target = np.dtype(dtype)
+            if copy is False and target == self.dtype and order == "K":
+                return self
+            try:
+                if order != "K" or casting != "unsafe":
+                    raise UnfusibleError("option order or casting")
+                node = recorder.cast(self._node, target)
+                return LazyChunk(recorder, node, scalar=self._scalar, fresh=not self._scalar)
+            except UnfusibleError as reason:
+                recorder.broke("astype", str(reason))
+                options = {"order": order, "casting": casting, "subok": subok, "copy": copy}
+                return compute(recorder, _astype, (self, dtype), options)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         method = METHODS.get(name)
         if method is not None:
-            return lambda *args, **kwargs: method(self, *args, **kwargs)
+            return self._recorded(name, method)
         if not hasattr(np.ndarray, name):
             raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
         if not callable(getattr(np.ndarray, name)):
-            self._recorder.escaped(f"attribute {name} was read")
-            return getattr(self._recorder.array(self._node), name)
+            self._recorder.stop(f"reads the attribute {name}")
         return self._delegate(name)
+
+    def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method that is recorded, or computed for options that no kernel has."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with recording(self._recorder):
+                try:
+                    return honoured(method, self, *args, **kwargs)
+                except UnfusibleError:
+                    return self._delegate(name)(*args, **kwargs)
+
+        return call
 
     def _delegate(self, name: str) -> Callable[..., Any]:
         """Return the method of the computed array."""
@@ -182,23 +219,25 @@ class LazyChunk(NDArrayOperatorsMixin):
             return getattr(array, name)(*args, **kwargs)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            self._recorder.broke(name, "a method no kernel has")
-            return compute(self._recorder, call, (self, *args), kwargs)
+            with recording(self._recorder) as recorder:
+                reason = why_method_changing(name, args, kwargs)
+                if reason:
+                    recorder.stop(reason)
+                recorder.broke(name, "a method no kernel has")
+                return compute(recorder, call, (self, *args), kwargs)
 
         call.__name__ = name
         return method
 
     @property
     def T(self) -> Any:
+        """The chunk with its axes reversed."""
         return np.transpose(self)
 
     @property
     def real(self) -> Any:
+        """The chunk itself, since it is never complex."""
         return self
-
-    @property
-    def flat(self) -> Any:
-        return self._value("flat").flat
 
     # What leaves the recording ------------------------------------------------------------
 
@@ -221,21 +260,66 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __index__(self) -> int:
         return self._value("index").__index__()
 
+    def __str__(self) -> str:
+        return str(self._value("str"))
+
+    def __format__(self, spec: str) -> str:
+        value = self._value("format")
+        return format(value[()] if self._scalar else value, spec)
+
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._value("iteration"))
+        self._recorder.stop("iterates over a chunk")
 
     def __contains__(self, item: Any) -> bool:
         return item in self._value("contains")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise UnrecordableError("assigns to elements of a chunk")
+        self._recorder.stop("assigns to elements of a chunk")
 
     def __reduce__(self) -> Any:
-        raise UnrecordableError("pickles or copies a chunk")
+        self._recorder.stop("pickles or copies a chunk")
 
 
 def _getitem(array: np.ndarray, index: Any) -> Any:
     return array[index]
+
+
+def _astype(array: np.ndarray, dtype: Any, **options: Any) -> Any:
+    return array.astype(dtype, **options)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Give a recorder for one call, and let it know of an error even if the program catches it."""
+    recorder.check_thread()
+    try:
+        yield recorder
+    except Exception as error:
+        recorder.failed(error)
+        raise
+
+
+@lru_cache(maxsize=512)
+def signature_of(handler: Callable[..., Any]) -> inspect.Signature:
+    """Return what a handler takes: exactly the arguments and options that it honours."""
+    return inspect.signature(handler)
+
+
+def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a handler; `UnfusibleError` for an argument that it does not know.
+
+    Parameters
+    ----------
+    handler
+        Of a function or a method.
+    first
+        The recorder, or the lazy chunk.
+    """
+    try:
+        signature_of(handler).bind(first, *args, **kwargs)
+    except TypeError as error:
+        raise UnfusibleError(f"arguments that no kernel honours: {error}") from error
+    return handler(first, *args, **kwargs)
 
 
 def operand(recorder: Recorder, value: Any) -> Any:
@@ -259,22 +343,28 @@ def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) ->
     return chunks[0] if len(chunks) == 1 else chunks
 
 
+def computed(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call one of NumPy's functions on computed arrays, if it leaves these as they are."""
+    reason = why_changing(function, args, kwargs)
+    if reason:
+        recorder.stop(reason)
+    return compute(recorder, function, args, kwargs)
+
+
 def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any,
             copies: bool = False) -> Any:  # fmt: skip
-    """Call `function` on computed arrays; its results are lazy chunks again where they can be.
+    """Call a function that changes nothing on computed arrays; its results are lazy chunks.
 
     `copies` as in `Recorder.call`.
     """
-    if lazies(kwargs.get("out")):
-        raise UnrecordableError("writes a result into a chunk")
-    if kwargs.get("out") is not None:
-        recorder.escaped("a call with out=")
+    for chunk in chunks_in((args, kwargs)):
+        chunk._fresh = False  # the results may be views of it
     given = references(recorder, args), references(recorder, kwargs)
     found = recorder.call(function, *given, copies)
-    if isinstance(found, Node):
-        return LazyChunk(recorder, found, scalar=not found.shape)
-    if isinstance(found, list) and found and all(isinstance(item, Node) for item in found):
-        return tuple(LazyChunk(recorder, node, scalar=not node.shape) for node in found)
+    if isinstance(found, Leaf):
+        return LazyChunk(recorder, found, scalar=found.scalar)
+    if type(found) in (list, tuple) and found and all(isinstance(item, Leaf) for item in found):
+        return type(found)(LazyChunk(recorder, leaf, scalar=leaf.scalar) for leaf in found)
     return found
 
 
@@ -291,10 +381,15 @@ def references(recorder: Recorder, structure: Any) -> Any:
 
 def lazies(structure: Any) -> list[Node]:
     """Return the nodes of every lazy chunk inside a structure."""
+    return [chunk._node for chunk in chunks_in(structure)]
+
+
+def chunks_in(structure: Any) -> list[LazyChunk]:
+    """Return every lazy chunk inside a structure."""
     if isinstance(structure, LazyChunk):
-        return [structure._node]
+        return [structure]
     if type(structure) in (list, tuple):
-        return [node for item in structure for node in lazies(item)]
+        return [chunk for item in structure for chunk in chunks_in(item)]
     if type(structure) is dict:
-        return [node for item in structure.values() for node in lazies(item)]
+        return [chunk for item in structure.values() for chunk in chunks_in(item)]
     return []

@@ -8,6 +8,8 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from gpusched.files import is_own, own_folder
+
 CHECKSUM = 16
 """Bytes in front of the code."""
 
@@ -57,17 +59,51 @@ def _person(key: str) -> bytes:
     return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
+_REMEDY = "name a folder of your own in gpusched.fusion.cache-directory"
+
+
 def read(path: Path) -> bytes | None:
-    """Return a file's content; None if there is none, or it cannot be read."""
+    """Return a file's content; None if there is none, it cannot be read, or others may write it.
+
+    What others can write is not read: it may be code. That is warned of.
+    """
     try:
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            own = is_own(os.fstat(file.fileno())) and is_own(path.parent.stat())
+            content = file.read() if own else b""
     except OSError:
         return None
+    if own:
+        return content
+    warnings.warn(
+        f"{path} or its folder is not this user's alone, so the kernels there are not used, and "
+        f"are compiled again: remove it, or {_REMEDY}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def folder_for(path: Path) -> None:
+    """Make the folder of a file, if need be, so that nobody else may enter it.
+
+    Raises
+    ------
+    gpusched.files.UnsafeFolderError
+        If there is one that others may write to, or that belongs to somebody else.
+    """
+    own_folder(path.parent, _REMEDY)
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file so that no reader ever sees part of it; its folders are made."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Write a file so that no reader ever sees part of it; its folders are made.
+
+    Raises
+    ------
+    gpusched.files.UnsafeFolderError
+        If others may write to its folder.
+    """
+    folder_for(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -15,7 +15,7 @@ class EditionError(ValueError):
 
 
 def functions(text: str, filename: str = "<edited>") -> dict[str, ast.FunctionDef]:
-    """Return the functions that a text defines, by name.
+    r"""Return the functions that a text defines, by name.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def functions(text: str, filename: str = "<edited>") -> dict[str, ast.FunctionDe
     Examples
     --------
     >>> from gpusched.fusion.editions import functions
-    >>> list(functions("def point(a):\\n    return a\\n"))
+    >>> list(functions("def point(a):\n    return a\n"))
     ['point']
     """
     try:

@@ -26,8 +26,14 @@ class UnfusibleError(Exception):
     """A call that no kernel can express; `str` of it is the counted reason."""
 
 
-class UnrecordableError(Exception):
-    """A call that would change a chunk in place, or needs it to be an array."""
+class UnrecordableError(BaseException):
+    """Something that a lazy chunk cannot do as an array does it: the program gets real arrays.
+
+    Notes
+    -----
+    Not an `Exception`, so that no handler for such in what is being recorded takes it for an error
+    of the program's own. `gpusched.fusion.record.Recorder.stop` raises it, and remembers.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +47,7 @@ class Node:
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return len(self.shape)
 
 
@@ -50,6 +57,8 @@ class Leaf(Node):
 
     register: int
     """Where the plan keeps the array."""
+    scalar: bool = False
+    """Whether NumPy gave it as a scalar, rather than as an array of no dimensions."""
 
 
 @dataclass(frozen=True, eq=False)

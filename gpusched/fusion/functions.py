@@ -1,19 +1,28 @@
 """NumPy functions (not ufuncs) and array methods that are recorded, in terms of nodes.
 
-Each takes the options it can honour and raises `UnfusibleError` for others; the caller then hands
-the call over to NumPy.
+The parameters of each are the ones it honours: `gpusched.fusion.chunk.honoured` hands a call with
+any other over to NumPy, as it does where one raises `UnfusibleError`.
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gpusched.fusion.chunk import HANDLERS, METHODS, LazyChunk, elementwise, operand
+from gpusched.fusion.chunk import (
+    HANDLERS,
+    METHODS,
+    UFUNC_METHODS,
+    LazyChunk,
+    elementwise,
+    operand,
+)
 from gpusched.fusion.expression import Node, UnfusibleError
 from gpusched.fusion.moments import moments
 from gpusched.fusion.operations import CLIP
@@ -29,13 +38,6 @@ def _records(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
         return handler
 
     return register
-
-
-def _refuse(**options: Any) -> None:
-    """Raise unless every option has been left alone."""
-    given = [name for name, value in options.items() if value is not None and value is not _MISSING]
-    if given:
-        raise UnfusibleError(f"option {', '.join(given)}")
 
 
 def _node(recorder: Recorder, value: Any) -> Node:
@@ -64,13 +66,12 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
         raise UnfusibleError(str(error)) from error
     arguments = tuple(recorder.cast(o, dtype) for o in operands)
     node = recorder.apply("where", (test, *arguments), dtype)
-    return LazyChunk(recorder, node)
+    return LazyChunk(recorder, node, fresh=True)
 
 
 @_records(np.clip)
-def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSING, out: Any = None,
-          *, min: Any = _MISSING, max: Any = _MISSING, **kwargs: Any) -> Any:  # fmt: skip
-    _refuse(out=out, **kwargs)
+def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSING, *,
+          min: Any = _MISSING, max: Any = _MISSING) -> Any:  # fmt: skip
     low = min if a_min is _MISSING else a_min
     high = max if a_max is _MISSING else a_max
     low, high = (None if v is _MISSING else v for v in (low, high))
@@ -84,11 +85,8 @@ def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSI
 
 
 @_records(np.round, np.around)
-def _round(recorder: Recorder, a: Any, decimals: int = 0, out: Any = None) -> Any:
-    _refuse(out=out)
+def _round(recorder: Recorder, a: Any, decimals: int = 0) -> Any:
     node = _node(recorder, a)
-    if node.dtype.kind in "iu" and decimals >= 0:
-        return LazyChunk(recorder, node)
     if node.dtype.kind != "f" or type(decimals) is not int:
         raise UnfusibleError(f"dtype {node.dtype}")
     if decimals == 0:
@@ -99,31 +97,34 @@ def _round(recorder: Recorder, a: Any, decimals: int = 0, out: Any = None) -> An
     return second(np.rint(first(a, factor)), factor)
 
 
-@_records(np.real, np.real_if_close)
-def _real(recorder: Recorder, val: Any, **kwargs: Any) -> Any:
-    _refuse(**kwargs)
+@_records(np.real)
+def _real(recorder: Recorder, val: Any) -> Any:
     return val
 
 
+@_records(np.real_if_close)
+def _real_if_close(recorder: Recorder, a: Any) -> Any:
+    return _array(a)
+
+
 @_records(np.copy)
-def _copy(recorder: Recorder, a: Any, order: str = "K", subok: bool = False) -> Any:
-    if order != "K":
-        raise UnfusibleError("option order")
-    return LazyChunk(recorder, recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy,
-                                                  copies=True))  # fmt: skip
+def _copy(recorder: Recorder, a: Any) -> Any:
+    made = recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy, copies=True)
+    return LazyChunk(recorder, made, fresh=True)
 
 
 @_records(np.nan_to_num)
-def _nan_to_num(recorder: Recorder, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
+def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = None,
                 neginf: Any = None) -> Any:  # fmt: skip
     node = _node(recorder, x)
-    if node.dtype.kind != "f" or not copy:
+    if node.dtype.kind != "f":
         raise UnfusibleError(f"dtype {node.dtype}")
     limits = np.finfo(node.dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
     bounded = np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
-    return np.where(np.isnan(x), nan, bounded).astype(node.dtype)
+    found = np.where(np.isnan(x), nan, bounded).astype(node.dtype)
+    return LazyChunk(recorder, found._node, scalar=not found.shape, fresh=True)
 
 
 @_records(np.isclose)
@@ -138,18 +139,29 @@ def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1
 # Views ----------------------------------------------------------------------------------
 
 
+def _array(value: Any) -> LazyChunk:
+    """Return a lazy chunk with axes; `UnfusibleError` without: then NumPy says what it gives."""
+    if not isinstance(value, LazyChunk) or not value.shape:
+        raise UnfusibleError("a view of an array without axes")
+    return value
+
+
 def _viewed(function: Callable[..., Any]) -> None:
     def handler(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
-        node = _node(recorder, a)
-        a._fresh = False
-        moved = recorder.view(node, lambda array: function(array, *args, **kwargs), repeats=False)
+        _array(a)._fresh = False
+        moved = recorder.view(
+            a._node, lambda array: function(array, *args, **kwargs), repeats=False
+        )
         return LazyChunk(recorder, moved)
 
     HANDLERS[function] = handler
 
 
-for _function in (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
-                  np.broadcast_to, np.rollaxis, np.flipud, np.fliplr):  # fmt: skip
+VIEWS = (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
+         np.broadcast_to, np.rollaxis, np.flipud, np.fliplr)  # fmt: skip
+"""Functions whose results are views of what they are given."""
+
+for _function in VIEWS:
     _viewed(_function)
 
 
@@ -186,24 +198,32 @@ def _isrealobj(recorder: Recorder, x: Any) -> bool:
     return True
 
 
-def _filled(value: Any) -> Callable[..., Any]:
-    """Return the handler of ``zeros_like`` and the like; `value` None is taken from the call."""
-
-    def handler(recorder: Recorder, a: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
-        fill, *rest = args if value is None else (value, *args)
-        _refuse(**kwargs, positional=rest or None)
-        if not isinstance(fill, bool | int | float | np.generic):
-            raise UnfusibleError(f"fill value of type {type(fill).__name__}")
-        target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
-        found = recorder.call(recorder.device.full, (a.shape, fill, target), {}, copies=True)
-        return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
-
-    return handler
+def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any) -> Any:
+    if not isinstance(fill, bool | int | float | np.generic):
+        raise UnfusibleError(f"fill value of type {type(fill).__name__}")
+    target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
+    found = recorder.call(recorder.device.full, (a.shape, fill, target), {}, copies=True)
+    return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
 
 
-HANDLERS[np.zeros_like] = HANDLERS[np.empty_like] = _filled(0)
-HANDLERS[np.ones_like] = _filled(1)
-HANDLERS[np.full_like] = _filled(None)
+@_records(np.zeros_like)
+def _zeros_like(recorder: Recorder, a: Any, dtype: Any = None) -> Any:
+    return _filled(recorder, a, 0, dtype)
+
+
+@_records(np.empty_like)
+def _empty_like(recorder: Recorder, prototype: Any, dtype: Any = None) -> Any:
+    return _filled(recorder, prototype, 0, dtype)
+
+
+@_records(np.ones_like)
+def _ones_like(recorder: Recorder, a: Any, dtype: Any = None) -> Any:
+    return _filled(recorder, a, 1, dtype)
+
+
+@_records(np.full_like)
+def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None) -> Any:
+    return _filled(recorder, a, fill_value, dtype)
 
 
 # Reductions -----------------------------------------------------------------------------
@@ -217,8 +237,10 @@ def _axes(node: Node, axis: Any) -> tuple[int, ...]:
 
 def _reduced(recorder: Recorder, combine: str, node: Node, axis: Any, keepdims: Any) -> LazyChunk:
     keep = bool(keepdims) and keepdims is not _MISSING
+    if keep and not node.shape:
+        raise UnfusibleError("a reduction without an axis")
     found = recorder.reduce(combine, node, _axes(node, axis), keep)
-    return LazyChunk(recorder, found, scalar=not found.shape)
+    return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
 
 
 def _total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
@@ -230,24 +252,21 @@ def _total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
 
 
-def _sum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-         keepdims: Any = False, initial: Any = None, where: Any = None, *,
-         combine: str = "add") -> Any:  # fmt: skip
-    _refuse(out=out, initial=initial, where=where)
+def _sum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+         keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
     node = _node(recorder, a)
     converted = recorder.cast(node, _total_dtype(node.dtype, dtype))
     return _reduced(recorder, combine, converted, axis, keepdims)
 
 
-def extreme(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False,
-             initial: Any = None, where: Any = None, *, combine: str) -> Any:  # fmt: skip
-    _refuse(out=out, initial=initial, where=where)
+def extreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
+            combine: str) -> Any:  # fmt: skip
+    """Record the smallest or largest value along axes."""
     return _reduced(recorder, combine, _node(recorder, a), axis, keepdims)
 
 
-def _truth(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *,
-           where: Any = None, combine: str) -> Any:  # fmt: skip
-    _refuse(out=out, where=where)
+def _truth(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
+           combine: str) -> Any:  # fmt: skip
     node = recorder.cast(_node(recorder, a), np.dtype(bool))
     return _reduced(recorder, combine, node, axis, keepdims)
 
@@ -259,9 +278,8 @@ def _count(node: Node, axis: Any) -> int:
     return count
 
 
-def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-          keepdims: Any = False, *, where: Any = None) -> Any:  # fmt: skip
-    _refuse(out=out, where=where)
+def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+          keepdims: Any = False) -> Any:  # fmt: skip
     node = _node(recorder, a)
     if dtype is None and node.dtype.kind in "biu":
         dtype = np.float64
@@ -271,10 +289,8 @@ def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: 
     return np.true_divide(total, _count(node, axis))
 
 
-def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-         ddof: Any = 0, keepdims: Any = False, *, where: Any = None, mean: Any = None,
-         correction: Any = None) -> Any:  # fmt: skip
-    _refuse(out=out, where=where, mean=mean, correction=correction)
+def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
+         keepdims: Any = False) -> Any:  # fmt: skip
     node = _node(recorder, a)
     if dtype is None and node.dtype.kind in "biu":
         dtype = np.float64
@@ -292,8 +308,9 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: A
     return LazyChunk(recorder, found, scalar=not found.shape)
 
 
-def _std(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
-    return np.sqrt(_var(recorder, *args, **kwargs))
+def _std(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
+         keepdims: Any = False) -> Any:  # fmt: skip
+    return np.sqrt(_var(recorder, a, axis, dtype, ddof=ddof, keepdims=keepdims))
 
 
 @_records(np.count_nonzero)
@@ -310,13 +327,12 @@ def _without_nan(recorder: Recorder, a: Any, instead: float) -> Any:
     return np.where(np.isnan(a), instead, a) if a.dtype.kind == "f" else a
 
 
-def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-            keepdims: Any = False, initial: Any = None, where: Any = None, *,
-            combine: str = "add") -> Any:  # fmt: skip
+def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+            keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
     if not isinstance(a, LazyChunk):
         raise UnfusibleError(f"operand of type {type(a).__name__}")
     replaced = _without_nan(recorder, a, 1.0 if combine == "multiply" else 0.0)
-    return _sum(recorder, replaced, axis, dtype, out, keepdims, initial, where, combine=combine)
+    return _sum(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
 
 
 def _warn_if_all_nan(array: np.ndarray) -> np.ndarray:
@@ -325,62 +341,74 @@ def _warn_if_all_nan(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _nanextreme(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
-    found = extreme(recorder, a, *args, **kwargs)
+def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
+                combine: str) -> Any:  # fmt: skip
+    found = extreme(recorder, a, axis, keepdims=keepdims, combine=combine)
     if found.dtype.kind != "f":
         return found
     checked = recorder.made_leaf(recorder.register(found._node), _warn_if_all_nan)
     return LazyChunk(recorder, checked, scalar=not checked.shape)
 
 
-_REDUCTIONS: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
-    "sum": (_sum, {"combine": "add"}),
-    "prod": (_sum, {"combine": "multiply"}),
-    "min": (extreme, {"combine": "minimum"}),
-    "max": (extreme, {"combine": "maximum"}),
-    "any": (_truth, {"combine": "logical_or"}),
-    "all": (_truth, {"combine": "logical_and"}),
-    "mean": (_mean, {}),
-    "var": (_var, {}),
-    "std": (_std, {}),
-    "nansum": (_nansum, {"combine": "add"}),
-    "nanprod": (_nansum, {"combine": "multiply"}),
-    "nanmin": (_nanextreme, {"combine": "fmin"}),
-    "nanmax": (_nanextreme, {"combine": "fmax"}),
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": _sum,
+    "prod": partial(_sum, combine="multiply"),
+    "min": partial(extreme, combine="minimum"),
+    "max": partial(extreme, combine="maximum"),
+    "any": partial(_truth, combine="logical_or"),
+    "all": partial(_truth, combine="logical_and"),
+    "mean": _mean,
+    "var": _var,
+    "std": _std,
+    "nansum": _nansum,
+    "nanprod": partial(_nansum, combine="multiply"),
+    "nanmin": partial(_nanextreme, combine="fmin"),
+    "nanmax": partial(_nanextreme, combine="fmax"),
 }
+
+
+def _without_combine(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a handler whose option ``combine`` is not the program's to give."""
+    signature = inspect.signature(handler)
+    kept = [p for name, p in signature.parameters.items() if name != "combine"]
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        return handler(*args, **kwargs)
+
+    record.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return record
+
+
+def method_of(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method of a lazy chunk that does what the handler of a function does."""
+    signature = inspect.signature(handler)
+
+    def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
+        return handler(self._recorder, self, *args, **kwargs)
+
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=list(signature.parameters.values())[1:]
+    )
+    return method
 
 
 def _install() -> None:
     """Enter the reductions as functions and, where arrays have them, as methods."""
-    for name, (handler, options) in _REDUCTIONS.items():
-
-        def record(recorder: Recorder, a: Any, *args: Any, _handler: Any = handler,
-                   _options: Any = options, **kwargs: Any) -> Any:  # fmt: skip
-            return _handler(recorder, a, *args, **kwargs, **_options)
-
-        HANDLERS[getattr(np, name)] = record
-        if hasattr(np.ndarray, name):
-            METHODS[name] = _method(getattr(np, name))
+    for name, handler in _REDUCTIONS.items():
+        HANDLERS[getattr(np, name)] = _without_combine(handler)
+    for name in ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "round",
+                 "squeeze", "swapaxes"):  # fmt: skip
+        METHODS[name] = method_of(HANDLERS[getattr(np, name)])
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    return method
-
-
-def _reduce_method(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None,
-                   out: Any = None, keepdims: Any = False, initial: Any = _MISSING,
-                   where: Any = True) -> Any:  # fmt: skip
+def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, *,
+            keepdims: Any = False) -> Any:  # fmt: skip
     """Record ``ufunc.reduce``."""
-    if where is not True:
-        raise UnfusibleError("option where")
     recorder, name = self._recorder, ufunc.__name__
-    _refuse(out=out, initial=initial)
     if name in ("add", "multiply"):
         return _sum(recorder, self, axis, dtype, keepdims=keepdims, combine=name)
-    _refuse(dtype=dtype)
+    if dtype is not None:
+        raise UnfusibleError("option dtype")
     if name in ("logical_or", "logical_and"):
         return _truth(recorder, self, axis, keepdims=keepdims, combine=name)
     return extreme(recorder, self, axis, keepdims=keepdims, combine=name)
@@ -391,17 +419,28 @@ def _transpose(self: LazyChunk, *axes: Any) -> Any:
     return np.transpose(self, order)
 
 
+def _clip_method(self: LazyChunk, min: Any = None, max: Any = None) -> Any:
+    return _clip(self._recorder, self, min, max)
+
+
 def _conjugate(self: LazyChunk) -> LazyChunk:
     return self
 
 
+def _own_copy(array: Any) -> Any:
+    return array.copy()
+
+
+def _copy_method(self: LazyChunk) -> LazyChunk:
+    recorder = self._recorder
+    made = recorder.made_leaf(recorder.register(self._node), _own_copy, copies=True)
+    return LazyChunk(recorder, made, scalar=self._scalar, fresh=not self._scalar)
+
+
 _install()
-METHODS["reduce"] = _reduce_method
+UFUNC_METHODS["reduce"] = _reduce
 METHODS["transpose"] = _transpose
 METHODS["conj"] = METHODS["conjugate"] = _conjugate
-METHODS["clip"] = _method(np.clip)
-METHODS["round"] = _method(np.round)
-METHODS["squeeze"] = _method(np.squeeze)
-METHODS["swapaxes"] = _method(np.swapaxes)
-METHODS["copy"] = lambda self, order="K": _copy(self._recorder, self, order)
+METHODS["clip"] = _clip_method
+METHODS["copy"] = _copy_method
 HANDLERS[np.amin], HANDLERS[np.amax] = HANDLERS[np.min], HANDLERS[np.max]

@@ -182,8 +182,10 @@ class Kernel:
 
     @property
     def reduces(self) -> bool:
+        """Whether any of the outputs is a reduction."""
         return any(output.combine for output in self.outputs)
 
     @property
     def reduces_innermost(self) -> bool:
+        """Whether the innermost loop is over an axis that is reduced."""
         return bool(self.loops) and self.loops[-1] == "reduce"

@@ -49,6 +49,7 @@ class Operation:
     """What a user's function changes nothing with, where it joins the values of a reduction."""
 
     def template(self, kind: str, output: int = 0) -> str | None:
+        """Return an output's template for a kind of dtype, or None."""
         return self.templates[output].get(kind)
 
 

@@ -61,12 +61,14 @@ class TextOverride(Override):
     edition: Edition
 
     def version(self, original: Kernel) -> Kernel:
+        """Return the kernel with this text as its source."""
         target = self.edition.target if original.digest == self.digest else "none"
         edition = replace(self.edition, target=target)
         return replace(original, original=original, edition=edition)
 
     @property
     def identity(self) -> str:
+        """What tells this version from others."""
         return repr(self)
 
 

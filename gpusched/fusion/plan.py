@@ -32,7 +32,8 @@ class ReplayError(Exception):
 class Step(Protocol):
     """One instruction of a plan."""
 
-    def __call__(self, registers: Registers) -> None: ...
+    def __call__(self, registers: Registers) -> None:
+        """Run the step."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,11 @@ class Launch:
 
     @property
     def name(self) -> str:
+        """The name of the kernel."""
         return self.kernel.name
 
     def __call__(self, registers: Registers) -> None:
+        """Run the kernel on newly allocated outputs."""
         # Loops rather than comprehensions, and one call less: this runs for every task.
         arguments: list[Any] = []
         for k in self.inputs:
@@ -152,6 +155,7 @@ class Empty:
     outputs: tuple[Allocation, ...]
 
     def __call__(self, registers: Registers) -> None:
+        """Allocate the outputs, with the value that nothing is reduced to."""
         for output in self.outputs:
             output.finish(output.allocate(self.device), registers)
 
@@ -165,6 +169,7 @@ class Register:
     """Whether a 0-d array is given as a NumPy scalar, as NumPy's functions return it."""
 
     def fetch(self, registers: Registers) -> Any:
+        """Return the value, as a NumPy scalar if it was one."""
         value = registers[self.number]
         return value[()] if self.scalar else value
 
@@ -200,6 +205,7 @@ class Call:
     """Whether it only shows an array in another way."""
 
     def __call__(self, registers: Registers) -> None:
+        """Call the function; raise `ReplayError` if its results are of another kind."""
         args, kwargs = substitute(self.args, registers), substitute(self.kwargs, registers)
         with np.errstate(**self.errors) if self.errors else nullcontext():
             found = self.function(*args, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import dask
 import numpy as np
@@ -19,6 +19,7 @@ from gpusched.fusion.expression import (
     Reduce,
     Scalar,
     UnfusibleError,
+    UnrecordableError,
     broadcast_shapes,
     postorder,
     resolve_dtypes,
@@ -79,6 +80,8 @@ class Recorder:
         self._nodes: dict[Any, Node] = {}
         self._pending = 0
         self._registers: Registers = []
+        self.given: set[int] = set()
+        """Registers of the program's inputs."""
         self._constants: list[tuple[int, Any]] = []
         self._done: dict[int, int] = {}
         self._waiting: dict[int, Reduce] = {}
@@ -94,6 +97,8 @@ class Recorder:
         self.operations = 0
         self.escape: str | None = None
         """Why this run cannot be repeated from the plan, if it cannot."""
+        self.stopped: BaseException | None = None
+        """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, str]] = []
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
@@ -105,11 +110,17 @@ class Recorder:
         """Return the operations that have been recorded."""
         return [node for node in self._nodes.values() if isinstance(node, Apply | Reduce)]
 
-    def leaf(self, array: Any) -> Leaf:
-        """Return the node of an array that exists, in a new register."""
+    def leaf(self, array: Any, scalar: bool = False) -> Leaf:
+        """Return the node of an array that exists, in a new register.
+
+        Parameters
+        ----------
+        scalar
+            Whether NumPy gave it as a scalar.
+        """
         register = len(self._registers)
         self._registers.append(array)
-        node = Leaf(array.dtype, array.shape, register)
+        node = Leaf(array.dtype, array.shape, register, scalar)
         self._done[id(node)] = register
         self._nodes["leaf", register] = node
         return node
@@ -144,14 +155,14 @@ class Recorder:
 
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
+        if dtype not in SUPPORTED:
+            raise UnfusibleError(f"dtype {dtype}")
         if not isinstance(value, Node):
             node = scalar(value, dtype)
             key = ("scalar", dtype, node.value.tobytes())
             return self._nodes.setdefault(key, node)
         if value.dtype == dtype:
             return value
-        if dtype not in SUPPORTED:
-            raise UnfusibleError(f"dtype {dtype}")
         if isinstance(value, Scalar):
             return self.cast(value.value, dtype)
         return self.apply(conversion(value.dtype, dtype), (value,), dtype)
@@ -324,13 +335,17 @@ class Recorder:
             self.demand()
             self.repeatable, waits = False, False
         found = function(*substitute(args, registers), **substitute(kwargs, registers))
-        single = not isinstance(found, list | tuple)
+        single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
-            self.escaped(f"{_name(function)} gave something else than arrays")
+            reason = f"{_name(function)} gave something else than arrays"
+            if not isinstance(function, np.ufunc) and any(map(_may_show, values)):
+                self.stop(reason)
+            self.escaped(reason)
             return found
-        arrays = [np.asarray(v) if isinstance(v, np.generic) else v for v in values]
-        leaves = [self.leaf(array) for array in arrays]
+        scalars = [isinstance(v, np.generic) for v in values]
+        arrays = [np.asarray(v) if scalar else v for v, scalar in zip(values, scalars, strict=True)]
+        leaves = [self.leaf(*each) for each in zip(arrays, scalars, strict=True)]
         results = tuple(leaf.register for leaf in leaves)
         kinds = tuple(map(kind, arrays))
         errors = np.geterr()
@@ -339,7 +354,7 @@ class Recorder:
         self.steps.append(step)
         if waits:
             self._postpone(step)
-        return leaves[0] if single else leaves
+        return leaves[0] if single else type(found)(leaves)
 
     def _is_array(self, value: Any) -> bool:
         scalar = isinstance(value, np.generic) and self.device.name == HOST.name
@@ -405,6 +420,16 @@ class Recorder:
         """Note that a value left the recording, so that a plan would not repeat it."""
         self.escape = self.escape or reason
 
+    def stop(self, reason: str) -> NoReturn:
+        """End the recording: the program is to run on real arrays."""
+        error = UnrecordableError(reason)
+        self.stopped = self.stopped or error
+        raise error
+
+    def failed(self, error: Exception) -> None:
+        """Note an error that a lazy chunk raised, which the program may catch."""
+        self.stopped = self.stopped or error
+
     def broke(self, operation: str, reason: str) -> None:
         """Note a call that was handed over unfused."""
         self.breaks.append((operation, reason))
@@ -446,6 +471,16 @@ def silenced() -> bool:
 def error_state() -> tuple[object, ...]:
     """Return what `numpy.errstate` says here of each kind of floating-point error."""
     return tuple(np.geterr().values())
+
+
+def _may_show(value: Any) -> bool:
+    """Return whether a value may be, or hold, a view of a chunk, through which one could change it.
+
+    Arrays of dtypes that no chunk here has are new ones, as are the results of ufuncs.
+    """
+    if isinstance(value, np.ndarray):
+        return value.dtype in SUPPORTED or value.dtype.hasobject
+    return not isinstance(value, bool | int | float | complex | str | np.generic | type(None))
 
 
 def _name(function: Any) -> str:

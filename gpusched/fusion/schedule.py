@@ -159,7 +159,7 @@ class KernelBuilder:
         return [n.argument if isinstance(n, Reduce) else n for n in self.group.nodes]
 
     def _collect(self) -> None:
-        """Number the values: inputs, then parameters, then statements."""
+        """Give numbers to the values: inputs, then parameters, then statements."""
         leaves: dict[int, list[Node]] = defaultdict(list)
         hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
         stack = list(reversed(self._roots()))
@@ -203,11 +203,13 @@ class KernelBuilder:
             number += 1
 
     def register(self, node: Node) -> int | None:
+        """Return the register that holds a node's values, or None."""
         if isinstance(node, Leaf):
             return node.register
         return self.done.get(id(node))
 
     def statements(self) -> tuple[Statement, ...]:
+        """Return the kernel's statements, in order."""
         return tuple(
             Statement(
                 node.operation,
@@ -227,6 +229,7 @@ class KernelBuilder:
         return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
 
     def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the axes that are not reduced, in order."""
         return tuple(axis for axis in order if axis not in self.group.axes)
 
     def launch(self, targets: list[int], device: Device) -> Launch | Empty:
@@ -270,6 +273,7 @@ class KernelBuilder:
     def allocations(
         self, targets: list[int], kept: tuple[int, ...], device: Device, reduce_inner: bool
     ) -> list[Allocation]:
+        """Return how each output is allocated and finished."""
         shape = tuple(self.group.shape[axis] for axis in kept)
         natural = tuple(sorted(kept))
         axes = tuple(kept.index(axis) for axis in natural)
@@ -287,6 +291,7 @@ class KernelBuilder:
         return found
 
     def kernel(self, loops: Loops, allocations: list[Allocation], device: Device) -> Kernel:
+        """Return the kernel for loops that are known."""
         count = len(self.registers)
         inputs = tuple(
             Input(self.arrays[register].dtype.name, loops.access(k))

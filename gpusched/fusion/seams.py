@@ -53,6 +53,7 @@ class Copy:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def made(self, registers: Registers) -> np.ndarray:
@@ -103,6 +104,7 @@ class Seamed(Launch):
         return max((region.nbytes for region in self.regions), default=0)
 
     def __call__(self, registers: Registers) -> None:
+        """Run the kernel for each part of its results."""
         buffers = []
         for output in self.outputs:
             buffers.append(output.allocate(self.device))

@@ -150,7 +150,7 @@ def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> tuple[T
 def _loaded(wanted: Wanted, sealed: bytes, load: Load[T], problem: str) -> T | None:
     try:
         return load(codefiles.unseal(wanted.key, sealed))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # Whatever is wrong with the code, it can be made here.
         if problem:
             logger.warning("code of kernel %s cannot be used: %r", wanted.name, error)

@@ -88,6 +88,7 @@ class Slabs:
         return together.loop(parts, signatures)
 
     def __call__(self, registers: Registers) -> None:
+        """Run the kernels together, slab after slab."""
         if events.active:
             # One after the other, so that each can be timed.
             for launch in self.launches:
@@ -199,8 +200,10 @@ def _reduces_rows(launch: Launch) -> bool:
 
 
 def _goes_by_rows(launch: Launch) -> bool:
-    """Return whether a launch is called for some rows as for all of them, with results that lie in
-    the order of the rows, or that every row adds to."""
+    """Return whether a launch is called for some rows as for all of them.
+
+    Its results lie in the order of the rows, or every row adds to them.
+    """
     kernel = launch.kernel.kernel
     if type(launch) is not Launch or launch.device.name != HOST.name:
         return False

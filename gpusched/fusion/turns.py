@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpusched.fusion import codefiles
+
 logger = logging.getLogger(__name__)
 
 _PAUSES = (0.001, 0.02)
@@ -86,7 +88,7 @@ def _try(lock: Path) -> int | None:
     """Return an open file that this call has locked; None if another has."""
     import fcntl  # Only where there is flock.
 
-    lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    codefiles.folder_for(lock)
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from gpusched.graph.known import bare
 from gpusched.graph.program import Program, name_of
 from gpusched.graph.quick import parts
 from gpusched.graph.rewrite import Functions
+from gpusched.graph.segment import ProgramStep
 
 _READERS = (getter, getter_inline, getter_nofancy)
 """What they read may be a file."""
@@ -59,11 +60,19 @@ class Cheap:
         """Return the name of what a program calls that is not known to be cheap; "" if nothing."""
         found = self._refused.get(id(program))
         if found is None:
-            found = next(filter(None, map(self._of, _called(program))), "")
+            found = next(filter(None, map(self._of, program.steps)), "")
             self._remember(program, found)
         return found
 
-    def _of(self, function: Any) -> str:
+    def _of(self, step: ProgramStep) -> str:
+        """Return the name of what a call calls that is not known to be cheap."""
+        traits = self._functions.traits(step.function, step.args, step.kwargs)
+        if traits.replayed and bare(step.function) not in _READERS:
+            return ""
+        called = [step.function, *_callables((step.args, step.kwargs))]
+        return next(filter(None, map(self._of_function, called)), "")
+
+    def _of_function(self, function: Any) -> str:
         found = self._refused.get(id(function))
         if found is None:
             found = "" if self._is_cheap(function) else name_of(function)
@@ -77,13 +86,7 @@ class Cheap:
     def _is_cheap(self, function: Any) -> bool:
         if bare(function) in _READERS:
             return False
-        return self._functions.traits(function).replayed or all(map(_of_library, parts(function)))
-
-
-def _called(program: Program) -> Iterator[Any]:
-    for step in program.steps:
-        yield step.function
-        yield from _callables((step.args, step.kwargs))
+        return all(map(_of_library, parts(function)))
 
 
 def _callables(structure: Any) -> Iterable[Any]:

@@ -14,8 +14,9 @@ def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
 
     gpusched records NumPy's functions, and functions of your own that it can show to be safe.
     Mark others that you know to be: they must not change their arguments in place, nor depend on
-    the exact type of them.  A marked function that cannot be shown to be safe is recorded anew
-    for each chunk, since it may depend on something that changes.
+    the exact type of them, nor handle exceptions of NumPy's.  A marked function that cannot be
+    shown to be safe is recorded again for each chunk, since it may depend on something that
+    changes; where it does what a lazy chunk cannot do, it runs on real arrays.
 
     Examples
     --------

@@ -24,7 +24,7 @@ from dask.utils import key_split, parse_bytes
 from gpusched import config
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.quick import slow_part
-from gpusched.graph.rewrite import Functions, enforces, worthwhile
+from gpusched.graph.rewrite import Functions, called, worthwhile
 from gpusched.graph.sizes import Sizes
 
 
@@ -117,7 +117,7 @@ class _Merging:
         self._of: dict[Any, _Group] = {}
         self._readers: dict[Any, _Group] = {}
         """By chunk, level and block: the group that takes it already."""
-        self._recorded: dict[int, bool] = {}
+        self._quick: dict[int, bool] = {}
         self._kept: list[Any] = []
         self._held = self._wanted | {
             other for key in wanted if gathers(tasks.get(key)) for other in tasks[key].dependencies
@@ -241,17 +241,19 @@ class _Merging:
         if node.func is _execute_subgraph:
             return all(self._is_recorded(n) for n in node.args[0].values() if isinstance(n, Task))
         inner = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, Task)]
-        function = node.kwargs["enforce_dtype_function"] if enforces(node) else node.func
-        return self._is_quick(function) and all(map(self._is_recorded, inner))
+        return self._is_quick(node) and all(map(self._is_recorded, inner))
 
-    def _is_quick(self, function: Any) -> bool:
-        if function is _identity_cast:
+    def _is_quick(self, node: Task) -> bool:
+        function, kwargs = called(node)
+        if function is _identity_cast or self._has_no_slow_part(function):
             return True
-        found = self._recorded.get(id(function))
+        traits = self._functions.traits(function, node.args, kwargs)
+        return traits.recorded and traits.replayed
+
+    def _has_no_slow_part(self, function: Any) -> bool:
+        found = self._quick.get(id(function))
         if found is None:
-            traits = self._functions.traits(function)
-            found = (traits.recorded and traits.replayed) or slow_part(function) is None
-            self._recorded[id(function)] = found
+            found = self._quick[id(function)] = slow_part(function) is None
             self._kept.append(function)
         return found
 

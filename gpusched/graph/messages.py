@@ -63,6 +63,7 @@ class Deferred:
         return f"<Deferred {self.__name__}>"
 
     def __call__(self, *inputs: Any) -> Any:
+        """Find the program, and run it on the inputs of a task."""
         if self._program is None:
             try:
                 self._program = find(self.token)

@@ -32,7 +32,8 @@ class Runs(Protocol):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    def run_whole(self, registers: Registers) -> None: ...
+    def run_whole(self, registers: Registers) -> None:
+        """Run the segment on whole chunks."""
 
 
 def run(segment: Runs, registers: Registers, count: int) -> bool:

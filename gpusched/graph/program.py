@@ -57,6 +57,7 @@ class Program:
         return f"<Program {self.__name__}>"
 
     def __call__(self, *inputs: Any) -> Any:
+        """Run the program on the inputs of a task."""
         registers: Registers = [*inputs, *[None] * len(self.steps)]
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:

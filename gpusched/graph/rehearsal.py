@@ -18,6 +18,7 @@ from dask._task_spec import (
 
 from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import HOST
+from gpusched.fusion.expression import UnrecordableError
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.record import Recorder
 from gpusched.graph.program import Program
@@ -117,7 +118,7 @@ class Rehearsal:
             else:
                 with np.errstate(all="ignore"):
                     segment.call(registers)
-        except Exception as error:  # whatever a function makes of zeros
+        except (Exception, UnrecordableError) as error:  # whatever a function makes of zeros
             raise UnknownResultError(name, f"{type(error).__name__}: {error}"[:200]) from error
 
     def check(self, node: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,12 +29,14 @@ from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
 from gpusched.fusion.record import error_state
+from gpusched.fusion.statistics import updating
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
+from gpusched.graph.changing import conflict
 from gpusched.graph.known import bare, computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
-from gpusched.graph.program import Program
+from gpusched.graph.program import Program, name_of
 from gpusched.graph.quick import QUICK
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.templates import Templates
@@ -42,6 +44,10 @@ from gpusched.graph.templates import Templates
 _STATIC = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.dtype, type)
 
 _programs: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary()
+
+
+CONFLICT = "may change an array that another call of its task reads"
+"""Why a task is left as it is."""
 
 
 class Untranslatable(Exception):
@@ -57,7 +63,7 @@ class Traits:
     replayed: bool
     """Whether what was recorded of it holds for the next chunk."""
     identity: Any
-    """What makes two functions the same, the values they read from outside included."""
+    """What makes two calls' functions the same, the values they read from outside included."""
 
 
 class Functions:
@@ -75,24 +81,47 @@ class Functions:
         self.overrides = active() if overrides is None else overrides
         self.key = self.overrides, generation(), repr(config.get("fusion")), error_state()
         """What programs and their plans depend on besides their calls."""
-        self._found: dict[int, tuple[Any, Traits]] = {}
+        self._known: dict[int, tuple[Any, Traits | None]] = {}
+        self._found: dict[Any, Traits] = {}
 
-    def traits(self, function: Any) -> Traits:
-        """Return the traits of `function`, which is kept alive so that its id stays its own."""
-        entry = self._found.get(id(function))
+    def traits(self, function: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Traits:
+        """Return the traits of a function in a call with these arguments.
+
+        Parameters
+        ----------
+        function
+            The function; kept alive, so that its id stays its own.
+        args, kwargs
+            Of a task or of a program's step: references to chunks, and values.
+        """
+        entry = self._known.get(id(function))
         if entry is None:
-            entry = self._found[id(function)] = function, _examine(function)
-        return entry[1]
+            entry = self._known[id(function)] = function, _settled(function)
+        if entry[1] is not None:
+            return entry[1]
+        kinds = tuple(map(safety.kind_of, args))
+        names = tuple((name, safety.kind_of(value)) for name, value in kwargs.items())
+        key = id(function), kinds, names
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = _examined(function, kinds, dict(names))
+        return found
 
 
-def _examine(function: Any) -> Traits:
+def _settled(function: Any) -> Traits | None:
+    """Return the traits of a function that are the same in every call; None if they are not."""
     if known(function):
         return Traits(True, True, _identity(function))
     if getattr(bare(function), QUICK, False):
         return Traits(False, False, _identity(function))
-    safe = safety.why_unsafe(bare(function)) is None
+    return None
+
+
+def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> Traits:
+    verdict = safety.examined(function, kinds, names)
+    safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
-    return Traits(safe or asked, safe, _identity(function))
+    return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity))
 
 
 def rewrite(graph: dict[Any, Any], functions: Functions) -> dict[Any, Any]:
@@ -150,6 +179,12 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
     if not isinstance(result, Register):
         return node, []
     program = translation.program()
+    changing = conflict(program.steps, program.inputs)
+    if changing is not None:
+        # Then the order of calls matters, which is dask's to choose.
+        with updating() as counters:
+            counters.breaks[name_of(changing.function), CONFLICT] += 1
+        return node, []
     task = Task(node.key, program, *translation.inputs, _data_producer=node.data_producer)
     return task, translation.keys
 
@@ -159,11 +194,20 @@ def worthwhile(task: Task, functions: Functions) -> bool:
     if task.func is _execute_subgraph:
         inner = task.args[0].values()
         return any(worthwhile(node, functions) for node in inner if type(node) is Task)
-    function = task.kwargs[_FUNCTION] if enforces(task) else task.func
+    function, kwargs = called(task)
     if exact_for(function) is not function:
         return True
     joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
-    return functions.traits(function).recorded and computes(function) and not joins
+    recorded = functions.traits(function, task.args, kwargs).recorded
+    return recorded and computes(function) and not joins
+
+
+def called(task: Task) -> tuple[Any, dict[str, Any]]:
+    """Return the function that a task calls in the end, and its keyword arguments."""
+    if not enforces(task):
+        return task.func, task.kwargs
+    given = {k: v for k, v in task.kwargs.items() if k not in (_DTYPE, _FUNCTION)}
+    return task.kwargs[_FUNCTION], given
 
 
 _DTYPE, _FUNCTION = "enforce_dtype", "enforce_dtype_function"
@@ -212,13 +256,11 @@ class _Translation:
         if task.func is _execute_subgraph:
             return subgraph.walk(task, known_keys, self.argument)
         args = tuple(self.argument(a, known_keys) for a in task.args)
+        function, given = called(task)
+        kwargs = {name: self.argument(a, known_keys) for name, a in given.items()}
         if enforces(task):
-            given = {k: v for k, v in task.kwargs.items() if k not in (_DTYPE, _FUNCTION)}
-            kwargs = {name: self.argument(a, known_keys) for name, a in given.items()}
-            function, dtype = task.kwargs[_FUNCTION], task.kwargs[_DTYPE]
             result = self.step(task.key, function, args, kwargs)
-            return self.step(task.key, enforced, (result, dtype, function), {})
-        kwargs = {name: self.argument(a, known_keys) for name, a in task.kwargs.items()}
+            return self.step(task.key, enforced, (result, task.kwargs[_DTYPE], function), {})
         only = None if kwargs else of_one(task.func, args)
         if only is not None:
             return self.step(task.key, only[0], (only[1],), {})
@@ -229,7 +271,7 @@ class _Translation:
     ) -> Register:
         """Add a call, and return where its result is."""
         function = exact_for(function)
-        traits = self.functions.traits(function)
+        traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed))
         self.keys.append(key)
@@ -348,21 +390,20 @@ def _renumbered(step: ProgramStep, inputs: int) -> ProgramStep:
 def _is_constant(value: Any) -> bool:
     """Return whether a literal is part of a program, rather than one of its inputs.
 
-    Tuples of tuples say where a chunk lies, as dask's overlap does: another one for each.
+    Tuples of tuples say where a chunk lies, as dask's overlap does: another one for each. Lists and
+    dictionaries are objects of their own, which a function may change.
     """
     if type(value) is tuple and value and all([type(item) is tuple for item in value]):
         return False
-    if isinstance(value, _STATIC) or (type(value) in (tuple, list, dict) and _static(value)):
+    if isinstance(value, _STATIC) or (type(value) is tuple and _static(value)):
         return True
     return callable(value) and _hashable(value)
 
 
 def _static(value: Any) -> bool:
-    """Return whether a structure holds only numbers and names."""
-    if type(value) in (tuple, list):
+    """Return whether a structure holds only numbers and names, and never changes."""
+    if type(value) is tuple:
         return all(map(_static, value))
-    if type(value) is dict:
-        return all(_static(k) and _static(v) for k, v in value.items())
     return isinstance(value, _STATIC) or (callable(value) and _hashable(value))
 
 
@@ -390,13 +431,10 @@ def _frozen(structure: Any) -> Any:
 
 
 def _identity(function: Callable[..., Any]) -> Any:
-    """Return what makes two functions the same, the values they read from outside included."""
+    """Return what makes two functions the same."""
     args = getattr(function, "args", None)
     keywords = getattr(function, "keywords", None)
-    if isinstance(args, tuple) and isinstance(keywords, dict) and _static((args, keywords)):
+    applied = isinstance(args, tuple) and isinstance(keywords, dict)
+    if applied and _static((args, *keywords.values())):  # type: ignore[union-attr]
         return "partial", _identity(function.func), _frozen(args), _frozen(keywords)  # type: ignore[attr-defined]
-    outside: tuple[Any, ...] = ()
-    if not known(function) and safety.why_unsafe(bare(function)) is None:
-        # Its code as well: a notebook that reloads a module changes functions in place.
-        outside = bare(function).__code__, *safety.captured(bare(function))
-    return function if _hashable(function) else id(function), type(function), outside
+    return function if _hashable(function) else id(function), type(function)

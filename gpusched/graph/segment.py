@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from dask.array.chunk import getitem
 
 from gpusched.fusion import shortage
 from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.chunk import LazyChunk, lazies, references
+from gpusched.fusion.chunk import LazyChunk, lazies
 from gpusched.fusion.devices import device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.grids import is_join
@@ -29,10 +29,11 @@ from gpusched.fusion.plan import (
 )
 from gpusched.fusion.record import Recorder, error_state
 from gpusched.fusion.statistics import updating
-from gpusched.graph import pieces, safety
+from gpusched.graph import pieces
 from gpusched.graph.alone import gains_alone
+from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
 from gpusched.graph.known import bare, owned, substitute_for
-from gpusched.graph.quick import QUICK
+from gpusched.graph.results import Results
 
 PLANS = 128
 """Plans one segment remembers; the oldest goes first."""
@@ -57,6 +58,7 @@ class ProgramStep:
 
     @property
     def registers(self) -> set[int]:
+        """Return the registers that the arguments hold."""
         return used_registers(self.args) | used_registers(self.kwargs)
 
 
@@ -108,7 +110,9 @@ class Segment:
         """What `numpy.errstate` says where the program is made, which tells programs apart."""
         self._plans: dict[Any, Plan | Direct] = {}
         self._lock = threading.Lock()
-        self.unsafe = [] if recorded else _reasons(step.function for _, step in steps)
+        self._own = [step for _, step in steps if recorded and is_own(step)]
+        self._examination: Examination | None = None
+        self.unsafe = [] if recorded else reasons(step for _, step in steps)
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
@@ -126,6 +130,9 @@ class Segment:
                     counters.breaks.update(self.unsafe)
             return self.call(registers)
         inputs = tuple([registers[k] for k in self.inputs])
+        examination = self._examined() if self._own else NOTHING
+        if examination.refused:
+            return self._direct(Direct(*examination.refused), registers)
         key = self.key(inputs)
         found = self._plans.get(key) if key is not None else None
         if found is None:
@@ -137,11 +144,28 @@ class Segment:
                 with self._lock:
                     self._plans.pop(key, None)
         if isinstance(found, Direct):
-            with updating() as counters:
-                counters.tasks += 1
-                counters.breaks[found.operation, found.reason] += 1
-            return self.call(registers)
-        return self._record(inputs, key, registers)
+            return self._direct(found, registers)
+        return self._record(inputs, key, registers, examination)
+
+    def _direct(self, found: Direct, registers: Registers) -> None:
+        with updating() as counters:
+            counters.tasks += 1
+            counters.breaks[found.operation, found.reason] += 1
+        self.call(registers)
+
+    def _examined(self) -> Examination:
+        """Return what is known of the user's functions as they are now, in this process.
+
+        What they read from outside may have changed since the program was made, and may differ
+        between processes: plans hold for one state of it.
+        """
+        found = self._examination
+        if found is None or not found.holds():
+            found = Examination.of(self._own)
+            with self._lock:
+                self._plans.clear()
+                self._examination = found
+        return found
 
     def call(self, registers: Registers) -> None:
         """Call the functions as they are."""
@@ -191,7 +215,8 @@ class Segment:
             registers[register] = result
         count(plan, seconds)
 
-    def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers) -> None:
+    def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
+                examination: Examination) -> None:  # fmt: skip
         device = next(d for d in map(device_of, flat(inputs)) if d is not None)
         recorder = Recorder(self.overrides.on(device))
         try:
@@ -206,17 +231,15 @@ class Segment:
             raise
         except UnrecordableError as reason:
             direct = Direct(bare_name(self.steps[-1][1].function), str(reason))
-        except Exception as error:
-            if dask.config.get("gpusched.fusion.strict", False):
-                raise
-            # NumPy's own run either raises what the user's program raises, or shows that the
-            # recorder was at fault, which is counted.
-            direct = Direct(bare_name(self.steps[-1][1].function),
-                            f"recording failed: {type(error).__name__}: {error}")  # fmt: skip
+            self.call(registers)
+        except Exception as error:  # noqa: BLE001  _call_after decides
+            direct = self._call_after(error, registers)
             if isinstance(error, OSError):
                 key = None  # There may be files or a disk the next time.
+        else:
+            if direct is not None:
+                self.call(registers)
         if direct is not None:
-            self.call(registers)
             if key is not None:
                 self._remember(key, direct)
             with updating() as counters:
@@ -226,7 +249,7 @@ class Segment:
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
         lasts = recorder.escape is None and self.replayed and self.errors == error_state()
-        if key is not None and lasts:
+        if key is not None and lasts and examination.holds():
             self._remember(key, plan)
         with updating() as counters:
             counters.recordings += 1
@@ -234,6 +257,18 @@ class Segment:
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
         count(plan, seconds)
+
+    def _call_after(self, error: Exception, registers: Registers) -> Direct:
+        """Call the functions as they are after a recording has failed.
+
+        Nothing has been changed by then. Either they raise what the user's program raises, or the
+        recorder was at fault, which is counted.
+        """
+        self.call(registers)
+        if dask.config.get("gpusched.fusion.strict", False):
+            raise error
+        return Direct(bare_name(self.steps[-1][1].function),
+                      f"recording failed: {type(error).__name__}: {error}")  # fmt: skip
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
@@ -252,6 +287,8 @@ class Segment:
             recorder.step = register
             local[register] = function(*substitute(step.args, local),
                                        **substitute(step.kwargs, local))  # fmt: skip
+        if recorder.stopped is not None:
+            raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)
 
     def too_little(self, recorder: Recorder) -> Direct | None:
@@ -272,12 +309,13 @@ class Segment:
         """Return the outputs as structures of registers, which nothing has been written to yet."""
         recorder.flush(lazies([local[k] for k in self.outputs]))
         structures = []
+        made = Results(recorder)
         for k in self.outputs:
             value = local[k]
             if isinstance(value, LazyChunk) and isinstance(value._node, Leaf) and self._copies(k):
                 owner = recorder.made_leaf(value._node.register, owned, copies=True)
-                value = LazyChunk(recorder, owner)
-            structures.append(references(recorder, value))
+                value = LazyChunk(recorder, owner, scalar=value._scalar)
+            structures.append(made.reference(value))
         return tuple(structures)
 
     def _copies(self, register: int) -> bool:
@@ -297,6 +335,7 @@ def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
         return value
     leaf = recorder.leaf(value)
     arrays.append((number, leaf.register))
+    recorder.given.add(leaf.register)
     return LazyChunk(recorder, leaf)
 
 
@@ -324,8 +363,10 @@ def describe(value: Any) -> Any:
         return value.dtype, value.shape, value.strides
     if type(value) is float:
         return float, value.hex()
-    if isinstance(value, bool | int | str | bytes | np.dtype | type(None) | type(Ellipsis) | type):
+    if isinstance(value, bool | int | str | bytes | np.dtype | type(None) | type(Ellipsis)):
         return type(value), value
+    if isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float)):
+        return type, value
     if isinstance(value, np.generic):
         return type(value), value.tobytes()
     if type(value) is slice:
@@ -334,9 +375,6 @@ def describe(value: Any) -> Any:
         return type(value), tuple([describe(item) for item in value])
     if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):
         return type(value), value.dtype, value.shape, value.strides
-    if callable(value):
-        hash(value)
-        return value
     raise TypeError(f"an argument of type {type(value).__name__}")
 
 
@@ -387,20 +425,3 @@ def count(plan: Plan, seconds: float) -> None:
             kernels = counters.kernels
             for name in names:
                 kernels[name] += 1
-
-
-def _reasons(functions: Iterable[Any]) -> list[tuple[str, str]]:
-    """Return (name, reason) for each function of the user's own that is not recorded."""
-    found = []
-    for function in functions:
-        if getattr(bare(function), QUICK, False):
-            continue
-        reason = safety.why_unsafe(bare(function))
-        if reason and reason != safety.LIBRARY:
-            found.append((bare_name(function), f"your function {reason}"))
-    return found
-
-
-def bare_name(function: Any) -> str:
-    """Return the name of what a `functools.partial` calls in the end."""
-    return str(getattr(bare(function), "__name__", type(function).__name__))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from gpusched.fusion.schedule import KernelBuilder
 from gpusched.fusion.seams import Seamed
 from gpusched.fusion.slabs import Slabs
 from gpusched.graph import safety
+from gpusched.graph.examination import bare_name
 from gpusched.graph.known import COMPUTED_BY, bare, computes, known, pieces
 from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
-from gpusched.graph.segment import ProgramStep, Segment, bare_name, flat
+from gpusched.graph.segment import ProgramStep, Segment, flat
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.holding import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.memory import held, needed, peak
@@ -174,7 +175,7 @@ class Rehearser(Rehearsal):
         except UnrecordableError as reason:
             self._halt(segment.steps[-1], str(reason))
             return self._call(segment, registers)
-        except Exception as error:  # whatever a function makes of zeros
+        except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
             told = f"recording failed: {type(error).__name__}: {error}"[:200]
             self._halt(segment.steps[-1], told)
             return self._call(segment, registers)
@@ -233,7 +234,8 @@ class Rehearser(Rehearsal):
                     self._variant.calls.append(use)
             before = list(registers)
             segment.finish(recorder, local, registers)
-        except Exception:  # whatever a function makes of zeros: then they are called one by one
+        except (Exception, UnrecordableError):  # noqa: BLE001  whatever a function makes of zeros
+            # Then they are called one by one.
             return self._call(segment, registers)
         self._holding.note(segment, local, registers)
         self._called(segment, before)
@@ -256,17 +258,17 @@ class Rehearser(Rehearsal):
             args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
             registers[register] = ordinary(self._value_of(step.function, args, kwargs, layer))
             given, value = _given(step, registers), registers[register]
-            self._note_call(step.function, layer, given, value, step.recorded, counted=True)
+            reason = None if step.recorded else unfusible(step.function, args, kwargs)
+            self._note_call(step.function, layer, given, value, reason, counted=True)
             self._holding.made[register] = arrays_in(value)
         self._called(segment, before)
         for register in (r for dying in segment.last_uses for r in dying):
             registers[register] = None
 
-    def _note_call(self, function: Any, layer: str, given: list[Any], value: Any, recorded: bool,
-                   counted: bool) -> None:  # fmt: skip
+    def _note_call(self, function: Any, layer: str, given: list[Any], value: Any,
+                   reason: tuple[bool, str] | None, counted: bool) -> None:  # fmt: skip
         """Note a call: what it moves, and why no kernel does it."""
         name = bare_name(function)
-        reason = None if recorded else unfusible(function)
         if reason is not None:
             own, told = reason
             self._variant.halts.append(
@@ -327,7 +329,8 @@ class Rehearser(Rehearsal):
             except UnknownResultError as error:
                 unknown.append(error)
                 value = UNKNOWN
-            self._note_call(function, layer, given, value, recorded=False, counted=False)
+            reason = unfusible(function, args, kwargs)
+            self._note_call(function, layer, given, value, reason, counted=False)
             calls.append(Called(given, arrays_in(value), temporaries(function, given)))
             return value
 
@@ -362,14 +365,24 @@ def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:
     return [value for value in given if hasattr(value, "nbytes")]
 
 
-def unfusible(function: Any) -> tuple[bool, str] | None:
-    """Return whether a function is the user's own, and why no kernel does it; None if one may."""
+def unfusible(function: Any, args: Iterable[Any],
+              kwargs: Mapping[str, Any]) -> tuple[bool, str] | None:  # fmt: skip
+    """Return whether a function is the user's own, and why no kernel does it; None if one may.
+
+    Parameters
+    ----------
+    function
+        The function.
+    args, kwargs
+        What it is called with: arrays and other values.
+    """
     if _harmless(function) or bare(function) is finalize:
         return None
     library = getattr(bare(function), COMPUTED_BY, None)
     if library is not None:
         return False, f"a model that {library} computes"
-    reason = safety.why_unsafe(bare(function))
+    names = {name: safety.kind_of(value) for name, value in kwargs.items()}
+    reason = safety.examined(function, map(safety.kind_of, args), names).reason
     if reason is None:
         return None
     if reason == safety.LIBRARY:

@@ -88,12 +88,14 @@ class TracingRecorder(Recorder):
             frame = frame.f_back
 
     def launch(self, builder: KernelBuilder, targets: list[int]) -> Launch | Empty:
+        """Record a launch, and keep it with its builder."""
         step = super().launch(builder, targets)
         if isinstance(step, Launch):
             self.launches.append((builder, step))
         return step
 
     def call(self, function: Any, args: Any, kwargs: Any, copies: bool = False) -> Any:
+        """Record a call, and keep the bytes that it reads and makes."""
         before = len(self.steps)
         found = super().call(function, args, kwargs, copies)
         read = [self._registers[k] for k in used_registers(args) | used_registers(kwargs)]
@@ -112,6 +114,7 @@ class TracingRecorder(Recorder):
         return found
 
     def broke(self, operation: str, reason: str) -> None:
+        """Count a graph break, and keep where it happened."""
         super().broke(operation, reason)
         self.broken.append(Broken(operation, reason, self._origin()))
 

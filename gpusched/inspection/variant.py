@@ -28,6 +28,7 @@ class KernelUse:
 
     @property
     def kernel(self) -> Kernel:
+        """The kernel that is launched."""
         return self.launch.kernel.kernel
 
     @property

@@ -52,10 +52,12 @@ class ScanKernel(RecordedFunction):
         return ScalarKernel(self.joins.combine, (signature,))
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
+        """Record the scan of a lazy chunk."""
         recorder.operations += 1
         return compute(recorder, self, args, options)
 
     def __call__(self, x: Any, axis: int = 0) -> Any:
+        """Scan an array along one axis, or record it where the array is a lazy chunk."""
         recorder = recorder_of((x,))
         if recorder is not None:
             return self.record(recorder, x, axis=axis)

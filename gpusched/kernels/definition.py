@@ -49,10 +49,12 @@ class Definition:
 
     @property
     def name(self) -> str:
+        """The name of the function."""
         return self.function.__name__
 
     @property
     def arity(self) -> int:
+        """How many positional parameters the function has."""
         return self.function.__code__.co_argcount
 
     def __reduce__(self) -> Any:

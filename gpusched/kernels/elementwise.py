@@ -86,6 +86,7 @@ class ElementwiseKernel(Shown, Freezable):
             return self._frozen
 
     def parts(self) -> tuple[ScalarKernel, ...]:
+        """Return what a plan that holds this kernel depends on."""
         return (self.frozen(),)
 
     def __call__(self, *args: Any) -> Any:

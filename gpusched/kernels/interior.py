@@ -60,6 +60,7 @@ class InteriorKernel(RecordedFunction):
             )
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
+        """Record the scalar kernel on shifted views of the lazy chunks."""
         values = []
         for value, found in zip(args, self.offsets, strict=True):
             values += [value] if found is None else [self._shifted(value, o) for o in found]
@@ -70,6 +71,7 @@ class InteriorKernel(RecordedFunction):
         return value[tuple(slice(d + o, n - d + o) for n, d, o in axes)]
 
     def __call__(self, *args: Any) -> Any:
+        """Compute the stencil, or record it where an argument is a lazy chunk."""
         recorder = recorder_of(args)
         if recorder is not None:
             return self.record(recorder, *args)
@@ -92,6 +94,7 @@ class PaddedKernel(RecordedFunction):
         return "gpusched.stencil", self.interior, self.boundary
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
+        """Record the borders, and the stencil on what has them."""
         pairs = zip(args, self.interior.offsets, strict=True)
         padded = (value if found is None else self._padded(value) for value, found in pairs)
         return self.interior.record(recorder, *padded)
@@ -111,6 +114,7 @@ class PaddedKernel(RecordedFunction):
         return value
 
     def __call__(self, *args: Any) -> Any:
+        """Compute the stencil, or record it where an argument is a lazy chunk."""
         self.check(args)
         recorder = recorder_of(args)
         if recorder is not None:

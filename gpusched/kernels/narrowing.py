@@ -25,6 +25,10 @@ _OPERATORS = frozenset(
                  "ne", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod")
 )  # fmt: skip
 
+_LOAD_CONST = dis.opmap["LOAD_CONST"]
+_LOAD_SMALL_INT = dis.opmap.get("LOAD_SMALL_INT")
+"""Holds an integer below 256 itself, instead of its place among the constants; None before 3.14."""
+
 _CONSTANT = re.compile(r"^\$const(\d+)\.")
 """What numba calls what an instruction loads; the number is where it is, and a bit."""
 
@@ -108,13 +112,16 @@ def _is_integer(code: types.CodeType, offset: int) -> bool:
         if instruction.offset == offset:
             value = instruction.argval
             small = type(value) is int and abs(value) <= _EXACT
-            return instruction.opname == "LOAD_CONST" and (instruction.arg or 0) < 256 and small
+            loads = instruction.opcode in (_LOAD_CONST, _LOAD_SMALL_INT)
+            return loads and (instruction.arg or 0) < 256 and small
     return False
 
 
 def _replaced(code: types.CodeType, offsets: list[int]) -> types.CodeType:
     constants, text = list(code.co_consts), bytearray(code.co_code)
     for offset in offsets:
-        constants.append(np.float32(constants[text[offset + 1]]))
-        text[offset + 1] = len(constants) - 1
+        operand = text[offset + 1]
+        value = operand if text[offset] == _LOAD_SMALL_INT else constants[operand]
+        constants.append(np.float32(value))
+        text[offset : offset + 2] = _LOAD_CONST, len(constants) - 1
     return code.replace(co_consts=tuple(constants), co_code=bytes(text))

@@ -78,6 +78,7 @@ class ReduceKernel(RecordedFunction):
         return value.item()
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
+        """Record the reduction of a lazy chunk."""
         (node,) = (operand(recorder, a) for a in args)
         assert isinstance(node, Node)
         found = self.typed(node.dtype)
@@ -90,13 +91,14 @@ class ReduceKernel(RecordedFunction):
             kept = enumerate(node.shape)
             shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
             identity = self._checked(dtype)
-            result = recorder.call(recorder.device.full, (shape, identity, dtype), {})
+            result = recorder.call(recorder.device.full, (shape, identity, dtype), {}, copies=True)
         else:
             value = recorder.cast(node, dtype)
             result = recorder.reduce(found.operation, value, axes, keepdims)
         return LazyChunk(recorder, result, scalar=not result.shape)
 
     def __call__(self, x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+        """Reduce an array, or record the reduction where the array is a lazy chunk."""
         recorder = recorder_of((x,))
         if recorder is not None:
             return self.record(recorder, x, axis=axis, keepdims=keepdims)

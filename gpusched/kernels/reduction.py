@@ -53,6 +53,7 @@ class ReductionKernel(Shown, Freezable):
         return ReduceKernel(self._joins.frozen().definition, self.identity)
 
     def parts(self) -> tuple[RecordedFunction, ...]:
+        """Return what a plan that holds this kernel depends on."""
         return (self.frozen(), *(self.value.parts() if self.value else ()))
 
     def __call__(self, *args: Any, axis: Axes = None, keepdims: bool = False) -> Any:

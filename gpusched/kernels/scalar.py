@@ -53,6 +53,7 @@ class ScalarKernel(RecordedFunction):
             )
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
+        """Record the operation on lazy chunks; return a lazy chunk for each result."""
         operands = [operand(recorder, a) for a in args]
         operation = self.typed(tuple(map(kind_of, operands)))
         arguments = tuple(
@@ -68,6 +69,7 @@ class ScalarKernel(RecordedFunction):
         return chunks[0] if operation.single else chunks
 
     def __call__(self, *args: Any) -> Any:
+        """Compute each element, or record that where an argument is a lazy chunk."""
         recorder = recorder_of(args)
         if recorder is not None:
             return self.record(recorder, *args)

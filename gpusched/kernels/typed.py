@@ -43,12 +43,15 @@ class Variant:
         return is_narrow(self.arguments)
 
     def for_python(self) -> Callable[..., Any]:
+        """Return the function that the reference backend calls."""
         return self.definition.plain()
 
     def for_cpu(self) -> Any:
+        """Return the function that numba compiles into kernels for the CPU."""
         return self._cpu
 
     def for_cuda(self) -> Any:
+        """Return the function that numba-cuda compiles into kernels for GPUs."""
         return self._cuda
 
     @cached_property

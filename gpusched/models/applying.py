@@ -121,21 +121,21 @@ def apply(
         )
     pairs = [axes.rows_and_core(_array(array), core) for array in arrays]
     cores = tuple(count for _, count in pairs)
-    datas = [axes.data_of(array) for array, _ in pairs]
-    loops = datas[0].ndim - cores[0]
-    _check_rows(datas, loops, cores)
+    unlabelled = [axes.data_of(array) for array, _ in pairs]
+    loops = unlabelled[0].ndim - cores[0]
+    _check_rows(unlabelled, loops, cores)
     restore = axes.restorer(pairs[0][0], loops, dims)
     packed = recognise.pack(model)
     if library is not None:
         recognise.library(library)
     weights = Weights(packed, device, library)
     call = Call(packed.name, _library(packed, library), method, kwargs, _cast(cast),
-                _batch(batch, datas, cores), cores)  # fmt: skip
-    call = _with_outputs(call, weights, datas, dtype, shape, meta)
-    if not any(isinstance(data, Array) for data in datas):
-        found = _now(call, weights, datas, loops)
+                _batch(batch, unlabelled, cores), cores)  # fmt: skip
+    call = _with_outputs(call, weights, unlabelled, dtype, shape, meta)
+    if not any(isinstance(data, Array) for data in unlabelled):
+        found = _now(call, weights, unlabelled, loops)
     else:
-        found = _lazy(call, weights, datas, loops)
+        found = _lazy(call, weights, unlabelled, loops)
     return _arranged(call, [restore(one) for one in found])
 
 
@@ -150,9 +150,9 @@ def _array(value: Any) -> Any:
     return np.asanyarray(value)
 
 
-def _check_rows(datas: list[Any], loops: int, cores: tuple[int, ...]) -> None:
-    first = datas[0].shape[:loops]
-    for data, core in zip(datas, cores, strict=True):
+def _check_rows(unlabelled: list[Any], loops: int, cores: tuple[int, ...]) -> None:
+    first = unlabelled[0].shape[:loops]
+    for data, core in zip(unlabelled, cores, strict=True):
         rows = data.shape[: data.ndim - core]
         if len(rows) != loops or any(a != b for a, b in zip(rows, first, strict=True) if a == a):
             raise ValueError(f"arrays with different rows: {rows} beside {first}")
@@ -169,12 +169,12 @@ def _cast(cast: Any) -> bool | np.dtype:
     return cast if isinstance(cast, bool) else np.dtype(cast)
 
 
-def _batch(batch: int | str | None, datas: list[Any], cores: tuple[int, ...]) -> int | None:
+def _batch(batch: int | str | None, unlabelled: list[Any], cores: tuple[int, ...]) -> int | None:
     """Return the rows of a piece."""
     if isinstance(batch, str):
         row = sum(
             data.dtype.itemsize * prod(data.shape[data.ndim - core :])
-            for data, core in zip(datas, cores, strict=True)
+            for data, core in zip(unlabelled, cores, strict=True)
         )
         batch = max(int(parse_bytes(batch)) // max(int(row), 1), 1)
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
@@ -183,22 +183,24 @@ def _batch(batch: int | str | None, datas: list[Any], cores: tuple[int, ...]) ->
 
 
 def _with_outputs(
-    call: Call, weights: Weights, datas: list[Any], dtype: Any, shape: Any, meta: Any
+    call: Call, weights: Weights, unlabelled: list[Any], dtype: Any, shape: Any, meta: Any
 ) -> Call:
     """Return the call with what it will give: as the user tells, or as a sample shows."""
     told = outputs.of_hand(meta, dtype, shape)
     if told is not None:
         return replace(call, outputs=told, converts=shape is not None)
-    found, copies = _tried(call, weights, datas, dtype)
+    found, copies = _tried(call, weights, unlabelled, dtype)
     return replace(call, outputs=found, converts=dtype is not None, copies=copies)
 
 
-def _tried(call: Call, weights: Weights, datas: list[Any], dtype: Any) -> tuple[Outputs, bool]:
+def _tried(call: Call, weights: Weights, unlabelled: list[Any], dtype: Any) -> tuple[Outputs, bool]:
     """Return what the model gives for a few rows, and whether it writes to its input."""
     try:
         loaded = weights.loaded()
         rows = loaded.model.rows or SAMPLE
-        samples = [_sample(data, core, rows) for data, core in zip(datas, call.core, strict=True)]
+        samples = [
+            _sample(data, core, rows) for data, core in zip(unlabelled, call.core, strict=True)
+        ]
         with np.errstate(all="ignore"):
             found, copies = _run_on_copies(call, loaded, samples)
         return outputs.of_sample(found, loaded.model, samples[0], rows, dtype), copies
@@ -231,19 +233,19 @@ def _sample(data: Any, core: int, rows: int) -> Any:
     return placed(fill(size, data.dtype), like)
 
 
-def _now(call: Call, weights: Weights, datas: list[Any], loops: int) -> list[Any]:
+def _now(call: Call, weights: Weights, unlabelled: list[Any], loops: int) -> list[Any]:
     assert call.outputs is not None
     try:
-        place = Places(tuple((n,) for n in datas[0].shape[:loops]))[(0,) * loops]
-        found = call(weights, place, *datas)
+        place = Places(tuple((n,) for n in unlabelled[0].shape[:loops]))[(0,) * loops]
+        found = call(weights, place, *unlabelled)
     finally:
         weights.let_go()
     return [found] if call.outputs.keys is None else [found[key] for key in call.outputs.keys]
 
 
-def _lazy(call: Call, weights: Weights, datas: list[Any], loops: int) -> list[Array]:
+def _lazy(call: Call, weights: Weights, unlabelled: list[Any], loops: int) -> list[Array]:
     """Return the results as dask arrays; several come of one task a chunk."""
-    dask_arrays = [asanyarray(data) for data in datas]
+    dask_arrays = [asanyarray(data) for data in unlabelled]
     letters = tuple(range(loops))
     pairs: list[Any] = []
     for number, (data, core) in enumerate(zip(dask_arrays, call.core, strict=True)):

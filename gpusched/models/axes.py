@@ -98,13 +98,13 @@ def restorer(array: Any, loops: int, dims: Any) -> Callable[[Any], Any]:
     }
 
     def restore(result: Any) -> Any:
-        import xarray
+        import xarray as xr
 
         extra = result.ndim - loops
         given = [dims] if isinstance(dims, str) else dims
         names = given or [f"dim_{loops + k}" for k in range(extra)]
         if len(names) != extra:
             raise ValueError(f"dims={dims!r}: one row's result has {extra} axes")
-        return xarray.DataArray(result, coordinates, (*kept, *names), name=array.name)
+        return xr.DataArray(result, coordinates, (*kept, *names), name=array.name)
 
     return restore

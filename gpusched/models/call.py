@@ -84,6 +84,7 @@ class Call:
         return tokenize(*(getattr(self, field) for field in self.__dataclass_fields__))
 
     def __call__(self, weights: Weights, place: Place, *chunks: Any) -> Any:
+        """Return the model's results for the rows of the chunks of one task."""
         try:
             loaded = weights.loaded()
             with loaded.model.sharing(self.tasks):
@@ -216,4 +217,5 @@ class Part:
         return self.library
 
     def __call__(self, results: dict[Any, Any]) -> Any:
+        """Return one of the results."""
         return results[self.key]

@@ -70,7 +70,7 @@ class Remote:
     async def _register(self, plugin: Any) -> None:
         try:
             await self._client.register_plugin(plugin)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # Such as one that may unpickle nothing, or has no gpusched.
             self._notes.append(f"the scheduler records nothing: {type(error).__name__}: {error}")
 

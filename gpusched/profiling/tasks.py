@@ -29,6 +29,7 @@ class Timed:
         self._key = key
 
     def __call__(self, *values: Any) -> Any:
+        """Run the task, and note its times if events are recorded."""
         return run(self._key, self.spec, *values) if events.active else self.spec(*values)
 
     def __repr__(self) -> str:

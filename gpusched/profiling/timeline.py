@@ -72,6 +72,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
+        """How long it took."""
         return self.end - self.start
 
 

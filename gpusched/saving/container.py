@@ -155,6 +155,7 @@ class Reader:
 
     @property
     def names(self) -> list[str]:
+        """The names of the members, in the order of the file."""
         return list(self._members)
 
     def manifest(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from dask.tokenize import tokenize
 
-from gpusched.saving import structure
+from gpusched.saving import elements, structure
 from gpusched.saving.computation import Computation, SavedFunction
 from gpusched.saving.container import Reader
 from gpusched.saving.errors import FormatError, UntrustedError
@@ -182,6 +182,7 @@ def _arrays(reader: Reader, headers: Any) -> list[np.ndarray]:
             case {"sealed": str(sealed), "frames": list(lengths)}:
                 frames = reader.frames(f"arrays/{number}", lengths)
                 array, _ = host.unpack({"gpusched": _decoded(sealed)}, frames)
+                elements.check(array)
                 arrays.append(array)
             case _:
                 raise CorruptFrameError(f"{header!r:.200} is no array")

@@ -21,6 +21,7 @@ from dask._task_spec import (
 from dask.tokenize import tokenize
 from dask.utils import key_split
 
+from gpusched.saving.arguments import check_argument, check_arguments
 from gpusched.saving.names import check_call
 from gpusched.saving.values import Decoder, Input, Result, index
 from gpusched.serialization.frames import CorruptFrameError
@@ -109,7 +110,9 @@ def _program(encoded: Any, decoder: Decoder, inputs: int) -> SavedProgram:
             for step in steps:
                 calls.append(_call(step, decoder))
                 decoder.steps += 1
-            return SavedProgram(calls, decoder.value(result), inputs)
+            found = decoder.value(result)
+            check_argument(found)
+            return SavedProgram(calls, found, inputs)
     raise CorruptFrameError(f"{encoded!r:.200} is no program")
 
 
@@ -120,6 +123,7 @@ def _call(encoded: Any, decoder: Decoder) -> Call:
             call = Call(called, decoder.value(args), decoder.value({"dict": kwargs}))
             if callable(called) and all(isinstance(name, str) for name in call.kwargs):
                 check_call(called, call.args)
+                check_arguments(called, call.args, call.kwargs)
                 return call
     raise CorruptFrameError(f"{encoded!r:.200} is no call")
 
@@ -127,7 +131,9 @@ def _call(encoded: Any, decoder: Decoder) -> Call:
 def _input(encoded: Any, decoder: Decoder) -> Any:
     if isinstance(encoded, dict) and "key" in encoded:
         return TaskRef(decode_key(encoded["key"]))
-    return decoder.value(encoded)
+    found = decoder.value(encoded)
+    check_argument(found)
+    return found
 
 
 def decode_key(encoded: Any) -> Any:
@@ -207,15 +213,20 @@ def _node(key: Any, program: SavedProgram, inputs: list[Any], shared: dict[int, 
     if not program.calls:
         return _moved(key, _with(program.result, inputs, []))
     last = len(program.calls) - 1
-    if not last and program.result == Result(last):
+    if not last and _is_result(program.result, last):
         return _task(key, program.calls[0], inputs, [])
     # All tasks of a program share one inner graph, which names its inputs.
     if id(program) not in shared:
         shared[id(program)] = _inner(program, len(inputs))
     keys = tuple(f"input-{k}" for k in range(len(inputs)))
     arguments = [item if isinstance(item, TaskRef) else DataNode(None, item) for item in inputs]
-    wanted = f"step-{last}" if program.result == Result(last) else "result"
+    wanted = f"step-{last}" if _is_result(program.result, last) else "result"
     return Task(key, _execute_subgraph, shared[id(program)], wanted, keys, *arguments)
+
+
+def _is_result(value: Any, number: int) -> bool:
+    # The type first: an array would compare each of its elements.
+    return isinstance(value, Result) and value.number == number
 
 
 def _inner(program: SavedProgram, inputs: int) -> dict[Any, GraphNode]:
@@ -225,7 +236,7 @@ def _inner(program: SavedProgram, inputs: int) -> dict[Any, GraphNode]:
         f"step-{k}": _task(f"step-{k}", call, given, results)
         for k, call in enumerate(program.calls)
     }
-    if program.result != Result(len(results) - 1):
+    if not _is_result(program.result, len(results) - 1):
         inner["result"] = _moved("result", _with(program.result, given, results))
     return inner
 

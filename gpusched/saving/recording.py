@@ -32,6 +32,7 @@ class Recorded:
 
     @property
     def place(self) -> str:
+        """What messages call this place."""
         return f"the result of {self.name}"
 
     def told(self) -> dict[str, Any]:

@@ -16,6 +16,11 @@ from gpusched.saving.errors import UnsavableError
 from gpusched.saving.values import Decoder, Encoder, index
 from gpusched.serialization.frames import CorruptFrameError
 
+_LONGEST = 1 << 62
+"""Elements along an axis; sums of a few stay below NumPy's largest number."""
+_MOST_DIMENSIONS = 64
+"""As NumPy has it."""
+
 
 @dataclass(frozen=True)
 class Described:
@@ -30,10 +35,12 @@ class Described:
 
     @property
     def shape(self) -> tuple[Any, ...]:
+        """The shape of the array, as the sums of its chunks."""
         return tuple(sum(sizes) for sizes in self.chunks)
 
     @property
     def blocks(self) -> tuple[int, ...]:
+        """How many chunks there are along each axis."""
         return tuple(map(len, self.chunks))
 
     def empty(self) -> Any:
@@ -66,7 +73,7 @@ def decode_array(encoded: Any, decoder: Decoder) -> Described:
                 name, decoder.value(chunks), decoder.value(dtype), decoder.value(meta)
             )
             known = _are_chunks(found.chunks) and isinstance(found.dtype, np.dtype)
-            if known and (found.meta is None or _is_array(found.meta)):
+            if known and (found.meta is None or _is_array(found.meta, found.dtype)):
                 return found
     raise CorruptFrameError(f"{encoded!r:.200} describes no array")
 
@@ -74,17 +81,19 @@ def decode_array(encoded: Any, decoder: Decoder) -> Described:
 def _are_chunks(chunks: Any) -> bool:
     if type(chunks) is not tuple or not all(type(s) is tuple and s for s in chunks):
         return False
+    if len(chunks) > _MOST_DIMENSIONS:
+        return False
     return all(
-        (type(size) is int and size >= 0) or (type(size) is float and math.isnan(size))
+        (type(size) is int and 0 <= size < _LONGEST) or (type(size) is float and math.isnan(size))
         for sizes in chunks
         for size in sizes
     )
 
 
-def _is_array(meta: Any) -> bool:
-    """Return whether dask takes it for an array."""
-    dtype, shape = getattr(meta, "dtype", None), getattr(meta, "shape", None)
-    return isinstance(dtype, np.dtype) and isinstance(shape, tuple)
+def _is_array(meta: Any, dtype: np.dtype) -> bool:
+    """Return whether dask takes it for an array of that dtype."""
+    found, shape = getattr(meta, "dtype", None), getattr(meta, "shape", None)
+    return isinstance(found, np.dtype) and found == dtype and isinstance(shape, tuple)
 
 
 def summary(array: Any) -> dict[str, Any]:
@@ -215,7 +224,7 @@ def _pair(encoded: Any) -> tuple[Any, Any]:
 
 
 def _dataset(encoded: Any, outputs: list[Any], decoder: Decoder) -> Any:
-    import xarray
+    import xarray as xr
 
     match encoded:
         case {"variables": list(variables), "coordinates": coordinates, "attributes": attributes}:
@@ -231,7 +240,7 @@ def _dataset(encoded: Any, outputs: list[Any], decoder: Decoder) -> Any:
             data = {name: v for name, v in named.items() if name not in found}
             coords = {name: v for name, v in named.items() if name in found}
             try:
-                return xarray.Dataset(data, coords, decoder.value(attributes))
+                return xr.Dataset(data, coords, decoder.value(attributes))
             except (TypeError, ValueError) as error:
                 raise CorruptFrameError(f"variables of a data set: {error}") from error
     raise CorruptFrameError(f"{encoded!r:.200} is no data set")

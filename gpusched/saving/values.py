@@ -19,6 +19,7 @@ from dask.utils import SerializableLock, methodcaller
 from toolz import curry  # type: ignore[import-untyped]
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
+from gpusched.saving import bitgenerators, elements
 from gpusched.saving.code import Carried, refuse
 from gpusched.saving.names import METHODS, find, name_of
 from gpusched.serialization.arrays import dtypes
@@ -30,6 +31,8 @@ DEEPEST = 64
 
 _LARGEST_POOL = 64
 """Words of a random seed; NumPy takes 4 unless told otherwise."""
+_MOST_SPAWNED = 2**32 - 1
+"""Children of a random seed, which NumPy counts in 32 bits."""
 
 
 class Encoder:
@@ -137,16 +140,7 @@ _WRITERS: dict[type, Callable[[Encoder, Any, str], Any]] = {
     methodcaller: Encoder._method,
     SerializableLock: lambda e, v, place: {"lock": str(v.token)},
     np.random.SeedSequence: Encoder._seed,
-    **{
-        kind: Encoder._generator
-        for kind in (
-            np.random.MT19937,
-            np.random.PCG64,
-            np.random.PCG64DXSM,
-            np.random.Philox,
-            np.random.SFC64,
-        )
-    },
+    **dict.fromkeys(bitgenerators.KINDS, Encoder._generator),
 }
 
 
@@ -246,29 +240,34 @@ class Decoder:
     def _seed(self, encoded: Any) -> np.random.SeedSequence:
         entropy, spawn_key, pool_size, spawned = self._all(encoded)
         return np.random.SeedSequence(
-            entropy,
-            spawn_key=spawn_key,
+            _naturals(entropy),
+            spawn_key=_naturals(spawn_key),
             pool_size=index(pool_size, _LARGEST_POOL + 1),
-            n_children_spawned=spawned,
+            n_children_spawned=index(spawned, _MOST_SPAWNED + 1),
         )
 
     def _generator(self, encoded: Any) -> Any:
         name, state = encoded
-        kind = find(name)
-        if not issubclass(kind, np.random.BitGenerator):
-            raise CorruptFrameError(f"{name!r:.200} is no bit generator")
-        bits = kind(0)
-        bits.state = self.value(state)
-        return bits
+        return bitgenerators.restore(find(name), self.value(state))
 
     def _masked(self, encoded: Any) -> np.ma.MaskedArray:
-        data, mask, fill = self._all(encoded)
+        data, mask, fill = parts = self._all(encoded)
+        if not all(isinstance(part, np.ndarray) for part in parts):
+            raise CorruptFrameError(f"{encoded!r:.200} is no masked array")
+        expected = [(data.shape, np.ma.make_mask_descr(data.dtype)), ((), data.dtype)]
+        if [(part.shape, part.dtype) for part in (mask, fill)] != expected:
+            raise CorruptFrameError(f"{encoded!r:.200} is no masked array")
         return np.ma.MaskedArray(data, mask, fill_value=fill[()])
 
     def _number(self, encoded: Any) -> Any:
         described, text = encoded
         dtype = dtypes.parse(described)
-        return np.frombuffer(base64.b64decode(text, validate=True), dtype, count=1)[0]
+        data = base64.b64decode(text, validate=True)
+        if len(data) != dtype.itemsize:
+            raise CorruptFrameError(f"{len(data)} bytes are not one number of {dtype}")
+        found = np.frombuffer(data, dtype)
+        elements.check(found)
+        return found[0]
 
 
 def index(number: Any, count: int) -> int:
@@ -276,6 +275,27 @@ def index(number: Any, count: int) -> int:
     if type(number) is not int or not 0 <= number < count:
         raise CorruptFrameError(f"{number!r:.100} is none of the {count} that there are")
     return number
+
+
+def _naturals(value: Any) -> Any:
+    """Return a number from 0, or several; NumPy makes words of them."""
+    several = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    for number in value if several else [value]:
+        if type(number) is bool or not isinstance(number, int | np.integer) or number < 0:
+            raise CorruptFrameError(f"{value!r:.200} is no seed")
+    return value
+
+
+def _text_of(value: Any) -> str:
+    if not isinstance(value, str):
+        raise CorruptFrameError(f"{value!r:.200} is no text")
+    return value
+
+
+def _functions(values: list[Any]) -> list[Any]:
+    if not values or not all(map(callable, values)):
+        raise CorruptFrameError(f"{values!r:.200} are no functions")
+    return values
 
 
 def _method(name: Any) -> Any:
@@ -300,10 +320,10 @@ _READERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "step": lambda d, v: Result(index(v, d.steps)),
     "function": lambda d, v: find(v),
     "method": lambda d, v: _method(v),
-    "lock": lambda d, v: SerializableLock(str(v)),
+    "lock": lambda d, v: SerializableLock(_text_of(v)),
     "partial": lambda d, v: d._partial(v, partial),
     "curry": lambda d, v: d._partial(v, curry),
-    "compose": lambda d, v: Compose(d._all(v)),
+    "compose": lambda d, v: Compose(_functions(d._all(v))),
     "seed": Decoder._seed,
     "bit generator": Decoder._generator,
     "code": lambda d, v: d.code[index(v, len(d.code))],

@@ -42,6 +42,7 @@ class Named(Cell):
         self.known = known
 
     def kind(self) -> type | None:
+        """Return the type of the object, or None where this process has not imported it."""
         module, name = self.known[1]
         found: Any = sys.modules.get(module)
         for part in name.split("."):
@@ -49,6 +50,7 @@ class Named(Cell):
         return found if isinstance(found, type) else _UNNAMED.get(name)
 
     def specials(self) -> frozenset[str]:
+        """Return the special methods that the type has."""
         return self.known[0]
 
 
@@ -75,6 +77,7 @@ class Copy:
         self._lock = threading.Lock()
 
     def __call__(self) -> Any:
+        """Return a new copy."""
         with self._lock:
             return copy.deepcopy(self._original)
 
@@ -93,6 +96,7 @@ class Again:
         self._call = (function, args, kwargs)
 
     def __call__(self) -> Any:
+        """Return what the function returns this time."""
         function, args, kwargs = self._call
         own = {key: _own(value) for key, value in kwargs.items()}
         return function(*map(_own, args), **own)
@@ -128,9 +132,11 @@ class Instances(Cell):
             return self._found.keep(self.make())
 
     def kind(self) -> type:
+        """Return the type of the instances."""
         return self._first
 
     def specials(self) -> frozenset[str]:
+        """Return the special methods that the type has."""
         return specials(self._first)
 
 
@@ -153,12 +159,14 @@ class ByThread(_Found):
         self._local = threading.local()
 
     def get(self) -> Any:
+        """Return this thread's instance; raise LookupError if it has none."""
         try:
             return self._local.instance
         except AttributeError:
             raise LookupError("none in this thread") from None
 
     def keep(self, instance: Any) -> Any:
+        """Keep an instance for this thread, and return it."""
         self._local.instance = instance
         return instance
 
@@ -171,7 +179,9 @@ class ByKey(_Found):
         self._kept: dict[Hashable, Any] = {}
 
     def get(self) -> Any:
+        """Return the instance of the current key; raise LookupError if it has none."""
         return self._kept[self._key()]
 
     def keep(self, instance: Any) -> Any:
+        """Keep an instance for the current key unless it has one; return the one kept."""
         return self._kept.setdefault(self._key(), instance)

@@ -39,7 +39,7 @@ class Child:
                     Returned(self._keep(messages.loads(message.content), message.home))
                 )
             return self._carry_out(message)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # Whatever the library raises is the caller's, as it would be without a child.
             return _raised(error)
 
@@ -72,7 +72,7 @@ def _raised(error: Exception) -> bytes:
         content = messages.dumps(Raised(error))
         messages.loads(content)
         return content
-    except Exception:
+    except Exception:  # noqa: BLE001
         # Exceptions of any library, with constructors of any kind.
         return messages.dumps(Raised(RuntimeError(f"{type(error).__name__}: {error}")))
 

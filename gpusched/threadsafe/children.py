@@ -65,12 +65,14 @@ class ProcessGuard(Guard):
         self._dropped: deque[tuple[int, int]] = deque()
 
     def cell(self, value: Any) -> Any:
+        """Return a cell with the pickled object, which the first operation sends to the child."""
         kind = type(value)
         cell = Remote(specials(kind), (kind.__module__, kind.__qualname__))
         cell.content, cell.home = cloudpickle.dumps(value), Home.of(value)
         return cell
 
     def apply(self, cell: Remote, operation: Operation, *args: Any) -> Any:
+        """Carry out an operation in the child; the cell, if that is what it returns."""
         if current().answers_loop:
             waits.refuse_loop(self, current())
         self._lock.acquire()
@@ -159,7 +161,7 @@ class ProcessGuard(Guard):
         self._connection = connection
         limit = parse_timedelta(config.get("threadsafe.start-timeout"))
         try:
-            connection.send([path for path in sys.path])
+            connection.send(list(sys.path))
             if not connection.poll(limit) or connection.recv() != "ready":
                 raise ChildError(f"the child process of {self} did not start within {limit:g} s")
         except (EOFError, OSError) as error:
@@ -187,9 +189,11 @@ class ProcessGuard(Guard):
         return process.returncode
 
     def holders(self) -> Iterable[Thread]:
+        """Return the thread whose call the child is carrying out."""
         return self._lock.holders()
 
     def give_up(self, thread: Thread) -> bool:
+        """Release the lock of a thread that has ended."""
         return self._lock.give_up(thread)
 
     def close(self) -> None:
@@ -198,6 +202,7 @@ class ProcessGuard(Guard):
             self._kill()
 
     def forget_others(self) -> None:
+        """Leave the child to the parent process; the next call starts one."""
         if self._connection is not None:
             # A copy, which would keep the child from seeing the end of its parent.
             self._connection.close()

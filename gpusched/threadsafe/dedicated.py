@@ -79,7 +79,7 @@ class _Line:
         _local.record.task = call.task
         try:
             call.result = call.context.run(call.operation, *call.args)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             # Of any kind: it is raised in the thread that called.
             call.error = error
         finally:
@@ -107,6 +107,7 @@ class OneThreadGuard(Guard):
         self._thread: threading.Thread | None = None
 
     def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+        """Carry out an operation on the guard's thread, and wait for its result."""
         line = self._line or self._start()
         me = _local.record
         if line.record is me:
@@ -134,6 +135,7 @@ class OneThreadGuard(Guard):
         return call.result
 
     def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        """Call the object; with ``each``, what makes a handle gets a thread for that handle."""
         if not getattr(self.policy, "each", False) or not is_maker(cell):
             return self.apply(cell, call, args, kwargs)
         # A handle is made in the thread that it is going to be used in.
@@ -142,6 +144,7 @@ class OneThreadGuard(Guard):
         return Made(value, guard) if home.is_handle(value) else value
 
     def delete(self) -> None:
+        """Have the guard's thread delete handles that nobody refers to any more."""
         line, me = self._line, getattr(_local, "record", None)
         if me is None:
             # Called while this thread's record is made. The next call deletes them.
@@ -174,6 +177,7 @@ class OneThreadGuard(Guard):
             return self._line
 
     def holders(self) -> Iterable[Thread]:
+        """Return the guard's thread, if it has been started."""
         line = self._line
         return () if line is None or line.record is None else (line.record,)
 

@@ -30,10 +30,12 @@ class PerThreadGuard(Guard):
     shares = False
 
     def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+        """Carry out an operation on this thread's instance."""
         self.counts.calls += 1
         return operation(_here(cell), *args)
 
     def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        """Call this thread's instance; a handle is made again in each thread that uses it."""
         self.counts.calls += 1
         function = _here(cell)
         made = function(*args, **kwargs)
@@ -42,6 +44,7 @@ class PerThreadGuard(Guard):
         return self._instances(Again(function, args, kwargs), made)
 
     def cell(self, value: Any) -> Any:
+        """Return a cell that copies the object for each thread but this one."""
         if isinstance(value, (Instances, *_CALLED)):
             return value
         make = Copy(value)
@@ -62,6 +65,7 @@ class PerThreadGuard(Guard):
         return cell
 
     def holders(self) -> Iterable[Thread]:
+        """Return no threads, since none ever waits for another."""
         return ()
 
 
@@ -88,9 +92,11 @@ class PerDeviceGuard(PerThreadGuard):
         return found
 
     def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+        """Carry out an operation on the current device's instance, under that device's lock."""
         return self._lock().apply(None, lambda _: operation(_here(cell), *args))
 
     def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        """Call the device's instance; a handle is made again on each device that uses it."""
         made = self._lock().apply(None, lambda _: _here(cell)(*args, **kwargs))
         if isinstance(cell, Instances) or not home.is_handle(made):
             return made
@@ -100,9 +106,12 @@ class PerDeviceGuard(PerThreadGuard):
         return ByKey(current_device)
 
     def holders(self) -> Iterable[Thread]:
+        """Return the threads that hold a device's lock."""
         return [holder for lock in self._locks.values() for holder in lock.holders()]
 
     def give_up(self, thread: Thread) -> bool:
+        """Release the locks of all devices that a thread which has ended still holds."""
+        # In a list, since each of them must give up.
         return any([lock.give_up(thread) for lock in self._locks.values()])
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-_TEXT = re.compile(r"(?P<kind>[a-z_]+)(?:\((?P<arguments>[^()]*)\))?")
+_TEXT = re.compile(r"(?P<kind>\w+)(?:\((?P<arguments>.*)\))?", re.DOTALL)
+_BARE = r"[^\W\d][\w .-]*"
+"""A name that needs no quotes in a text."""
+_ARGUMENT = re.compile(
+    rf"\s*(?:(?P<key>[a-z_]+)\s*=\s*)?(?P<value>-?\d+|{_BARE}|'[^'\\]*'|\"[^\"\\]*\")\s*(?:,|$)"
+)
 
 
 @dataclass(frozen=True)
@@ -16,14 +23,20 @@ class Policy:
     name: str = ""
     """What is shared by all policies of the same kind and name; of the wrapped library if empty."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"the name of a policy is text, not {self.name!r}")
+        if not isinstance(getattr(self, "each", False), bool):
+            raise TypeError(f"each is True or False, not {self.each!r}")  # type: ignore[attr-defined]
+
     def __str__(self) -> str:
-        told = [
-            value if field.name == "name" else f"{field.name}={value}"
-            for field in fields(self)
-            if (value := getattr(self, field.name)) not in ("", False)
-        ]
+        told = [str(self.n)] if isinstance(self, Limit) else []
+        if self.name:
+            told.append(self.name if _is_bare(self.name) else repr(self.name))
+        if getattr(self, "each", False):
+            told.append("each=True")
         kind = next(kind for kind, policy in KINDS.items() if policy is type(self))
-        return f"{kind}({', '.join(map(str, told))})"
+        return f"{kind}({', '.join(told)})"
 
     def named(self, name: str) -> Policy:
         """Return the policy with a name, if it has none."""
@@ -105,14 +118,15 @@ class Limit(_Held, Policy):
     --------
     >>> from gpusched import threadsafe
     >>> print(threadsafe.limit(2, "downloads"))
-    limit(downloads, n=2)
+    limit(2, downloads)
     """
 
     n: int = 1
     """Number of threads."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n, int) or self.n < 1:
+        super().__post_init__()
+        if type(self.n) is not int or self.n < 1:
             raise ValueError(f"a limit is a positive number of threads, not {self.n!r}")
 
 
@@ -186,8 +200,21 @@ def process(name: str = "") -> Process:
     return Process(name)
 
 
+_MAKERS: dict[str, Callable[..., Policy]] = {
+    "lock": lock,
+    "one_thread": one_thread,
+    "limit": limit,
+    "per_thread": per_thread,
+    "per_device": per_device,
+    "process": process,
+}
+
+
 def parse(text: str) -> Policy:
-    """Return the policy that a setting tells.
+    """Return the policy that a setting names.
+
+    A text is read as the call in Python, of the function of that name and with the same arguments,
+    in which names may be written without quotes. ``lock`` alone is ``lock()``.
 
     Raises
     ------
@@ -197,28 +224,53 @@ def parse(text: str) -> Policy:
     Examples
     --------
     >>> from gpusched.threadsafe.kinds import parse
-    >>> parse("limit(gdal, n=2)")
+    >>> parse("limit(2, gdal)")
     Limit(name='gdal', n=2)
     >>> parse("lock")
     Lock(name='', each=False)
     """
-    match = _TEXT.fullmatch(text.strip())
-    kind = KINDS.get(match["kind"]) if match else None
-    if match is None or kind is None:
+    match = _TEXT.fullmatch(text.strip()) if isinstance(text, str) else None
+    maker = _MAKERS.get(match["kind"]) if match else None
+    if match is None or maker is None:
         raise ValueError(
             f"{text!r} is no policy: write one of {', '.join(KINDS)}, as in lock(hdf5)"
         )
-    given: dict[str, Any] = {}
-    for argument in filter(None, map(str.strip, (match["arguments"] or "").split(","))):
-        key, equals, value = argument.partition("=")
-        given[key.strip() if equals else "name"] = _value(value.strip()) if equals else argument
     try:
-        return kind(**given)
+        args, kwargs = _arguments(match["arguments"] or "")
+        return maker(*args, **kwargs)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{text!r} is no policy: {error}") from None
+        usage = f"{match['kind']}{inspect.signature(maker, eval_str=False)}".partition(" ->")[0]
+        raise ValueError(f"{text!r} is no policy: {error}; it is {usage}") from None
+
+
+def _arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    place = 0
+    while text.strip() and place < len(text):
+        found = _ARGUMENT.match(text, place)
+        if found is None:
+            raise ValueError(f"cannot read {text[place:].strip()!r}")
+        key, value = found["key"], _value(found["value"].strip())
+        if key is None and kwargs:
+            raise ValueError(f"{value!r} follows an argument with a name")
+        if key in kwargs:
+            raise ValueError(f"{key} is given twice")
+        if key is None:
+            args.append(value)
+        else:
+            kwargs[key] = value
+        place = found.end()
+    return args, kwargs
+
+
+def _is_bare(name: str) -> bool:
+    return re.fullmatch(_BARE, name) is not None and _value(name) == name == name.strip()
 
 
 def _value(text: str) -> Any:
     if text in ("True", "False", "true", "false"):
         return text.lower() == "true"
-    return int(text) if text.isdecimal() else text
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    return text[1:-1] if text[0] in "'\"" else text

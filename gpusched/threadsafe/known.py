@@ -134,7 +134,7 @@ CASES = (
          f"{_GITHUB}tensorflow/tensorflow/issues/61298"),
     ),
     Case(
-        "tensorflow", "lock(tensorflow graphs)", 
+        "tensorflow", "lock(tensorflow graphs)",
         _methods("tensorflow", "Graph", "create_op", "_create_op_internal"),
         "Adding operations to a graph is not thread-safe; running a session is.",
         ("https://www.tensorflow.org/api_docs/python/tf/Graph",
@@ -207,5 +207,4 @@ def _text(policy: Any) -> str:
     # YAML reads a bare "off" as false.
     if policy is False or policy == OFF:
         return OFF
-    parse(policy)
-    return str(policy)
+    return str(parse(policy))

@@ -77,6 +77,7 @@ class LimitGuard(Guard):
                 self._changed.notify()
 
     def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+        """Carry out an operation as soon as fewer than ``n`` other threads are inside."""
         self.acquire()
         try:
             return operation(cell, *args)
@@ -84,11 +85,13 @@ class LimitGuard(Guard):
             self.release()
 
     def holders(self) -> Iterable[Thread]:
+        """Return the threads that are inside, if no other may enter."""
         # Not under the condition's lock, which `waits` must not wait for; a copy is made at once.
         inside = tuple(self._inside)
         return inside if len(inside) >= self.policy.n else ()
 
     def give_up(self, thread: Thread) -> bool:
+        """Take out a thread that has ended; return whether it was inside."""
         with self._changed:
             if self._inside.pop(thread, 0) == 0:
                 return False

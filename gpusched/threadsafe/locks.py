@@ -69,6 +69,7 @@ class LockGuard(Guard):
             self.delete()
 
     def delete(self) -> None:
+        """Delete handles that nobody refers to any more, unless another thread is inside."""
         me = getattr(_local, "record", None)
         # Called while this thread's record is made, it leaves them to the next call.
         while self.gone and me is not None:
@@ -90,6 +91,7 @@ class LockGuard(Guard):
                 self._lock.release()
 
     def forget_others(self) -> None:
+        """Start again in a forked process, still joined with the same lock."""
         joined = self.joined
         super().forget_others()
         self.joined = joined
@@ -114,6 +116,7 @@ class LockGuard(Guard):
         return True
 
     def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+        """Carry out an operation while this thread holds the lock."""
         self.acquire()
         try:
             return operation(cell, *args)
@@ -121,6 +124,7 @@ class LockGuard(Guard):
             self.release()
 
     def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        """Call the object while this thread holds the lock."""
         if self.joined is not None:
             return self.apply(cell, operations.call, args, kwargs)
         # The same as acquire and release, written out: this is the path that is measured.
@@ -146,10 +150,12 @@ class LockGuard(Guard):
                         self.delete()
 
     def holders(self) -> Iterable[Thread]:
+        """Return the thread that holds the lock, if one does."""
         owner = self._owner
         return () if owner is None else (owner,)
 
     def give_up(self, thread: Thread) -> bool:
+        """Release the lock of a thread that has ended; return whether it held it."""
         if self._owner is not thread:
             return False
         self._depth = 0

@@ -90,6 +90,7 @@ class Loading(Guard):
         self._lock = threading.Lock()
 
     def apply(self, cell: Any, operation: operations.Operation, *args: Any) -> Any:
+        """Load the object through the real guard, and carry out an operation on it."""
         proxy = self._proxy()
         if proxy is None:
             raise ReferenceError("a proxy was used while it was deleted")
@@ -97,6 +98,7 @@ class Loading(Guard):
         return self._guard.apply(_parts(proxy)[0], operation, *args)
 
     def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+        """Load the object through the real guard, and call it."""
         return self.apply(cell, operations.call, args, kwargs)
 
     def _load(self, proxy: Proxy) -> None:

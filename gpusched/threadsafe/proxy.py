@@ -329,7 +329,7 @@ def _attribute_elsewhere(self: Proxy, cell: Any, name: str) -> Any:
     return Method(self, name) if type(value) in _BOUND else value
 
 
-class Method:
+class Method:  # noqa: D101
     # A method, looked up anew in the thread, on the device or in the process where it is called.
     # Says this in no docstring, for __doc__ is the method's own.
 
@@ -340,6 +340,7 @@ class Method:
         self._name = name
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the method of that name through the guard of its proxy."""
         args = tuple(map(_unwrap_deep, args))
         kwargs = {key: _unwrap_deep(value) for key, value in kwargs.items()}
         cell, guard, _ = _parts(self.__self__)

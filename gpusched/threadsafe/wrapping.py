@@ -40,7 +40,8 @@ def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
     Raises
     ------
     TypeError
-        If ``value`` is a coroutine function: an event loop must not wait.
+        If ``value`` is a coroutine function: an event loop must not wait. If ``policy`` is neither
+        a policy nor text.
     ValueError
         If ``policy`` is none.
 
@@ -56,6 +57,10 @@ def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
     [('a', 8)]
     """
     policy = kinds.parse(policy) if isinstance(policy, str) else policy
+    if not isinstance(policy, Policy):
+        raise TypeError(
+            f"{policy!r} is no policy: give one such as threadsafe.lock('name'), or its text"
+        )
     if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
         raise TypeError(f"{value!r} is asynchronous: an event loop must not wait for a policy")
     home = Home.of(value, results)

@@ -30,6 +30,7 @@ class FunctionOverride(Override):
     definition: Definition
 
     def version(self, original: Kernel) -> Kernel:
+        """Return the kernel with the function as its only statements."""
         dtypes = (*(i.dtype for i in original.inputs), *original.parameters)
         results = tuple(o.value_dtype for o in original.outputs)
         found = typed(self.definition, tuple(map(np.dtype, dtypes)), tuple(map(np.dtype, results)))
@@ -46,6 +47,7 @@ class FunctionOverride(Override):
 
     @property
     def identity(self) -> str:
+        """The digest of the function: equal digests compute the same."""
         return self.definition.digest
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Runner, _checked, kernel_cache
-
-__all__ = ["kernel_cache"]
+from tests.cli.conftest import Runner, _checked
+from tests.tiers import starts_processes
 
 
 @pytest.fixture
+@starts_processes
 def gpusched(tmp_path: Path, kernel_cache: Path) -> Iterator[Runner]:
     """Give a runner of gpusched; afterwards no process of its jobs may live."""
     runner = Runner(tmp_path, kernel_cache)

@@ -123,4 +123,4 @@ class Slurm:
         while not condition():
             # Nothing of Slurm's can be waited on but its answers.
             assert time.monotonic() < end, (self.folder / "daemons.log").read_text()
-            time.sleep(0.1)
+            time.sleep(0.1)  # noqa: TID251

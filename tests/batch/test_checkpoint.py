@@ -13,7 +13,7 @@ import dask.array as da
 import dask.bag
 import numpy as np
 import pytest
-import xarray
+import xarray as xr
 from dask.distributed import Client
 
 import gpusched
@@ -122,12 +122,12 @@ def test_other_computation_is_kept_beside(tmp_path: Path) -> None:
 
 def test_other_collections(tmp_path: Path) -> None:
     x = da.arange(6, chunks=3)
-    table = xarray.DataArray(x, dims="t", coords={"t": np.arange(6)}, name="speed", attrs={"a": 1})
+    table = xr.DataArray(x, dims="t", coords={"t": np.arange(6)}, name="speed", attrs={"a": 1})
     dataset = table.to_dataset().assign(loaded=("t", np.ones(6)), other=("t", x * 2))
     for name, each in {"array": table, "dataset": dataset}.items():
         kept = gpusched.checkpoint(name, each, tmp_path)
         assert kept.chunks
-        xarray.testing.assert_identical(kept.compute(), each.compute())
+        xr.testing.assert_identical(kept.compute(), each.compute())
     value = gpusched.checkpoint("value", dask.delayed(sum)([1, 2]), tmp_path)
     assert value.compute() == 3
     bag = dask.bag.from_sequence(range(4), npartitions=2).map(str)
@@ -152,6 +152,7 @@ def test_two_at_once(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("x/*/*"))) == 20
 
 
+@pytest.mark.processes
 def test_token_is_the_same_in_another_process(tmp_path: Path) -> None:
     program = (
         "import dask.array as da, gpusched, sys, numpy as np\n"

@@ -15,6 +15,7 @@ from pytest_mock import MockerFixture
 
 from gpusched.batch.children import Children, Stopped
 from tests.cli.conftest import hear_requests
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_gone
 
 LEAD = Path(__file__).with_name("lead.py")
@@ -60,6 +61,7 @@ class Head:
 
 
 @pytest.fixture
+@starts_processes
 def head(tmp_path: Path) -> Iterator[Head]:
     """Give a starter of heads; afterwards nothing of a start is left, but for the exit code."""
     head = Head(tmp_path / "job")
@@ -169,6 +171,7 @@ def test_what_does_not_end_is_killed(head: Head, monkeypatch: pytest.MonkeyPatch
     assert started.returncode == 143
 
 
+@pytest.mark.processes
 def test_limit_that_passes_while_a_job_ends_is_no_news(mocker: MockerFixture) -> None:
     """Nor is it asked for again and again."""
     waited = mocker.spy(signal, "sigtimedwait")

@@ -39,6 +39,7 @@ def directives(backend: str, *flags: str) -> list[str]:
 
 @pytest.mark.parametrize("backend", SHELLS)
 @pytest.mark.parametrize("flags", [(), FULL], ids=["plain", "full"])
+@pytest.mark.processes
 def test_shell_reads_it(backend: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     if backend == "local":
         flags = ("--nodes=3",)
@@ -113,6 +114,7 @@ def test_no_gpu_is_asked_for_by_none(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", SHELLS)
+@pytest.mark.processes
 def test_launcher_takes_what_the_script_gives_it(backend: str, tmp_path: Path) -> None:
     """By bash's own reading of the script, and gpusched's of the launcher's arguments."""
     flags = ("--nodes=3",) if backend == "local" else FULL

@@ -104,6 +104,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("backend", "command", "text", "state"), ANSWERS)
+@pytest.mark.processes
 def test_state_is_read(
     backend: str, command: str, text: str, state: str | None, folder: Path
 ) -> None:
@@ -115,6 +116,7 @@ def test_state_is_read(
     ("backend", "command"),
     [("slurm", "squeue"), ("pbs", "qstat"), ("lsf", "bjobs"), ("k8s", "kubectl")],
 )
+@pytest.mark.processes
 def test_system_that_does_not_answer_says_nothing_of_the_job(
     backend: str, command: str, folder: Path
 ) -> None:
@@ -132,6 +134,7 @@ def test_system_that_does_not_answer_says_nothing_of_the_job(
         ("k8s", "kubectl", "delete --ignore-not-found job/7 service/7"),
     ],
 )
+@pytest.mark.processes
 def test_job_is_cancelled(backend: str, command: str, words: str, folder: Path) -> None:
     program(folder, command, f'echo "$*" >{folder}/told')
     systems.find(backend).cancel("7")
@@ -146,6 +149,7 @@ def test_job_is_cancelled(backend: str, command: str, words: str, folder: Path) 
         ("k8s", "kubectl", "service/name created", "name"),
     ],
 )
+@pytest.mark.processes
 def test_number_is_read(backend: str, command: str, answer: str, number: str, folder: Path) -> None:
     program(folder, command, f"cat >{folder}/told; echo '{answer}'")
     wanted = replace(request(backend), image="x", claim="y:/shared") if backend == "k8s" else None
@@ -160,6 +164,7 @@ def test_lsf_queues_a_job_again_by_its_exit_code() -> None:
     assert f"#BSUB -Q {lsf.requeue()}" in lsf.script(replace(request("lsf"), requeues=1))
 
 
+@pytest.mark.processes
 def test_code_of_a_job_on_kubernetes_is_that_of_its_first_pod(folder: Path) -> None:
     ended = {"containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]}
     older = {"containerStatuses": [{"state": {"terminated": {"exitCode": 124}}}]}

@@ -89,6 +89,7 @@ def test_batch_system_that_is_not_here_is_named(
     assert f"there is no {command} on PATH: " in done.output
 
 
+@pytest.mark.processes
 def test_what_the_batch_system_refuses_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

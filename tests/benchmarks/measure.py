@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
-from time import perf_counter, sleep
+from time import perf_counter, sleep  # noqa: TID251  between runs, so that clocks settle
 from typing import Any
 
 from tests.benchmarks.contenders import load
@@ -88,7 +88,7 @@ def _prepare(case: Case, name: str, timing: Timing) -> Prepared | None:
         check(case, prepared, timing)
     except (ImportError, Unavailable) as reason:
         timing.absent = str(reason)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # The page says so; the others are measured all the same.
         timing.absent = (
             f"failed: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -26,17 +26,17 @@ class Names:
 
 
 def numpy() -> Names:
-    import numpy
+    import numpy as np
     from scipy.special import erf
 
-    return Names(numpy, erf=erf)
+    return Names(np, erf=erf)
 
 
 def dask() -> Names:
-    from dask import array
+    from dask import array as da
     from scipy.special import erf
 
-    return Names(array, erf=erf)
+    return Names(da, erf=erf)
 
 
 def jax() -> Names:

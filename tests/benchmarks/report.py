@@ -35,7 +35,7 @@ def header(module: str, arguments: list[str]) -> str:
     versions = ", ".join(map(_version, _PACKAGES))
     return "\n".join(
         [
-            f"- date: {datetime.date.today()}",
+            f"- date: {datetime.datetime.now().astimezone().date()}",
             f"- machine: {_processor()}, {THREADS} cores used, {platform.system()}",
             f"- versions: Python {platform.python_version()}, {versions}",
             f"- command: `{command}`",

@@ -13,6 +13,7 @@ from tests.benchmarks.simulation import Costs
 COSTS = Costs(scheduler=5e-4, worker=5e-4, launch=2e-5, latency=1e-4, bandwidth=3e12)
 
 
+@pytest.mark.slow
 def test_programs_are_counted_in_their_graphs() -> None:
     found = scaling.programs("W3", scaling.squares, chunks=16)
     fused, plain = found["fused"], found["plain"]
@@ -34,6 +35,7 @@ def test_growth_is_told_by_size() -> None:
     assert lines[3].startswith("| W1 | 4x | 4.00 s (x 4.0) |")
 
 
+@pytest.mark.slow
 def test_the_page_has_tables_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(scaling, "GPUS", (8, 64))

@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.benchmarks.simulation import (
@@ -60,7 +60,6 @@ def test_one_task_takes_the_way_there() -> None:
     assert simulate(COPY, costs, 1, 1, 16).seconds == pytest.approx(1 + 8 + 2 + 4 + 32 + 8)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.integers(1, 60),
     st.floats(1e-5, 1e-2),

@@ -46,6 +46,7 @@ def test_whoever_has_no_program_of_a_work_has_a_reason(work: Work) -> None:
 
 
 @pytest.mark.parametrize("name", ["clip", "axis-statistics", "pairwise"])
+@pytest.mark.slow
 def test_the_limit_is_measured_for_works_of_any_inputs(name: str) -> None:
     timing = measure(small(WORKS[name]), ["dask", "triad"], rounds=1, budget=60)["triad"]
     assert timing.seconds and not timing.absent
@@ -82,6 +83,7 @@ def test_errors_are_of_the_largest_value_and_see_every_nan() -> None:
     assert largest_error(np.array([np.nan, -8.0, np.nan]), true) == np.inf
 
 
+@pytest.mark.processes
 def test_parts_measured_at_different_times_come_together_on_the_page(tmp_path: Path) -> None:
     parts = []
     for name, seconds in (("clip", 2.0), ("heat", 0.5)):

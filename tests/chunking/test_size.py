@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
 
 import dask
 import dask.array as da
@@ -24,12 +23,11 @@ SHAPE = (8192, 1024)
 
 
 @pytest.fixture(autouse=True)
-def two_mib(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def two_mib(monkeypatch: pytest.MonkeyPatch) -> None:
     """Choose 2 MiB, so that the tests hold on every machine."""
     target = Target("cpu", 2, 1 << 30, 1e9, 1e-4, "a machine")
     monkeypatch.setattr(size, "choose", lambda: Choice(2 * MIB, "as told", target))
     monkeypatch.setattr(size, "_chosen", [])
-    yield
 
 
 def largest(x: da.Array) -> int:

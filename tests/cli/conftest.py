@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpusched.cli import main
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_gone
 
 _MARK = "GPUSCHED_TEST_RUN"
@@ -109,12 +110,6 @@ class Runner:
         ]
 
 
-@pytest.fixture(scope="session")
-def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder for compiled kernels that all runs share."""
-    return tmp_path_factory.mktemp("kernels")
-
-
 def _checked(runner: Runner) -> Iterator[Runner]:
     yield runner
     wait_gone(runner.processes())
@@ -122,12 +117,14 @@ def _checked(runner: Runner) -> Iterator[Runner]:
 
 
 @pytest.fixture
+@starts_processes
 def gpusched_run(tmp_path: Path, kernel_cache: Path) -> Iterator[Runner]:
     """Give a runner; afterwards no process of it may live, and no file may be left."""
     yield from _checked(Runner(tmp_path, kernel_cache, "run"))
 
 
 @pytest.fixture
+@starts_processes
 def gpusched(tmp_path: Path, kernel_cache: Path) -> Iterator[Runner]:
     """Give a runner of any subcommand, with the same checks afterwards."""
     yield from _checked(Runner(tmp_path, kernel_cache))

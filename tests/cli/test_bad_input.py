@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusched import Cluster
 from gpusched.workers.devices import visible_devices
 
 from .conftest import Runner, call
@@ -95,3 +96,15 @@ def test_listener_that_says_nothing_fails_in_time(gpusched_run: Runner) -> None:
         done = gpusched_run("--scheduler", address, "script.py")
     assert done.returncode == 1
     assert f"no scheduler answered at {address} within 1s" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["scheduler", "worker tcp://127.0.0.1:1", "cluster start x"])
+def test_empty_host_is_refused(command: str) -> None:
+    found = call(*command.split(), "--host", "")
+    assert found.exit_code == 2
+    assert "the host to listen on is empty" in found.output
+
+
+def test_empty_host_is_refused_in_python() -> None:
+    with pytest.raises(ValueError, match="the host to listen on is empty"):
+        Cluster(1, host="")

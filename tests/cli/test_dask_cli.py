@@ -10,6 +10,8 @@ import pytest
 from gpusched import __version__
 from gpusched.cli import COMMANDS
 
+pytestmark = pytest.mark.processes
+
 HEAVY = ("numba", "cupy", "rmm", "cuda", "pynvml", "bokeh")
 CODE = f"""
 import sys

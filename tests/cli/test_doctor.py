@@ -26,6 +26,7 @@ from gpusched.cli.checks import fusion, gpu, host, skew, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity, nvml
 from gpusched.workers.versions import own_versions
+from tests.tiers import starts_processes
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -38,6 +39,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.processes
 def test_this_machine_is_well() -> None:
     done = run("--json")
     found = {finding["name"]: finding for finding in json.loads(done.stdout)}
@@ -88,6 +90,7 @@ def test_folder_for_kernels_that_cannot_be_written(tmp_path: Path) -> None:
         assert "in memory only" in fusion.kernel_cache().text
 
 
+@pytest.mark.processes
 def test_program_that_fails_is_told() -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fusion, "_PROGRAM", "raise RuntimeError('told by the test')")
@@ -221,6 +224,7 @@ def test_packages_that_do_not_fit(
     assert wheels.conflict((12, 9)) is None
 
 
+@pytest.mark.processes
 def test_gpu_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise OSError(name)
@@ -253,6 +257,7 @@ def test_gpu_far_from_the_allowed_cores(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.fixture
+@starts_processes
 def plain_cluster() -> Iterator[str]:
     """Yield the address of a cluster that knows nothing of gpusched."""
     with LocalCluster(
@@ -285,6 +290,7 @@ def test_own_workers_have_told_their_versions() -> None:
     assert found.status == "ok"
 
 
+@pytest.mark.processes
 def test_scheduler_that_does_not_answer_is_a_failure() -> None:
     done = run("--scheduler", "tcp://127.0.0.1:1", DASK_GPUSCHED__RUN__CONNECT_TIMEOUT="1s")
     assert done.returncode == 1

@@ -33,6 +33,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.processes
 def test_json_has_everything() -> None:
     told = json.loads(run("--json").stdout)
     assert set(told) == {
@@ -43,6 +44,7 @@ def test_json_has_everything() -> None:
     assert all(device["kind"] in ("cpu", "cuda") for device in told["devices"])
 
 
+@pytest.mark.processes
 def test_text_for_people_says_the_same() -> None:
     done = run()
     assert done.returncode == 0
@@ -51,6 +53,7 @@ def test_text_for_people_says_the_same() -> None:
     assert gpusched.__version__ in done.stdout
 
 
+@pytest.mark.processes
 def test_nothing_heavy_is_imported() -> None:
     code = (
         "import sys; from gpusched.cli.info import collect; collect();"
@@ -60,6 +63,7 @@ def test_nothing_heavy_is_imported() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.processes
 def test_origin_of_each_setting(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("gpusched: {cluster: {threads: 5, workers: 4}}")
@@ -71,6 +75,7 @@ def test_origin_of_each_setting(tmp_path: Path) -> None:
     assert found["gpusched.worker.pool"] == ("cupy", "default")
 
 
+@pytest.mark.processes
 def test_thread_policies_with_those_of_the_settings() -> None:
     changed = {"DASK_GPUSCHED__THREADSAFE__POLICIES": "{'sqlite3': 'one_thread(each=True)'}"}
     told = json.loads(run("--json", **changed).stdout)["thread_policies"]
@@ -89,6 +94,7 @@ def test_value_set_in_python_is_told() -> None:
     assert found["gpusched.worker.pool"].origin == "set in Python"
 
 
+@pytest.mark.processes
 def test_workers_of_a_cluster_with_their_metrics() -> None:
     with Cluster(2, 1, gpus=0) as cluster, Client(cluster):
         told = json.loads(run("--json", "--scheduler", cluster.scheduler_address).stdout)
@@ -99,6 +105,7 @@ def test_workers_of_a_cluster_with_their_metrics() -> None:
     assert cluster.scheduler_address or "Workers" in shown
 
 
+@pytest.mark.processes
 def test_scheduler_that_does_not_answer() -> None:
     done = run("--scheduler", "tcp://127.0.0.1:1", DASK_GPUSCHED__RUN__CONNECT_TIMEOUT="1s")
     assert done.returncode == 1

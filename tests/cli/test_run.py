@@ -18,7 +18,14 @@ print(float((da.sqrt(x) * 2 + 1).sum().compute()))
 RESULT = f"{(np.sqrt(np.arange(400_000.0)) * 2 + 1).sum():.2f}"[:-1]
 
 
-@pytest.mark.parametrize("flags", [["--local"], ["--cpu", "--workers", "2"], ["--no-fuse"]])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--local"],
+        pytest.param(["--cpu", "--workers", "2"], marks=pytest.mark.essential),
+        ["--no-fuse"],
+    ],
+)
 def test_unchanged_script_runs(gpusched_run: Runner, flags: list[str]) -> None:
     done = gpusched_run(*flags, gpusched_run.script(COMPUTE))
     assert done.returncode == 0, done.stderr

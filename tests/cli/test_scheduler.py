@@ -8,6 +8,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from gpusched import Cluster
+from tests.tiers import starts_processes
 
 from .conftest import Runner
 
@@ -20,6 +21,7 @@ print(distributed.default_client().scheduler.address)
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def cluster() -> Iterator[Cluster]:
     with Cluster(1, 1, gpus=0, fuse=False) as cluster:
         yield cluster

@@ -84,7 +84,7 @@ def test_plan_is_that_of_python(
 def test_number_of_cpu_workers_is_dasks(
     monkeypatch: pytest.MonkeyPatch, text: str | None, workers: int
 ) -> None:
-    monkeypatch.setattr(planning, "visible_devices", lambda: [])
+    monkeypatch.setattr(planning, "visible_devices", list)
     monkeypatch.setattr(dask.system, "CPU_COUNT", 16)
     assert make_plan(FLAGS | {"n_workers": text}).workers == workers
 
@@ -123,6 +123,7 @@ def test_cpu_workers_get_what_was_asked_for(gpusched: Runner, scheduler: str) ->
     assert not file.exists()
 
 
+@pytest.mark.essential
 def test_worker_without_nanny(gpusched: Runner, scheduler: str) -> None:
     process = gpusched.start("worker", scheduler, *CPU, "--no-nanny", "--no-fuse", "--name", "7")
     with Client(scheduler, set_as_default=False) as client:

@@ -284,3 +284,17 @@ def test_command_says_what_is_wrong(tmp_path: Path) -> None:
     assert command(tmp_path / "a", "--force").exit_code == 0
     bad = command(tmp_path / "b", "--hosts", "node1,,node2")
     assert (bad.exit_code, "Error: '' is neither" in bad.output) == (2, True)
+
+
+def test_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
+    create(tmp_path / "tls")
+    key = tmp_path / "tls" / "key.pem"
+    key.chmod(0o644)
+    with pytest.raises(ValueError, match=r"key\.pem is a private key .*mode 0644.*chmod 600"):
+        load(tmp_path / "tls")
+    for command in (["scheduler"], ["worker", "tls://127.0.0.1:1"]):
+        found = call(*command, *flags(tmp_path / "tls"))
+        assert found.exit_code == 2
+        assert "mode 0644" in found.output
+    key.chmod(0o640)
+    assert load(tmp_path / "tls").require_encryption

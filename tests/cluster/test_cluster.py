@@ -17,11 +17,13 @@ from distributed import Client, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster import plan as module
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for, wait_gone
 from tests.workers.emulated import EmulatedWorker
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def cluster() -> Iterator[Cluster]:
     with Cluster(2, 1, gpus=0, memory_limit="1 GiB") as cluster:
         yield cluster
@@ -67,6 +69,7 @@ def test_fusion_is_on_here_and_in_the_workers(client: Client) -> None:
     assert set(hooks) == {"gpusched.graph.hook"}
 
 
+@pytest.mark.essential
 def test_arrays_are_computed_fused(client: Client) -> None:
     before = client.run(gpusched.statistics)
     x = da.ones(200_000, chunks=50_000)
@@ -103,6 +106,7 @@ def test_adapting_starts_workers_when_there_is_work() -> None:
         assert client.submit(lambda: 7).result(timeout=PATIENCE) == 7
 
 
+@pytest.mark.processes
 def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
     # No GPU is touched: what is tested is what each process is told.
     monkeypatch.setattr(module, "visible_devices", lambda: ["3", "5"])
@@ -125,6 +129,7 @@ def test_workers_on_gpus_see_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cluster.adapt(minimum=2, maximum=9).maximum == 2
 
 
+@pytest.mark.processes
 def test_gpu_and_cpu_workers_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "visible_devices", lambda: ["3", "5"])
     options = {"worker_class": EmulatedWorker}
@@ -203,7 +208,7 @@ def test_closing_now_does_not_wait_for_tasks() -> None:
     cluster = Cluster(1, 1, gpus=0)
     with Client(cluster) as client:
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
-        endless = client.submit(time.sleep, 1000)
+        endless = client.submit(time.sleep, 1000)  # noqa: TID251
         wait_for(lambda: any(client.processing().values()))
         cluster.close_now()
         del endless
@@ -221,10 +226,13 @@ def test_asynchronous_use() -> None:
     assert asyncio.run(use()) == 7
 
 
-@pytest.mark.parametrize("arguments", [{"n_workers": -1}, {"memory_limit": "x"}])
-def test_bad_arguments_start_nothing(arguments: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"n_workers": -1}, "at least 0, not -1"), ({"memory_limit": "x"}, "cannot read 'x'")],
+)
+def test_bad_arguments_start_nothing(arguments: dict[str, object], message: str) -> None:
     children = set(psutil.Process().children())
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=message):
         Cluster(**arguments)
     # Those of tests before this one may end meanwhile.
     assert set(psutil.Process().children()) <= children

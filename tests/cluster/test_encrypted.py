@@ -20,6 +20,7 @@ from distributed import Client
 from gpusched.cluster import authority
 from gpusched.cluster.certificates import create, load
 from tests.cli.conftest import call
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for, wait_gone
 
 CLIENT = """
@@ -98,6 +99,7 @@ def flags(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """Give a starter of processes; afterwards none of them lives."""
     starter = Processes(tmp_path_factory.mktemp("processes"))
@@ -194,6 +196,7 @@ def test_expired_certificates_are_refused(
     assert "certificate has expired" in output
 
 
+@pytest.mark.processes
 def test_printed_settings_are_enough(tmp_path_factory: pytest.TempPathFactory, own: Path) -> None:
     """No flag and no argument says anything of certificates."""
     folder = tmp_path_factory.mktemp("settings")

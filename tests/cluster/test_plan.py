@@ -24,7 +24,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend to be a machine of 16 cores, 64 GiB and no GPU."""
     monkeypatch.setattr(dask.system, "CPU_COUNT", 16)
     monkeypatch.setattr(distributed.system, "MEMORY_LIMIT", MEMORY)
-    monkeypatch.setattr(module, "visible_devices", lambda: [])
+    monkeypatch.setattr(module, "visible_devices", list)
 
 
 @pytest.fixture

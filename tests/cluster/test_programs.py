@@ -22,6 +22,7 @@ from gpusched.cluster.programs import Programs, Served
 from gpusched.fusion.statistics import statistics
 from gpusched.graph import lasting, messages, program
 from gpusched.graph.program import Program
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for
 
 CHUNKS = 40
@@ -30,6 +31,7 @@ SETTINGS = {"gpusched.fusion.minimum-elements": 0, "distributed.scheduler.work-s
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def cluster() -> Iterator[Cluster]:
     with dask.config.set(SETTINGS), Cluster(2, 1, gpus=0, memory_limit="1 GiB") as cluster:
         yield cluster
@@ -143,6 +145,7 @@ def test_graphs_that_the_client_has_optimised_are_served_too(client: Client) -> 
     np.testing.assert_array_equal(held.compute(), expected)
 
 
+@pytest.mark.processes
 def test_a_killed_worker_s_successor_asks_again() -> None:
     with (
         dask.config.set(SETTINGS),
@@ -163,6 +166,7 @@ def test_a_killed_worker_s_successor_asks_again() -> None:
         assert (counted.programs_received, counted.programs_missing) == (1, 0)
 
 
+@pytest.mark.processes
 def test_a_worker_that_joins_asks_for_itself() -> None:
     with (
         dask.config.set(SETTINGS),

@@ -50,6 +50,7 @@ async def beat(dask_worker: Any) -> None:
     await dask_worker.heartbeat()
 
 
+@pytest.mark.processes
 def test_page_has_every_worker_process() -> None:
     assert prometheus.register()
     with (
@@ -101,6 +102,7 @@ def test_worker_that_tells_nothing_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("first", ["register", "scrape"])
+@pytest.mark.processes
 def test_page_may_have_been_asked_for_before(first: str) -> None:
     steps = ["assert prometheus.register()", "scrape()"]
     code = (

@@ -29,6 +29,7 @@ from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.workers.kernels import GIVE, HERE, LATE, MAKE
 from gpusched.workers.versions import HANDSHAKE_KEY
 from gpusched.workers.worker import DeviceWorker
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for
 
 
@@ -51,6 +52,7 @@ class Apart(Cluster):
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
     with started(tmp_path_factory.mktemp("caches")) as cluster:
         yield cluster
@@ -183,6 +185,7 @@ def test_an_error_of_the_scheduler_costs_a_compilation(client: Client) -> None:
     assert one.kernels_unshared == {"the scheduler did not answer": 1}
 
 
+@pytest.mark.processes
 def test_kinds_of_processors_do_not_mix(tmp_path: Path) -> None:
     generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     with started(tmp_path, {}, generic) as cluster, Client(cluster) as client:
@@ -193,6 +196,7 @@ def test_kinds_of_processors_do_not_mix(tmp_path: Path) -> None:
         assert not codes(cluster, 0) & codes(cluster, 1)
 
 
+@pytest.mark.processes
 def test_a_killed_compiler_s_right_passes_on(tmp_path: Path) -> None:
     with started(tmp_path) as cluster, Client(cluster) as client:
         first, second = names(client)
@@ -209,6 +213,7 @@ def test_a_killed_compiler_s_right_passes_on(tmp_path: Path) -> None:
         assert not counts.kernels_unshared
 
 
+@pytest.mark.processes
 def test_patience_with_another_worker_ends(tmp_path: Path) -> None:
     with started(tmp_path) as cluster, Client(cluster) as client:
         first, second = names(client)
@@ -224,6 +229,7 @@ def test_patience_with_another_worker_ends(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGKILL)  # Its thread would never end.
 
 
+@pytest.mark.processes
 def test_a_full_registry_asks_who_has_it_on_disk(tmp_path: Path) -> None:
     settings = {"gpusched.cluster.kernel-memory": "1 kB"}
     with started(tmp_path, **settings) as cluster, Client(cluster) as client:
@@ -246,6 +252,7 @@ def kept_codes(dask_scheduler: Any) -> list[str]:
     return list(dask_scheduler.plugins["gpusched-kernels"]._codes)
 
 
+@pytest.mark.processes
 def test_code_from_an_earlier_cluster_is_found_on_a_worker_s_disk(tmp_path: Path) -> None:
     with started(tmp_path) as cluster, Client(cluster) as client:
         run(client, names(client)[0], use, 21).result()

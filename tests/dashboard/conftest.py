@@ -19,6 +19,7 @@ import pytest
 from distributed import Client
 
 import gpusched
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, address_in, wait_gone
 
 
@@ -50,7 +51,7 @@ class Site:
             try:
                 while not stop.is_set():
                     self.compute()
-            except BaseException as error:  # Told to the test, in its own thread.
+            except BaseException as error:  # noqa: BLE001  told to the test, in its own thread
                 failed.append(error)
 
         thread = threading.Thread(target=work, name="job")
@@ -99,6 +100,7 @@ def serving(folder: Path, workers: int, *flags: str) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Start a cluster on which the program has run once."""
     with serving(tmp_path_factory.mktemp("site"), 1) as found:

@@ -25,6 +25,8 @@ pytest.importorskip("playwright", reason="needs playwright, of the extra test")
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.tiers import starts_processes
+
 PICTURES = Path(__file__).parents[2] / "docs/images"
 LARGEST = 100_000
 """Bytes of a picture."""
@@ -88,6 +90,7 @@ def shown(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)

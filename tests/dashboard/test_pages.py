@@ -174,6 +174,7 @@ def test_worker_that_joins_is_watched_too(site: Site, pulled: Any) -> None:
             wait_for(lambda: site.client.run_on_scheduler(watched) >= {"0", "1"})
 
 
+@pytest.mark.processes
 def test_plain_scheduler_shows_them_and_workers_of_dask_are_devices(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     common = [f"--scheduler-file={file}", "--host=127.0.0.1"]
@@ -205,6 +206,7 @@ def test_several_schedulers_follow_in_one_process() -> None:
             assert "/individual-gpusched-spill" in get(f"{url}/individual-plots.json")
 
 
+@pytest.mark.processes
 def test_bokeh_is_imported_only_for_a_dashboard() -> None:
     code = (
         "import sys, gpusched\n"

@@ -6,7 +6,7 @@ import bdb
 import io
 import linecache
 import os
-import pdb
+import pdb  # noqa: T100
 import subprocess
 import sys
 import textwrap
@@ -22,9 +22,8 @@ import numpy as np
 import pytest
 
 import gpusched
+from tests.inspection.programs import numbers, sorted_rows
 from tests.waiting import PATIENCE
-
-from ..inspection.programs import numbers, sorted_rows
 
 Drive = Callable[..., str]
 
@@ -110,8 +109,8 @@ def test_stops_only_where_a_condition_holds(frames: list[FrameType], x: da.Array
 
 
 def test_a_condition_that_no_kernel_can_tell(x: da.Array) -> None:
-    with pytest.raises(NameError, match=r"reads differnce, which no kernel .* has; .*differ"):
-        gpusched.debug(x, (0, 0), condition="differnce > 0")
+    with pytest.raises(NameError, match=r"reads differences, which no kernel .* has; .*differ"):
+        gpusched.debug(x, (0, 0), condition="differences > 0")
     with pytest.raises(SyntaxError):
         gpusched.debug(x, (0, 0), condition="difference >")
     with pytest.raises(TypeError, match="write an expression"):
@@ -151,7 +150,8 @@ def test_a_functions_own_call_is_stopped_at(
     assert "-> result = sorted_rows(a)" in shown
     assert "sorted_rows()\n-> return np.sort(block * 3 - 1, axis=1)" in shown
     told = capsys.readouterr().err
-    assert told == "gpusched.debug: sorted_rows is not fused: your function uses .sort\n"
+    told_of = "gpusched.debug: sorted_rows is not fused: your function calls sort, which is not"
+    assert told.startswith(told_of)
 
 
 def test_a_function_that_changes_its_argument_is_called_once(frames: list[FrameType]) -> None:
@@ -245,6 +245,7 @@ def scripted(
     )
 
 
+@pytest.mark.processes
 def test_pdb_in_a_script(tmp_path: Path) -> None:
     done = scripted(tmp_path, "n\nn\np t0\nc\n")
     assert done.returncode == 0, done.stderr
@@ -253,11 +254,13 @@ def test_pdb_in_a_script(tmp_path: Path) -> None:
     assert "value 60.0" in done.stdout
 
 
+@pytest.mark.processes
 def test_breakpoints_can_be_switched_off(tmp_path: Path) -> None:
     done = scripted(tmp_path, "", PYTHONBREAKPOINT="0")
     assert (done.returncode, done.stdout) == (0, "value 60.0\n"), done.stderr
 
 
+@pytest.mark.processes
 def test_another_debugger_is_taken(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def hook():\n    print('my debugger')\n")
     done = scripted(tmp_path, "", PYTHONBREAKPOINT="mine.hook", PYTHONPATH=str(tmp_path))
@@ -265,6 +268,7 @@ def test_another_debugger_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("IPython") is None, reason="needs IPython")
+@pytest.mark.processes
 def test_ipython(tmp_path: Path) -> None:
     hook = "IPython.core.debugger.set_trace"
     arguments = ("-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor")

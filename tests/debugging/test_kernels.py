@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import gpusched
-
-from ..inspection.programs import numbers
+from tests.inspection.programs import numbers
 
 
 @gpusched.kernel

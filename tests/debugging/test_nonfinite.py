@@ -10,19 +10,22 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-import xarray
+import xarray as xr
 import zarr
 from dask.callbacks import Callback
 from distributed import Client
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
 from gpusched.debugging import graph as graphs
 from gpusched.debugging.check import Bad, nonfinite
 from gpusched.debugging.nonfinite import Nonfinite
+from tests.inspection.programs import numbers
 
-from ..inspection.programs import numbers
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:(divide by zero|invalid value|overflow) encountered:RuntimeWarning"
+)
 
 
 def found(x: Any) -> Nonfinite:
@@ -140,7 +143,7 @@ def test_read_from_files(tmp_path: Path) -> None:
 
 
 def test_xarray(x: da.Array) -> None:
-    labelled = xarray.DataArray(x, dims=("y", "x"))
+    labelled = xr.DataArray(x, dims=("y", "x"))
     assert found(1 / (labelled - 820)).index == (20, 20)
 
 
@@ -158,9 +161,6 @@ def test_forms(x: da.Array) -> None:
     value=st.sampled_from([np.nan, np.inf, -np.inf]),
     chunks=st.integers(3, 40),
     reduced=st.booleans(),
-)
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_place(places: set[tuple[int, int]], value: float, chunks: int, reduced: bool) -> None:
     values = np.ones((40, 40))

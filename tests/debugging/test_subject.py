@@ -9,12 +9,11 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-import xarray
+import xarray as xr
 
 import gpusched
 from gpusched.debugging.subject import Subject
-
-from ..inspection.programs import numbers
+from tests.inspection.programs import numbers
 
 FUNCTIONS: tuple[Callable[[Any], Any], ...] = (
     lambda x: gpusched.debug(x, (0, 0)),
@@ -28,12 +27,12 @@ FUNCTIONS: tuple[Callable[[Any], Any], ...] = (
     ("given", "told"),
     [
         (np.ones((3, 3)), "only dask arrays are looked into; this ndarray is not computed"),
-        (xarray.DataArray(np.ones((3, 3))), "this DataArray is not computed by tasks"),
+        (xr.DataArray(np.ones((3, 3))), "this DataArray is not computed by tasks"),
         ([da.ones(3), da.ones(3)], "one array is looked into, not a list of 2"),
         (dask.delayed(1), "this is a DelayedLeaf of dask's"),
         (3, "this int is not computed"),
         (
-            xarray.Dataset({"heat": ("x", da.ones(3))}),
+            xr.Dataset({"heat": ("x", da.ones(3))}),
             "one array is looked into, not a Dataset; choose one of its 'heat'",
         ),
     ],

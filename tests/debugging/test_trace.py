@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import gpusched
-
-from ..inspection.programs import PROGRAMS, numbers
+from tests.inspection.programs import PROGRAMS, numbers
 
 
 def traced(x: Any, index: Any, **options: Any) -> Any:

@@ -9,13 +9,12 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-import xarray
-from hypothesis import HealthCheck, given, settings
+import xarray as xr
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-
-from ..inspection.programs import PROGRAMS, numbers
+from tests.inspection.programs import PROGRAMS, numbers
 
 ULP = 8
 """Units in the last place that compiled functions may be off by."""
@@ -102,9 +101,6 @@ def run(operations: list[Operation], array: Any) -> Any:
     dtype=st.sampled_from(["float64", "float32", "int64", "int16"]),
     place=st.integers(0, 10**6),
 )
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 def test_any_program(operations: list[Operation], dtype: str, place: int) -> None:
     values = np.random.default_rng(0).integers(-9, 9, (12, 12)).astype(dtype)
     try:
@@ -122,7 +118,7 @@ def test_any_program(operations: list[Operation], dtype: str, place: int) -> Non
 
 
 def test_xarray_is_taken_by_position() -> None:
-    labelled = xarray.DataArray(numbers((40, 30), 20), dims=("y", "x"), coords={"y": range(40)})
+    labelled = xr.DataArray(numbers((40, 30), 20), dims=("y", "x"), coords={"y": range(40)})
     found = gpusched.debug(labelled * 2 + 1, (-1, 3), stop="never")
     same(found, (labelled * 2 + 1)[-1, 3].to_numpy()[()])
 

@@ -13,6 +13,7 @@ import pytest
 from distributed import Client
 
 from tests.deploy.jobs import Site
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, address_in, wait_gone
 
 
@@ -30,6 +31,7 @@ class Pages:
 
 
 @pytest.fixture(scope="session")
+@starts_processes
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     """Give a real scheduler's and a real worker's pages."""
     site = Site(tmp_path_factory.mktemp("pages"))

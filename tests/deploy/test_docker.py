@@ -39,7 +39,7 @@ def test_compose_is_valid() -> None:
 
 
 def test_schema_refuses_what_is_wrong() -> None:
-    wrong = {"services": {"one": {"image": "a", "comand": ["b"]}}}
+    wrong = {"services": {"one": {"image": "a", "commands": ["b"]}}}
     assert not Draft202012Validator(SCHEMA).is_valid(wrong)
 
 
@@ -124,6 +124,7 @@ def test_health_check_asks_a_page_that_answers(pages: Pages, server: str) -> Non
     assert _healthy(port).returncode == 0
 
 
+@pytest.mark.processes
 def test_health_check_fails_where_nothing_answers() -> None:
     done = _healthy("1")
     assert done.returncode == 1

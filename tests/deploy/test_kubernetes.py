@@ -93,9 +93,9 @@ def test_dask_cluster_is_valid() -> None:
 
 def test_schemas_refuse_unknown_fields() -> None:
     wrong = json.loads(json.dumps(CLUSTER))
-    wrong["spec"]["worker"]["spec"]["containers"][0]["comand"] = []
+    wrong["spec"]["worker"]["spec"]["containers"][0]["commands"] = []
     assert not Draft202012Validator(DASK_CLUSTER).is_valid(wrong)
-    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dota": {}}
+    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "content": {}}
     kind = KUBERNETES["kinds"]["ConfigMap"] | {"definitions": KUBERNETES["definitions"]}
     assert not Draft202012Validator(kind).is_valid(wrong)
 
@@ -108,6 +108,7 @@ def test_kustomization_names_every_file() -> None:
 
 
 @pytest.mark.parametrize("folder", ["base", "gpu"])
+@pytest.mark.processes
 def test_what_kustomize_makes_is_valid(folder: str) -> None:
     made = built(folder)
     assert {name(each) for each in made} == {name(each) for each in BASE}
@@ -117,6 +118,7 @@ def test_what_kustomize_makes_is_valid(folder: str) -> None:
         check_command(pod["containers"][0])
 
 
+@pytest.mark.processes
 def test_gpus_are_for_workers_only() -> None:
     scheduler, worker = pods(built("gpu"))
     assert "nvidia.com/gpu" not in json.dumps(scheduler)

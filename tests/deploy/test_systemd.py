@@ -95,11 +95,13 @@ def analyse(*arguments: str, root: Path) -> str:
 
 
 @pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.processes
 def test_systemd_finds_nothing(unit: str, root: Path) -> None:
     analyse("verify", "--man=no", unit, root=root)
 
 
 @pytest.mark.parametrize(("unit", "exposure"), [(UNITS[0], 2.0), (UNITS[1], 4.5)])
+@pytest.mark.processes
 def test_unit_is_shut_off(unit: str, exposure: float, root: Path) -> None:
     told = analyse("security", "--offline=yes", unit, root=root)
     [found] = re.findall(r"Overall exposure level for \S+: ([\d.]+)", told)

@@ -46,6 +46,7 @@ def relief(rows: int = 60, columns: int = 80) -> np.ndarray:
     return (500 + 200 * np.sin(x / 7.0) * np.cos(y / 9.0) + bumps).astype("float32")
 
 
+@pytest.mark.slow
 def test_terrain_fused_equals_unfused(terrain: ModuleType, tmp_path: Path) -> None:
     np.save(tmp_path / "relief.npy", relief())
     arguments = [str(tmp_path / "relief.npy"), "--scale", "3", "--chunk", "50", "--quiet"]

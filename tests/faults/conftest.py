@@ -14,6 +14,7 @@ import pytest
 from distributed import Client
 
 from gpusched import Cluster
+from tests.tiers import starts_processes
 from tests.waiting import is_tracker, wait_gone
 
 # Found out quickly that a worker is gone, so that the tests are quick.
@@ -43,6 +44,7 @@ class Harmed:
 
 
 @pytest.fixture
+@starts_processes
 def start(tmp_path: Path) -> Iterator[Callable[..., Harmed]]:
     """Give a function that starts a cluster; afterwards no process of it may live."""
     opened: list[Any] = []

@@ -57,7 +57,7 @@ def take_memory() -> int:
     return taken.size
 
 
-@pytest.mark.parametrize("harm", [die, poison])
+@pytest.mark.parametrize("harm", [pytest.param(die, marks=pytest.mark.essential), poison])
 def test_task_of_a_worker_that_dies_is_run_again(
     start: Start, tmp_path: Path, harm: Callable[[], None]
 ) -> None:
@@ -106,7 +106,7 @@ def test_task_that_ends_its_process_is_given_up_and_says_so(
     assert "duplicate name" not in caplog.text
 
 
-def test_worker_that_takes_anothers_place_does_not_wait_for_word_of_its_end(
+def test_worker_that_replaces_another_does_not_wait_for_word_of_its_end(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def tell_nothing(*arguments: Any) -> None:
@@ -319,6 +319,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.processes
 def test_worker_that_holds_the_interpreters_lock_ends_with_its_parent(tmp_path: Path) -> None:
     script = tmp_path / "holding.py"
     script.write_text(HOLDING)

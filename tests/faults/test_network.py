@@ -12,12 +12,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from distributed import Client
 from distributed.client import FutureCancelledError
 
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, address_in
 
 from .conftest import Harmed
@@ -67,6 +70,47 @@ def test_garbage_on_every_port_harms_nobody(start: Start) -> None:
     assert psutil.Process().memory_info().rss < before + 200e6
 
 
+def flipping(worker: Any, times: int) -> None:
+    """Change one byte of so many large messages that a worker receives."""
+    from distributed.comm import tcp
+
+    read = tcp.from_frames
+    left = [times]
+
+    async def damaged(frames: Any, *args: Any, **kwargs: Any) -> Any:
+        largest = max(range(len(frames)), key=lambda k: memoryview(frames[k]).nbytes)
+        if left[0] and memoryview(frames[largest]).nbytes > 100_000:
+            left[0] -= 1
+            data = bytearray(frames[largest])
+            data[len(data) // 2] ^= 1
+            frames = [*frames[:largest], memoryview(data), *frames[largest + 1 :]]
+        return await read(frames, *args, **kwargs)
+
+    tcp.from_frames = damaged  # type: ignore[assignment]
+    worker.flips_left = left
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_bytes_that_change_between_workers_cost_time_and_nothing_else(
+    start: Start, times: int
+) -> None:
+    harmed = start(2)
+    client = harmed.client
+    sender, receiver = client.sync(client.scheduler.identity)["workers"]
+
+    def receiving(dask_worker: Any, flip: Any = flipping) -> None:
+        flip(dask_worker, times)
+
+    client.run(receiving, workers=[receiver])
+    # Random, so that they are not compressed to a small message.
+    numbers = client.submit(np.random.default_rng(0).random, 100_000, workers=[sender])
+    total = client.submit(np.sum, numbers, workers=[receiver])
+    assert total.result(timeout=PATIENCE) == np.random.default_rng(0).random(100_000).sum()
+    left = client.run(lambda dask_worker: dask_worker.flips_left[0], workers=[receiver])
+    assert left == {receiver: 0}
+
+
 class Served:
     """A scheduler and a worker in processes of their own, from the command line."""
 
@@ -99,6 +143,7 @@ class Served:
 
 
 @pytest.fixture
+@starts_processes
 def served(tmp_path: Path) -> Iterator[Served]:
     served = Served(tmp_path)
     yield served
@@ -110,7 +155,7 @@ def test_scheduler_that_restarts_is_a_clear_error_for_its_clients(served: Served
     worker = served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
     with Client(address, timeout=PATIENCE, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
-        endless = client.submit(time.sleep, 1000)
+        endless = client.submit(time.sleep, 1000)  # noqa: TID251
         scheduler.kill()
         scheduler.wait()
         with pytest.raises(FutureCancelledError, match="scheduler-connection-lost"):

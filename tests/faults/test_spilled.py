@@ -71,7 +71,10 @@ def test_damaged_files_are_computed_again(start: Start, tmp_path: Path, damage: 
     assert all("spill" in event["reason"] for event in lost)
 
 
-@pytest.mark.parametrize("damage", list(DAMAGES))
+@pytest.mark.parametrize(
+    "damage",
+    [pytest.param(d, marks=pytest.mark.essential if d == "flipped" else ()) for d in DAMAGES],
+)
 def test_damaged_file_that_a_client_asks_for(start: Start, tmp_path: Path, damage: str) -> None:
     harmed = start(1, **SMALL)
     futures = harmed.client.map(lambda k: np.full(CHUNK, float(k)), range(CHUNKS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import linecache
 import os
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from gpusched.fusion import codefiles
+from gpusched.fusion.backends import objectcode
 from gpusched.fusion.cache import KernelCache
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.fusion.statistics import reset_statistics, statistics
@@ -47,6 +49,7 @@ def test_many_threads_compile_a_kernel_once(directory: Path) -> None:
     assert statistics().compilations == 1
 
 
+@pytest.mark.processes
 def test_a_second_process_finds_machine_code_on_disk(directory: Path) -> None:
     KernelCache().get(sample_kernel())
     reset_statistics()
@@ -101,3 +104,57 @@ def test_a_full_disk_is_said_once_and_costs_only_the_cache(
     x, out = np.arange(4.0), np.empty(4)
     compiled.call(x, out, 4)
     np.testing.assert_array_equal(out, x * 3 + 1)
+
+
+def run_kernel(cache: KernelCache) -> None:
+    out = np.zeros(5)
+    cache.get(sample_kernel()).call(np.arange(5.0), out, 5)
+    np.testing.assert_array_equal(out, np.arange(5.0) * 3 + 1)
+
+
+def test_code_is_kept_without_pickles(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any) -> Any:
+        raise AssertionError("something is unpickled")
+
+    for name in ("loads", "dumps"):
+        monkeypatch.setattr(pickle, name, refuse)
+    KernelCache().get(sample_kernel())
+    (kept,) = directory.glob("kernels/*/*.code")
+    assert b"\x7fELF" in kept.read_bytes()
+    reset_statistics()
+    run_kernel(KernelCache())
+    assert statistics().kernels_loaded == 1
+    assert statistics().compilations == 0
+
+
+@pytest.mark.parametrize(
+    "code", [b"", b"\1", b"\2\0\0\0[]rest", b'\x0b\0\0\0["a","b",1]', b"\xff" * 40]
+)
+def test_code_of_another_form_is_refused(code: bytes) -> None:
+    with pytest.raises(objectcode.UnknownCodeError):
+        objectcode._unpacked(code)
+
+
+def test_every_folder_of_the_cache_is_its_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with dask.config.set({"gpusched.fusion.cache-directory": str(tmp_path / "a" / "b")}):
+            KernelCache().get(sample_kernel())
+    finally:
+        os.umask(before)
+    made = [path for path in (tmp_path / "a", *tmp_path.rglob("*")) if path.is_dir()]
+    assert len(made) >= 4
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o700}
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_code_that_others_can_write_is_not_run(directory: Path, what: str) -> None:
+    KernelCache().get(sample_kernel())
+    (kept,) = directory.glob("kernels/*/*.code")
+    opened = kept if what == "file" else kept.parent
+    opened.chmod(0o777)
+    reset_statistics()
+    with pytest.warns(RuntimeWarning, match="not .* alone"):
+        run_kernel(KernelCache())
+    assert statistics().kernels_loaded == 0
+    assert statistics().compilations == 1

@@ -121,6 +121,7 @@ def check(compiled: CompiledKernel) -> None:
     np.testing.assert_array_equal(out, x * 3 + 1)
 
 
+@pytest.mark.processes
 def test_processes_that_start_together_compile_once(folder: Path) -> None:
     with (
         process(ASKING, str(folder), "3", "5") as a,
@@ -139,6 +140,7 @@ def test_processes_that_start_together_compile_once(folder: Path) -> None:
     assert not left_over(folder)
 
 
+@pytest.mark.processes
 def test_the_turn_of_a_killed_process_passes_to_who_waits(folder: Path) -> None:
     check(KernelCache().get(sample_kernel()))
     path = code_file(folder)
@@ -156,6 +158,7 @@ def test_the_turn_of_a_killed_process_passes_to_who_waits(folder: Path) -> None:
     assert not left_over(folder)
 
 
+@pytest.mark.processes
 def test_who_has_waited_finds_it_on_disk(folder: Path) -> None:
     check(KernelCache().get(sample_kernel()))
     path = code_file(folder)
@@ -183,6 +186,7 @@ def test_waiting_has_an_end(folder: Path, caplog: pytest.LogCaptureFixture) -> N
     assert path.exists()
 
 
+@pytest.mark.processes
 def test_a_folder_that_cannot_be_written_costs_a_compilation_a_process(folder: Path) -> None:
     (folder / "kernels").write_text("in the way")
     for found in (asked(folder, 3), asked(folder, 3)):
@@ -226,6 +230,7 @@ def test_a_damaged_file_is_made_again_and_counted(folder: Path, damage: str) -> 
     assert statistics().kernels_loaded == 1
 
 
+@pytest.mark.processes
 def test_code_made_by_several_processes_does_not_mix(folder: Path) -> None:
     for constant in (3, 4):
         assert asked(folder, constant)["compilations"] == 1
@@ -233,6 +238,7 @@ def test_code_made_by_several_processes_does_not_mix(folder: Path) -> None:
     assert (found["compilations"], found["kernels_loaded"]) == (1, 4)
 
 
+@pytest.mark.processes
 def test_processors_do_not_share(folder: Path) -> None:
     generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     assert asked(folder, 3)["compilations"] == 1
@@ -242,6 +248,7 @@ def test_processors_do_not_share(folder: Path) -> None:
     assert len(list(folder.rglob("*.code"))) == 2
 
 
+@pytest.mark.processes
 def test_numba_s_options_do_not_share(folder: Path) -> None:
     assert asked(folder, 3)["compilations"] == 1
     assert asked(folder, 3, NUMBA_OPT="1")["compilations"] == 1

@@ -9,7 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.fusion import schedule
@@ -183,8 +183,8 @@ def with_nan(draw: st.DrawFn) -> np.ndarray:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(array=with_nan())
-@settings(max_examples=40, deadline=None)
 @pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
+@pytest.mark.slow
 def test_extremes_that_skip_nan_beside_sums(array: np.ndarray, backend: str) -> None:
     def both(a: Any) -> Any:
         return np.fmin.reduce(a), np.isnan(a).sum(), np.fmax.reduce(a), (a + 1).min()

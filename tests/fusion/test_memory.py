@@ -17,7 +17,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.sizeof import sizeof
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched import enable, reset_statistics, statistics
@@ -179,7 +179,6 @@ def test_many_threads_never_share_a_buffer() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=60))
-@settings(max_examples=60, deadline=None)
 def test_arrays_in_use_keep_their_values(steps: list[tuple[int, int]]) -> None:
     """Whatever is lent, kept, cut and let go of in whatever order."""
     pool = bounded(6 * SMALLEST)
@@ -292,6 +291,7 @@ def _child(array: np.ndarray, send: Any) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.processes
 def test_a_fork_has_a_pool_and_memory_of_its_own(emptied: BufferPool) -> None:
     array = emptied.full(SHAPE, 1, FLOAT)
     free = emptied.empty(SHAPE, FLOAT)

@@ -59,9 +59,21 @@ def accepts(name: str, dtype: str) -> bool:
 
 CASES = [(n, d) for n in NAMES for d in DTYPES if accepts(n, d)]
 
+COMPILED = {"float32", "float64", "int32"}
+"""The dtypes of which the default tier compiles every operation; for all others it runs Python."""
 
-@pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_operation_agrees_with_numpy(name: str, dtype: str) -> None:
+
+def on_backends(*values: Any, dtypes: tuple[str, ...]) -> list[Any]:
+    """Return a case for each backend, some of the compiled ones left to the exhaustive tests."""
+    quick = COMPILED.issuperset(dtypes)
+    marks = () if quick else pytest.mark.exhaustive
+    return [pytest.param(*values, "python"), pytest.param(*values, "cpu", marks=marks)]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "backend"), [p for n, d in CASES for p in on_backends(n, d, dtypes=(d,))]
+)
+def test_operation_agrees_with_numpy(name: str, dtype: str, backend: str) -> None:
     ufunc = ufunc_of(name)
     arrays = operands(name, dtype)
     if name == "frexp":
@@ -69,12 +81,11 @@ def test_operation_agrees_with_numpy(name: str, dtype: str) -> None:
     if name in SIGNED_ZEROS_FREE and np.dtype(dtype).kind == "f":
         keep = (arrays[0] != 0) | (arrays[1] != 0)
         arrays = [a[keep] for a in arrays]
-    for backend in ("python", "cpu"):
-        found = check(lambda *a: ufunc(*a), *arrays, backend=backend, ulp=OPERATIONS[name].ulp)
-        supported = all(d not in "eFDGg" for d in [r.dtype.char for r in outputs(found.result)])
-        if supported and fuses(name, dtype):
-            assert len(found.launches) == 1
-            assert not found.recorder.breaks
+    found = check(lambda *a: ufunc(*a), *arrays, backend=backend, ulp=OPERATIONS[name].ulp)
+    supported = all(d not in "eFDGg" for d in [r.dtype.char for r in outputs(found.result)])
+    if supported and fuses(name, dtype):
+        assert len(found.launches) == 1
+        assert not found.recorder.breaks
 
 
 def outputs(result: Any) -> tuple[Any, ...]:
@@ -107,16 +118,17 @@ def test_power_with_a_python_exponent(exponent: float, dtype: str) -> None:
     check(lambda x: x**exponent, samples(dtype), ulp=4)
 
 
-@pytest.mark.parametrize("target", DTYPES)
-@pytest.mark.parametrize("source", DTYPES)
-def test_astype_agrees_with_numpy(source: str, target: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "target", "backend"),
+    [p for s, t in product(DTYPES, DTYPES) for p in on_backends(s, t, dtypes=(s, t))],
+)
+def test_astype_agrees_with_numpy(source: str, target: str, backend: str) -> None:
     values = samples(source)
     if np.dtype(source).kind == "f" and np.dtype(target).kind in "iu":
         values = np.array([0.0, 0.9, 1.5, 100.75, 127.0, 3.999], source)
         if np.dtype(target).kind == "i":
             values = np.concatenate([values, -values]).astype(source)
-    for backend in ("python", "cpu"):
-        check(lambda x: x.astype(target), values, backend=backend)
+    check(lambda x: x.astype(target), values, backend=backend)
 
 
 @pytest.mark.parametrize("backend", ["python", "cpu"])

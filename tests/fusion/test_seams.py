@@ -11,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.array.core import concatenate_shaped
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -106,7 +106,6 @@ def cases(draw: st.DrawFn) -> tuple[list[list[int]], list[list[tuple[int, int]]]
 
 @pytest.mark.parametrize("order", "CF")
 @given(case=cases(), dtype=st.sampled_from(["f4", "f8", "i4", "u1"]))
-@settings(max_examples=80, deadline=None)
 def test_any_views_of_any_grid(case: Any, dtype: str, order: str) -> None:
     edges, views, (operand,) = case
     parts = grid(edges, dtype, order)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.fusion import slabs
@@ -115,7 +115,7 @@ def test_results_are_those_of_whole_chunks(function: Any, dtype: str, layout: st
     st.integers(64, 4096),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
 def test_any_shape_and_any_size_of_slabs(
     function: Any, rows: int, columns: int, dtype: str, room: int, data: st.DataObject
 ) -> None:
@@ -244,6 +244,8 @@ def test_the_loop_s_source_says_what_it_does() -> None:
     assert called == [(k, rows) for rows in (8, 8, 4) for k in range(len(parts))]
 
 
+@pytest.mark.processes
+@pytest.mark.slow
 def test_the_loop_comes_from_disk(tmp_path: Any) -> None:
     script = (
         "import sys, dask, numpy as np, gpusched\n"

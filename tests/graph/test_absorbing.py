@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import Task
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -145,7 +145,6 @@ def test_explain_says_what_runs() -> None:
     assert found.totals.launches == DAYS
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
     steps = [

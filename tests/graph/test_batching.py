@@ -19,7 +19,7 @@ from dask._task_spec import Task, TaskRef
 from dask.base import collections_to_expr
 from dask.core import flatten
 from distributed import Client, LocalCluster
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched import explain
@@ -244,7 +244,6 @@ def arrays(draw: Any) -> Any:
     return draw(st.sampled_from([made[-1], made[-1].sum(), made[-1].max(axis=0)]))
 
 
-@settings(max_examples=25, deadline=None)
 @given(arrays(), st.integers(1, 6), st.integers(2, 20), st.sampled_from([100, 1000, 10**6]))
 def test_programs_have_the_same_values_and_keys(array: Any, least: int, most: int, nbytes: int) -> (
     None
@@ -254,7 +253,6 @@ def test_programs_have_the_same_values_and_keys(array: Any, least: int, most: in
         check(array)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_groups_form_no_cycle(data: Any) -> None:
     count = data.draw(st.integers(1, 40))
@@ -386,6 +384,7 @@ class TestExplained:
         assert "No tasks are put into batches: 64 tasks: <lambda>" in unknown.text(True, 200)
 
 
+@pytest.mark.processes
 def test_a_batch_is_restored_in_another_process() -> None:
     (batch,) = {
         node.func

@@ -88,7 +88,7 @@ def test_threads_may_make_arrays_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         try:
             for k in range(100):
                 x + (first + k)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             errors.append(error)
 
     with enable():

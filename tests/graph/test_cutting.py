@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from dask._task_spec import Alias, Task, TaskRef
 from dask.distributed import Client
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -85,6 +85,7 @@ def test_a_step_has_a_task_for_all_edges_of_a_chunk(boundary: Any) -> None:
     check(result, "threads")
 
 
+@pytest.mark.processes
 def test_workers_compute_it_too() -> None:
     with gpusched.Cluster(2, 1, gpus=0) as cluster, Client(cluster):
         result = heat(plane())
@@ -180,7 +181,6 @@ INDEX = st.slices(30) | st.integers(-3, 2)
 
 
 @given(st.tuples(INDEX, INDEX), st.integers(8, 30), st.integers(8, 30), st.integers(0, 5))
-@settings(max_examples=300, deadline=None)
 def test_no_piece_is_larger_than_told(index: Any, rows: int, columns: int, less: int) -> None:
     """Chunks may be smaller than the largest one."""
     chunk = np.empty((rows - less, columns))

@@ -118,10 +118,15 @@ def test_a_function_that_is_no_longer_asked_for_is_not_recorded(monkeypatch):
     with enable():
         optimised = dask.optimize(mapped)
     compute()
-    before = statistics().breaks["sorted_twice", "your function uses .sort"]
+
+    def refused():
+        counts = statistics().breaks.items()
+        return sum(n for (_, reason), n in counts if "your function calls sort, which" in reason)
+
+    before = refused()
     monkeypatch.delattr(sorted_twice, FUSIBLE)
     compute()
-    assert statistics().breaks["sorted_twice", "your function uses .sort"] == before + 2
+    assert refused() == before + 2
     del optimised
 
 

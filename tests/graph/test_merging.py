@@ -17,7 +17,7 @@ import pytest
 from dask._task_spec import Task, TaskRef
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -150,9 +150,8 @@ def test_reductions_of_one_chunk_are_one_task(dtype: str) -> None:
     with dask.config.set({"gpusched.fusion.merge-bytes": least}):
         assert {key[1:] for key in merged_keys(*statistics)} == set(np.ndindex(2, 2))
         found = run(*statistics)
-    # A chunk is read for the sums of its columns and of its rows, and float64 for their squares.
-    times = 2 if dtype == "float32" else 4
-    assert times <= gpusched.statistics().bytes_read / x.nbytes < times + 0.5
+    # A chunk is read once for all of its columns, and once for all of its rows.
+    assert 2 <= gpusched.statistics().bytes_read / x.nbytes < 2.5
     for value, plain in zip(found, unfused(*statistics), strict=True):
         np.testing.assert_allclose(value, plain, rtol=1e-6 if dtype == "float32" else 1e-14)
 
@@ -191,6 +190,7 @@ def test_reductions_that_leave_much_stay_apart() -> None:
         assert merged_keys(x.sum(), x.max())
 
 
+@pytest.mark.processes
 def test_tasks_that_are_put_together_are_the_same_in_every_process(tmp_path: Path) -> None:
     """dask goes through sets of keys: kernels in another order would be compiled again."""
     script = tmp_path / "script.py"
@@ -307,7 +307,7 @@ def alone(tasks: dict[Any, Any]) -> list[Any]:
 def test_small_items_are_taken_by_the_tasks_that_need_them() -> None:
     x = numbers(400)
     results = x.mean(axis=0), x.std(axis=0), x.max(axis=0)
-    with dask.config.set({"gpusched.fusion.merge-bytes": 512}):
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1000}):
         tasks, found, told = optimised(*results), run(*results), gpusched.explain(results)
     assert not alone(tasks)
     ran = sum(isinstance(node, Task) for node in tasks.values())
@@ -407,7 +407,6 @@ def test_the_graph_that_is_given_stays_as_it_is() -> None:
     assert tasks == before
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
     """Sums, chains, views, reductions and functions of the user's own, used by any number."""

@@ -15,6 +15,8 @@ import pytest
 from gpusched import enable
 from gpusched.fusion.memory import GRANULE, SMALLEST, pool
 
+pytestmark = pytest.mark.slow
+
 ROWS, COLUMNS, CHUNKS = 512, 512, 6
 CHUNK = ROWS * COLUMNS * 8
 """Bytes; each array has six chunks."""

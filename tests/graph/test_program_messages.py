@@ -88,6 +88,7 @@ def test_lambdas_and_closures_travel() -> None:
     np.testing.assert_array_equal(restored(x), found(x))
 
 
+@pytest.mark.processes
 def test_functions_of_main_travel(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

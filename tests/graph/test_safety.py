@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpusched.graph.safety import why_unsafe
+from gpusched.graph.safety import LIBRARY, examined, kind_of, why_unsafe
+from gpusched.graph.safety.kinds import Kind
 
 FACTOR = 2.5
 TABLE = np.arange(5)
@@ -39,13 +43,93 @@ def ignoring(x: Any) -> Any:
 
 
 def adds_in_place(x: Any) -> Any:
-    x += 1
+    total = x + 1
+    total += x
+    return total
+
+
+def accumulates(x: Any, n: int = 3) -> Any:
+    total = 0
+    for k in range(n):
+        total += x * k
+    return total
+
+
+def shapes(x: Any) -> Any:
+    rows, columns = x.shape
+    if rows > 3 and 0 < columns < 100 and x.dtype.kind in "fi":
+        return x.T[: rows - 1, ::-1] / np.finfo(x.dtype).eps
+    return x.astype(np.float32).sum(axis=(0, 1), keepdims=True)
+
+
+def parts(x: Any) -> Any:
+    fraction, whole = np.modf(x)
+    whole *= 2
+    return fraction if x.ndim else whole, x.shape[0]
+
+
+def forwards(x: Any, *args: Any, **options: Any) -> Any:
+    return np.sum(x, *args, **options) + np.max(x, axis=0, keepdims=True)
+
+
+def calls_with_names(x: Any) -> Any:
+    return forwards(x, axis=0, keepdims=True) + with_options(x, axis=1, scale=3)
+
+
+def asserts(x: Any, axis: int | None = None) -> Any:
+    if not x.ndim > 0:
+        raise AssertionError(f"too few axes: {x.ndim}")
+    if axis is not None and axis >= x.ndim:
+        raise ValueError(f"no axis {axis}")
+    return np.max(x, axis=axis) if axis is not None else x.max()
+
+
+def whiles(x: Any) -> Any:
+    k = 0
+    while k < 3:
+        if k == 1:
+            k += 2
+            continue
+        x = x + k
+        k += 1
     return x
 
 
-@pytest.mark.parametrize(
-    "function", [stencil, with_options, loops, ignoring, lambda x: x + 1, adds_in_place]
-)
+def pairs(x: Any, weights: tuple[float, ...] = (1.0, 2.0)) -> Any:
+    total = x * 0
+    for k, weight in enumerate(weights):
+        total += x * weight**k
+    for left, right in zip(weights, (3, 4), strict=False):
+        total -= left * right
+    return total
+
+
+def nested_contexts(x: Any) -> Any:
+    with np.errstate(divide="ignore"), np.errstate(invalid="ignore"):
+        for _ in range(2):
+            x = np.log(x)
+        return -x
+
+
+def reduces(x: Any) -> Any:
+    return np.add.reduce(x, axis=0) + np.maximum.reduce(x, axis=0)
+
+
+def numbers(x: Any) -> Any:
+    scale = math.sqrt(2) * float(len(x)) + max(x.shape) + np.float32(2)
+    return +x * scale if x.ndim != 3 else ~(x > scale)
+
+
+def or_default(x: Any, scale: float | None = None) -> Any:
+    return x * (scale or FACTOR)
+
+
+SAFE = [stencil, with_options, loops, ignoring, lambda x: x + 1, adds_in_place, accumulates, shapes,
+        parts, forwards, calls_with_names, asserts, whiles, pairs, nested_contexts, reduces,
+        numbers, or_default]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", SAFE)
 def test_safe(function: Any) -> None:
     assert why_unsafe(function) is None
 
@@ -64,7 +148,7 @@ def converts(x: Any) -> Any:
 
 
 def random(x: Any) -> Any:
-    return x + np.random.random()
+    return x + np.random.random()  # noqa: NPY002
 
 
 def reads_table(x: Any) -> Any:
@@ -95,10 +179,222 @@ def odd(x: Any, n: int = 1) -> Any:
     return x + 1 if n == 0 else even(x, n - 1)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [assigns, asks_type, converts, random, reads_table, prints, imports, remembers, even,
-     np.linalg.svd, len],
-)  # fmt: skip
+def changes_input(x: Any) -> Any:
+    x += 1
+    return x
+
+
+def changes_what_a_view_shows(x: Any) -> Any:
+    t = x * 2
+    view = t[1:]
+    t += 1
+    return view
+
+
+def changes_in_a_callee(x: Any) -> Any:
+    t = x * 2
+    changes_input(t)
+    return t
+
+
+def changes_what_a_callee_keeps(x: Any) -> Any:
+    t = x * 2
+    view = identity(t)
+    t += 1
+    return view
+
+
+def identity(x: Any) -> Any:
+    return x
+
+
+def changes_after_a_loop(x: Any) -> Any:
+    t = x * 2
+    view = x
+    for _ in range(2):
+        t += 1
+        view = t.T
+    return view
+
+
+def handles(x: Any) -> Any:
+    try:
+        x = x + 1
+    except ValueError:
+        x = x * 2
+    return x
+
+
+def ends(x: Any) -> Any:
+    try:
+        return x + 1
+    finally:
+        prints(x)
+
+
+def suppresses(x: Any) -> Any:
+    with contextlib.suppress(ValueError):
+        x = x + 1
+    return x
+
+
+def decides(x: Any) -> Any:
+    return x if x.sum() > 0 else -x
+
+
+def decides_twice(x: Any) -> Any:
+    return x * 2 if x.ndim and x[0] else x
+
+
+def iterates(x: Any) -> Any:
+    total = 0
+    for row in x:
+        total = total + row
+    return total
+
+
+def unpacks(x: Any) -> Any:
+    first, second = x
+    return first + second
+
+
+def comprehends(x: Any) -> Any:
+    return sum([x * k for k in (1, 2)])
+
+
+def formats(x: Any) -> Any:
+    return x + len(f"{x}")
+
+
+def formats_with_percent(x: Any) -> Any:
+    return x + len("%s" % x)  # noqa: UP031
+
+
+def out_by_position(x: Any) -> Any:
+    t = x * 2
+    return np.clip(x, 0, 1, t)
+
+
+def out_by_name(x: Any) -> Any:
+    t = x * 2
+    return np.add(x, 1, out=t)
+
+
+def where_by_name(x: Any) -> Any:
+    return np.add(x, 1, where=x > 0)
+
+
+def ufunc_of_too_many(x: Any) -> Any:
+    return np.add(x, 1, x)
+
+
+def copies_nothing(x: Any) -> Any:
+    return np.nan_to_num(x, copy=False)
+
+
+def of_a_scalar(x: Any) -> Any:
+    return np.float64(x) * 2
+
+
+def yields(x: Any) -> Any:
+    yield x
+
+
+def defines(x: Any) -> Any:
+    return (lambda y: y + x)(x)
+
+
+def sets_global(x: Any) -> Any:
+    global FACTOR
+    FACTOR = 3
+    return x
+
+
+def may_have_no_value(x: Any, n: int = 3) -> Any:
+    for k in range(n):
+        y = x * k
+    return y
+
+
+UNSAFE = {
+    assigns: "assigns to elements",
+    asks_type: "calls isinstance",
+    converts: "calls asarray",
+    random: "calls RandomState.random",
+    reads_table: "TABLE, a ndarray",
+    prints: "calls print",
+    imports: "imports a module",
+    remembers: "uses .append of seen, a list",
+    even: "calls itself",
+    changes_input: "changes an array in place",
+    changes_what_a_view_shows: "changes an array in place",
+    changes_in_a_callee: "calls changes_input, which changes an array in place",
+    changes_what_a_callee_keeps: "changes an array in place",
+    changes_after_a_loop: "changes an array in place",
+    handles: "handles exceptions",
+    ends: "handles exceptions",
+    suppresses: "calls suppress",
+    decides: "decides by",
+    decides_twice: "decides by",
+    iterates: "loops over",
+    unpacks: "unpacks",
+    formats: "formats",
+    formats_with_percent: "computes %",
+    out_by_position: "calls clip with arguments that no kernel honours",
+    out_by_name: "calls add with out=",
+    where_by_name: "calls add with where=",
+    ufunc_of_too_many: "calls add with 3 arguments",
+    copies_nothing: "calls nan_to_num with arguments that no kernel honours",
+    of_a_scalar: "calls float64 with an array",
+    yields: "is a generator",
+    defines: "",
+    comprehends: "",
+    sets_global: "sets a global variable",
+    may_have_no_value: "",
+}
+
+
+@pytest.mark.parametrize("function", UNSAFE)
 def test_not_shown_safe(function: Any) -> None:
-    assert why_unsafe(function)
+    reason = why_unsafe(function)
+    assert reason is not None
+    assert UNSAFE[function] in reason
+
+
+@pytest.mark.parametrize("function", [np.linalg.svd, len])
+def test_functions_of_libraries_are_not_the_users(function: Any) -> None:
+    assert why_unsafe(function) == LIBRARY
+
+
+def test_the_reason_names_the_line() -> None:
+    line = assigns.__code__.co_firstlineno + 1
+    assert f"line {line})" in str(why_unsafe(assigns))
+
+
+def test_what_arguments_are_counts() -> None:
+    def chosen(x: Any, invert: bool) -> Any:
+        return -x if invert else x + 1
+
+    def call(x: Any, function: Any) -> Any:
+        return function(x) * 2
+
+    assert "decides by an array" in str(examined(chosen, [Kind.ARRAY, Kind.ARRAY], {}).reason)
+    assert examined(chosen, [Kind.ARRAY, kind_of(True)], {}).reason is None
+    assert examined(call, [Kind.ARRAY, kind_of(helper)], {}).reason is None
+    assert "print" in str(examined(call, [Kind.ARRAY, kind_of(print)], {}).reason)
+    assert examined(partial(call, function=np.exp), [Kind.ARRAY], {}).reason is None
+    assert examined(partial(call, function=[].append), [Kind.ARRAY], {}).reason is not None
+
+
+def test_what_is_read_from_outside_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = examined(stencil, [Kind.ARRAY], {}).outside
+    assert found.holds()
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{__name__}.FACTOR", 2.5 + 0)
+        assert found.holds()
+        patch.setattr(f"{__name__}.FACTOR", 3)
+        assert not found.holds()
+    assert found.holds()
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "hypot", np.add)
+        assert not found.holds()

@@ -50,6 +50,13 @@ def test_unsupported_dtypes(name: str) -> None:
     assert any("dtype" in reason for _, reason in counts.breaks)
 
 
+@pytest.mark.parametrize("scalar", [np.float16(2), np.longdouble(2), 2j, np.complex64(1)])
+def test_scalars_of_unsupported_dtypes(scalar: Any) -> None:
+    x = da.arange(12.0, chunks=4)
+    compare((x > 3).map_blocks(lambda m: np.where(m, scalar, 1), dtype=np.asarray(scalar).dtype))
+    compare((x > 3).map_blocks(lambda m: (m * scalar) + 1, dtype=np.asarray(scalar).dtype))
+
+
 def test_masked_arrays() -> None:
     x = da.ma.masked_greater(da.arange(12, chunks=4), 7)
     compare((x + 1) * 2)
@@ -116,9 +123,10 @@ def test_a_function_that_writes_through_out_sees_real_arrays() -> None:
     def through_out(block: Any) -> Any:
         return np.add(block, 1, out=block)
 
-    x = da.from_array(np.arange(6.0), chunks=3).persist(scheduler="sync")
-    x.map_blocks(through_out, dtype=float).compute(scheduler="sync")
-    assert ("through_out", "changes a chunk in place") in statistics().breaks
+    compare((da.arange(6.0, chunks=3) + 1).map_blocks(through_out, dtype=float))
+    reasons = [reason for name, reason in statistics().breaks if name == "through_out"]
+    assert len(reasons) == 1
+    assert "calls add with out= (call" in reasons[0]
 
 
 def test_a_decision_on_values_is_not_replayed() -> None:

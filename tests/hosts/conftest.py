@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import starts_processes
+
 from .network import CannotMakeHostsError, Network, Site
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def network() -> Iterator[Network]:
     """Give four hosts on one network; afterwards nothing of them is left."""
     if os.geteuid() != 0:

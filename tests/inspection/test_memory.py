@@ -8,7 +8,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -177,7 +177,6 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@settings(max_examples=10, deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 9), st.integers(0, 9)),

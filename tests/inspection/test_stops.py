@@ -23,10 +23,11 @@ ROOT = Path(gpusched.__file__).parent
 def test_the_users_own_function_is_named_with_its_line() -> None:
     found = explain(PROGRAMS["unsafe"]())
     (stop,) = found.stops
-    assert (stop.operation, stop.reason) == ("sorted_rows", "your function uses .sort")
+    assert stop.operation == "sorted_rows"
+    assert stop.reason.startswith("your function calls sort, which is not recorded (call, line ")
     assert stop.place is not None
     assert stop.place.line == sorted_rows.__code__.co_firstlineno
-    assert "@gpusched.fusible" in stop.remedy
+    assert stop.remedy.startswith("call NumPy functions that kernels have")
     assert stop.tasks == 2
 
 
@@ -82,7 +83,7 @@ def test_what_can_be_changed_comes_first() -> None:
     x = numbers((40, 30), (20, 30))
     single = (x + 1).map_blocks(sorted_rows, dtype=float)
     remedies = [stop.remedy for stop in explain([x * 2, single]).stops]
-    assert remedies[0].startswith("replace")
+    assert remedies[0].startswith("call NumPy functions")
     assert remedies[-1].startswith("nothing")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -132,7 +132,6 @@ def test_truth_values() -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 400), st.sampled_from("ifd"))
-@settings(max_examples=15)
 def test_any_length(before: int, length: int, dtype: str) -> None:
     shape = before, length, 1
     values = np.random.default_rng(length).integers(-9, 9, before * length).astype(dtype)

@@ -15,7 +15,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -96,7 +96,6 @@ def pairs(draw: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(pairs())
-@settings(max_examples=120)
 def test_values_dtypes_and_shapes_are_numpys(arrays: tuple[np.ndarray, np.ndarray]) -> None:
     found, expected = blend(*arrays), numpy_blend(*arrays)
     assert np.shape(found) == expected.shape

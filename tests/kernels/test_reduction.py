@@ -10,7 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -55,7 +55,6 @@ def arrays_and_axes(draw: Any) -> tuple[np.ndarray, Any]:
 
 
 @given(arrays_and_axes(), st.booleans())
-@settings(max_examples=120)
 def test_sums_are_numpys(case: tuple[np.ndarray, Any], keepdims: bool) -> None:
     array, axis = case
     found = total(array, axis=axis, keepdims=keepdims)

@@ -11,7 +11,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -39,7 +39,6 @@ ARRAYS = st.sampled_from("bhilBILfd").flatmap(
 
 
 @given(ARRAYS, st.integers(0, 2))
-@settings(max_examples=80)
 def test_totals_are_numpys(array: np.ndarray, axis: int) -> None:
     axis %= array.ndim
     for view in (array, array[..., ::-1]):

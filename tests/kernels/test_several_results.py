@@ -10,7 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -172,7 +172,6 @@ def pool(steps: Any, x: Any, y: Any, kernel: Callable[..., Any]) -> list[Any]:
 
 
 @given(STEPS, st.lists(st.integers(0, 8), min_size=1, max_size=3), st.integers(1, 5))
-@settings(max_examples=60)
 def test_any_program_gives_numpys_values_and_runs_the_kernel_once(
     steps: Any, wanted: list[int], parts: int
 ) -> None:

@@ -12,7 +12,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -97,7 +97,6 @@ def test_several_arrays_and_results() -> None:
 
 
 @given(st.integers(3, 40), st.integers(1, 12), st.sampled_from(["reflect", "nearest", "periodic"]))
-@settings(max_examples=30)
 def test_one_axis(length: int, chunk: int, boundary: str) -> None:
     kernel = gpusched.kernel.stencil(boundary)(far)
     a = np.arange(length) ** 2

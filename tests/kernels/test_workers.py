@@ -18,6 +18,7 @@ from distributed import Client
 import gpusched
 from gpusched import Cluster
 from gpusched.kernels import KernelError
+from tests.tiers import starts_processes
 
 SETTINGS = {"gpusched.fusion.minimum-elements": 0}
 
@@ -73,6 +74,7 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def client() -> Iterator[Client]:
     with (
         dask.config.set(SETTINGS),
@@ -148,6 +150,7 @@ def test_an_error_arises_before_anything_is_sent(client: Client) -> None:
         gpusched.kernel(lambda x: x.nothing)(da.ones(10, chunks=5))
 
 
+@pytest.mark.processes
 def test_a_kernel_of_a_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(MAIN)

@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster, wait
 import gpusched
 from gpusched import Cluster, models
 from tests.models.given import FEATURES, values
+from tests.tiers import starts_processes
 from tests.waiting import wait_for
 
 WEIGHTS = np.linspace(-1, 1, FEATURES * 3).reshape(FEATURES, 3)
@@ -24,6 +25,7 @@ CHUNKS = 64
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def cluster() -> Iterator[Cluster]:
     # A worker that is slow to begin must not lose all its tasks to the other.
     own = {"distributed.scheduler.work-stealing": False}
@@ -107,6 +109,7 @@ def task_sizes(dask_scheduler: Any) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.processes
 def test_a_killed_worker_s_successor_loads_it_again(tmp_path: Path) -> None:
     path = tmp_path / "loads"
     with Cluster(1, 2, gpus=0, memory_limit="1 GiB") as cluster, Client(cluster) as client:
@@ -121,6 +124,7 @@ def test_a_killed_worker_s_successor_loads_it_again(tmp_path: Path) -> None:
         assert loads(path) == [pid, successor]
 
 
+@pytest.mark.processes
 def test_a_scheduler_and_workers_of_distributed_s_own(tmp_path: Path) -> None:
     path = tmp_path / "loads"
     with (

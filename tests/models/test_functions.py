@@ -10,7 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -64,7 +64,6 @@ def test_rows_of_any_shape_and_dtype(function: Any) -> None:
     assert found.dtype == expected.dtype
 
 
-@settings(max_examples=30)
 @given(
     chunks=st.lists(st.integers(0, 20), min_size=1, max_size=5),
     batch=st.one_of(st.none(), st.integers(1, 25), st.just("100 B")),

@@ -8,7 +8,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
@@ -63,7 +63,6 @@ def test_activations(mine: Any, theirs: Any, dtype: str) -> None:
         check(mine(da.from_array(x, chunks=300)), expected, dtype)
 
 
-@settings(max_examples=12)
 @given(st.data(), st.sampled_from(list(TOLERANCE)), st.integers(0, 2))
 def test_softmax(draw: Any, dtype: str, axis: int) -> None:
     values = data(axis, 4, 7, 5, dtype=dtype) * 100
@@ -72,7 +71,6 @@ def test_softmax(draw: Any, dtype: str, axis: int) -> None:
     check(ops.log_softmax(x, axis), theirs.log_softmax(axis), dtype)
 
 
-@settings(max_examples=12)
 @given(st.data(), st.sampled_from(list(TOLERANCE)), st.integers(1, 2))
 def test_layer_norm(draw: Any, dtype: str, ndim: int) -> None:
     values = data(ndim, 3, 6, 5, dtype=dtype) + 3
@@ -85,7 +83,6 @@ def test_layer_norm(draw: Any, dtype: str, ndim: int) -> None:
     check(found, theirs, dtype)
 
 
-@settings(max_examples=12)
 @given(st.data(), st.sampled_from(list(TOLERANCE)), st.booleans())
 def test_batch_norm(draw: Any, dtype: str, training: bool) -> None:
     values = data(1, 8, 3, 5, dtype=dtype) * 2 + 1
@@ -99,7 +96,6 @@ def test_batch_norm(draw: Any, dtype: str, training: bool) -> None:
     check(found, theirs, dtype)
 
 
-@settings(max_examples=15)
 @given(st.data(), st.integers(1, 3), st.sampled_from(list(TOLERANCE)))
 def test_convolutions(draw: Any, ndim: int, dtype: str) -> None:
     def numbers(low: int, high: int) -> tuple[int, ...]:
@@ -120,7 +116,6 @@ def test_convolutions(draw: Any, ndim: int, dtype: str) -> None:
     check(convolve(chunked(values, draw.draw), lazy, bias, **told), expected, dtype)
 
 
-@settings(max_examples=10)
 @given(st.data(), st.integers(1, 3), st.sampled_from(list(TOLERANCE)))
 def test_pooling(draw: Any, ndim: int, dtype: str) -> None:
     size = draw.draw(st.integers(1, 3))
@@ -146,7 +141,6 @@ def test_linear(activation: str | None, dtype: str) -> None:
     check(ops.linear(values, weight, bias, activation), y, dtype)
 
 
-@settings(max_examples=15)
 @given(st.data(), st.sampled_from(["lstm", "gru"]), st.booleans(), st.booleans())
 def test_recurrent(draw: Any, kind: str, biased: bool, first: bool) -> None:
     rows, times, inputs, units = 5, 7, 3, 4

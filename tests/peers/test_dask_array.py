@@ -16,12 +16,14 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
-DAILY = ["test_array_core", "test_creation", "test_optimization", "test_overlap",
-         "test_reductions", "test_routines", "test_slicing", "test_ufunc"]  # fmt: skip
-"""Modules that run with every `make test`; the others run with `make test-peers`."""
+COMMON = ["test_array_core", "test_creation", "test_optimization", "test_overlap",
+          "test_reductions", "test_routines", "test_slicing", "test_ufunc"]  # fmt: skip
+"""Modules that `.ci/run` runs too; all run with `make test-peers`."""
 
 ALL = sorted(p.stem for p in Path(dask.array.tests.__path__[0]).glob("test_*.py"))
-OTHERS = [name for name in ALL if name not in DAILY and "cupy" not in name]
+OTHERS = [name for name in ALL if name not in COMMON and "cupy" not in name]
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(1800)]
 
 
 @dataclass
@@ -82,15 +84,12 @@ def check(module: str, directory: Path) -> int:
     return int(counts["fused_tasks"])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("module", DAILY)
+@pytest.mark.parametrize("module", COMMON)
 def test_common_modules(module: str, tmp_path: Path) -> None:
     assert check(module, tmp_path) > 20
 
 
-@pytest.mark.peers
-@pytest.mark.timeout(1800)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("module", OTHERS)
 def test_other_modules(module: str, tmp_path: Path) -> None:
     check(module, tmp_path)

@@ -34,6 +34,7 @@ def test_clocks_that_drift_are_compared_by_the_shortest_exchange() -> None:
     assert found.accuracy == pytest.approx(0.05)
 
 
+@pytest.mark.processes
 def test_processes_of_one_system_share_a_clock() -> None:
     code = "from gpusched.profiling.clocks import read; r = read(); print(r.time, r.clock, sep='|')"
     before = read()

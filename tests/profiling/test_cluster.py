@@ -21,6 +21,7 @@ from distributed import Client, LocalCluster, wait
 import gpusched
 from gpusched import events
 from gpusched.profiling import Profile
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE
 
 
@@ -31,6 +32,7 @@ def nothing_active() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[gpusched.Cluster]:
     cache = str(tmp_path_factory.mktemp("cache"))
     settings = {"gpusched.fusion.cache-directory": cache}
@@ -180,6 +182,7 @@ def test_in_one_process_nothing_is_there_twice() -> None:
     assert len(found.timeline.processes) == 1
 
 
+@pytest.mark.processes
 def test_distributeds_own_workers() -> None:
     with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as own, Client(own):
         x = da.ones((40_000, 20), chunks=(10_000, 20))
@@ -189,6 +192,7 @@ def test_distributeds_own_workers() -> None:
     assert kinds(found)["scheduling"]
 
 
+@pytest.mark.processes
 def test_workers_that_die_and_those_that_join_are_told() -> None:
     with gpusched.Cluster(2, 1, gpus=0) as own, Client(own) as client:
         with gpusched.profile() as found:

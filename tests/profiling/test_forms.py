@@ -136,6 +136,7 @@ def test_page_of_too_many_spans_leaves_out_the_shortest(monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+@pytest.mark.processes
 def test_page_runs_without_a_complaint(tmp_path: Path) -> None:
     """Its script draws, zooms, hides a kind and shows what is under the pointer."""
     probe = """

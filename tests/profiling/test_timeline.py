@@ -73,7 +73,7 @@ def test_limit_is_what_is_left_beside_other_launches(starts: list[float], limit:
     assert row.share == pytest.approx(4e9 / limit)
 
 
-def test_rate_is_the_median_launchs() -> None:
+def test_rate_is_that_of_the_median_launch() -> None:
     events = [kernel(0, 1, 100), kernel(1, 3, 100), kernel(3, 9, 100)]
     (row,) = profile(("0", events), gathered=Gathered(limits={"here": Limit(1e9, 1e9)})).kernels
     assert (row.rate, row.seconds, row.median_seconds, row.launches) == (50.0, 9.0, 2.0, 3)

@@ -81,6 +81,7 @@ def made(tmp_path: Path) -> Path:
     return reader
 
 
+@pytest.mark.processes
 def test_array_is_computed_without_the_module(made: Path) -> None:
     code = """
         import gpusched, sys
@@ -91,6 +92,7 @@ def test_array_is_computed_without_the_module(made: Path) -> None:
     assert python(code, made) == f"{EXPECTED} False"
 
 
+@pytest.mark.processes
 def test_array_is_computed_by_worker_processes_without_the_module(made: Path) -> None:
     code = """
         import gpusched
@@ -107,6 +109,7 @@ def test_array_is_computed_by_worker_processes_without_the_module(made: Path) ->
     assert done.stdout.strip() == str(EXPECTED), done.stderr
 
 
+@pytest.mark.processes
 def test_code_is_called_without_the_module(made: Path) -> None:
     code = """
         import gpusched, numpy as np
@@ -115,6 +118,7 @@ def test_code_is_called_without_the_module(made: Path) -> None:
     assert python(code, made) == "[7.0, 7.0]"
 
 
+@pytest.mark.processes
 def test_recorded_function_needs_neither_module_nor_trust(made: Path) -> None:
     code = """
         import gpusched, numpy as np
@@ -124,6 +128,7 @@ def test_recorded_function_needs_neither_module_nor_trust(made: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["array", "code"])
+@pytest.mark.processes
 def test_code_is_refused_by_name_unless_trusted(made: Path, name: str) -> None:
     with pytest.raises(UntrustedError, match=r"making\.brighter.*trust=True"):
         gpusched.load(made / name)

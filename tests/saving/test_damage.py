@@ -15,18 +15,15 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-import xxhash
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
 from gpusched.saving import FormatError, UntrustedError, describe
 from gpusched.serialization.frames import CorruptFrameError
+from tests.saving.forging import Members, archive
 
 VALUES = np.arange(3000.0).reshape(60, 50)
-SETTINGS = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +44,6 @@ def check(path: Path) -> None:
     np.testing.assert_array_equal(found, (VALUES * 2 + 1).sum(axis=0))
 
 
-@SETTINGS
 @given(st.data())
 def test_changed_bytes(tmp_path: Path, whole: bytes, data: st.DataObject) -> None:
     damaged = bytearray(whole)
@@ -86,8 +82,6 @@ def test_missing_file_is_what_open_says(tmp_path: Path) -> None:
 
 # Files whose checksums are right --------------------------------------------------------
 
-Members = dict[str, Any]
-
 
 def members(whole: bytes, path: Path) -> Members:
     path.write_bytes(whole)
@@ -100,15 +94,7 @@ def members(whole: bytes, path: Path) -> Members:
 
 def forge(found: Members, path: Path) -> Path:
     """Write members as an archive that holds together."""
-    manifest = copy.deepcopy(found["manifest.json"])
-    graph = json.dumps(found["graph.json"]).encode()
-    manifest["checksums"]["graph.json"] = xxhash.xxh3_128_hexdigest(graph)
-    with zipfile.ZipFile(path, "w") as file:
-        for name, data in found.items():
-            if name not in ("manifest.json", "graph.json"):
-                file.writestr(name, data)
-        file.writestr("graph.json", graph)
-        file.writestr("manifest.json", json.dumps(manifest))
+    path.write_bytes(archive(found))
     return path
 
 
@@ -238,7 +224,6 @@ def changed(value: Any, chance: random.Random) -> Any:
     return value
 
 
-@SETTINGS
 @given(st.randoms(use_true_random=False), st.integers(1, 4))
 def test_changed_graph(tmp_path: Path, whole: bytes, chance: random.Random, count: int) -> None:
     found = members(whole, tmp_path / "x")

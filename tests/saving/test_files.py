@@ -68,7 +68,7 @@ def test_two_writers_and_a_reader_at_once(tmp_path: Path) -> None:
         try:
             for _ in range(20):
                 gpusched.save(tmp_path / "x", arrays[k])
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             failures.append(error)
 
     writers = [threading.Thread(target=write, args=(k,)) for k in (0, 1)]

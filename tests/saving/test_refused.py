@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,19 @@ ONES = da.ones(10, chunks=5)
 LOCK = threading.Lock()
 
 
+OPENED: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def files_are_closed() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 def with_file() -> Any:
     file = open(__file__, "rb")  # noqa: SIM115
+    OPENED.append(file)
     return ONES.map_blocks(lambda block: block + len(file.name), dtype="f8")
 
 

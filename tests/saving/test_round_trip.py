@@ -72,6 +72,7 @@ def assigned() -> Any:
 
 
 @pytest.mark.parametrize("name", list(DATA))
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 def test_array_is_the_same_without_trust(tmp_path: Path, name: str) -> None:
     x = DATA[name]()
     gpusched.save(tmp_path / "x", x)
@@ -84,6 +85,7 @@ def test_array_is_the_same_without_trust(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["chain", "standardised", "column statistics", "random", "blocks"])
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 def test_loaded_array_runs_the_kernels_that_the_file_shows(tmp_path: Path, name: str) -> None:
     x = DATA[name]()
     gpusched.save(tmp_path / "x", x)

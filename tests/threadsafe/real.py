@@ -152,18 +152,18 @@ def matplotlib(folder: str) -> None:
 
 def xarray(folder: str) -> None:
     """Its backend of netCDF4, which has locks of its own around ours."""
-    import xarray
+    import xarray as xr
 
     many(partial(write_netcdf, folder), FILES)
 
     def read(i: int) -> float:
-        with xarray.open_dataset(f"{folder}/{i % FILES}.nc", engine="netcdf4") as found:
+        with xr.open_dataset(f"{folder}/{i % FILES}.nc", engine="netcdf4") as found:
             return float(found.v.sum()) - VALUES * (i % FILES)
 
     right(many(read))
     names = [f"{folder}/{i}.nc" for i in range(FILES)]
     options = {"engine": "netcdf4", "combine": "nested", "concat_dim": "file"}
-    with xarray.open_mfdataset(names, **options) as found:
+    with xr.open_mfdataset(names, **options) as found:
         assert found.v.shape == (FILES, VALUES)
         assert float(found.v.isel(file=2).sum().compute(scheduler="threads")) > 0
 

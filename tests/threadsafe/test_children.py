@@ -23,6 +23,8 @@ from gpusched.threadsafe.wrapping import guard_for
 from tests.threadsafe import fragile
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 
 

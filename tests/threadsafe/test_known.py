@@ -212,7 +212,7 @@ def test_settings_add_a_library(library: Any, monkeypatch: pytest.MonkeyPatch) -
     with dask.config.set({"gpusched.threadsafe.policies": {"fragile_library": "limit(n=2)"}}):
         threadsafe.protect()
         assert library().add(1, 2) == 3
-    assert threadsafe.statistics()["limit(fragile_library, n=2)"].calls == 1
+    assert threadsafe.statistics()["limit(2, fragile_library)"].calls == 1
 
 
 def test_setting_that_is_no_policy_is_refused() -> None:

@@ -25,6 +25,7 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.processes
 def test_library_can_be_used_by_many_threads(library: str, tmp_path: Path) -> None:
     needed = LIBRARIES[library]
     if importlib.util.find_spec(needed) is None:

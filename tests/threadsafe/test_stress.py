@@ -16,7 +16,7 @@ from distributed import Client
 from gpusched import Cluster, threadsafe
 from tests.threadsafe import fragile
 
-EXCLUSIVE = ["lock(stress)", "one_thread(stress)", "limit(stress, n=1)"]
+EXCLUSIVE = ["lock(stress)", "one_thread(stress)", "limit(1, stress)"]
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def use(library: Any, seed: int) -> int:
             lambda: list(library.count_to(3)),
             lambda: file.read(1, scale=2),
             lambda: file.size,
-            lambda: [value for value in file],
+            lambda: list(file),
             lambda: file.parts()["rest"].size,
             lambda: file.pair()[0][0],
             lambda: 2 in file,
@@ -134,7 +134,7 @@ def test_handles_in_cycles_are_collected_under_the_policy(policy: str, together:
 
 def test_limit_is_kept(together: Any) -> None:
     state = fragile.reset()
-    library = threadsafe.wrap(fragile, "limit(stress, n=3)")
+    library = threadsafe.wrap(fragile, "limit(3, stress)")
     together(*[lambda i=i: [use(library, 100 * i + j) for j in range(10)] for i in range(12)])
     assert state.most <= 3
 
@@ -171,6 +171,7 @@ def told() -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("policy", EXCLUSIVE)
+@pytest.mark.processes
 def test_tasks_of_workers(policy: str) -> None:
     library = threadsafe.wrap(fragile, policy)
     with Cluster(2, 4, gpus=0) as cluster, Client(cluster) as client:

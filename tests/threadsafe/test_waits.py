@@ -221,7 +221,7 @@ def test_taken_from_a_thread_that_has_ended(policy: Any, caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("policy", [threadsafe.lock("left"), threadsafe.limit(1, "left")], ids=str)
 def test_released_when_the_task_ends(policy: Any, together: Any) -> None:
-    with pytest.raises(KeyError), task("forgets"):
+    with pytest.raises(KeyError), task("forgets"):  # noqa: PT012
         policy.acquire()
         raise KeyError
     assert together(threadsafe.wrap(lambda: 1, policy)) == [1]
@@ -315,6 +315,7 @@ def test_free_lock_is_taken_on_an_event_loop() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.processes
 def test_forked_process_starts_anew() -> None:
     policies = [threadsafe.lock("forked"), threadsafe.limit(1, "forked")]
     started, go_on = threading.Event(), threading.Event()

@@ -12,10 +12,12 @@ from distributed import Client, Event, wait
 from gpusched import Cluster, local, threadsafe
 from gpusched.threadsafe import guards
 from tests.threadsafe import fragile
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def client() -> Iterator[Client]:
     with Cluster(1, 4, gpus=0) as cluster, Client(cluster) as client:
         yield client

@@ -118,6 +118,7 @@ def test_target_is_one_of_two(program: da.Array, tmp_path: Path) -> None:
         kernel_of(program).edit(tmp_path / "x.py", target="gpu")
 
 
+@pytest.mark.processes
 def test_editor_changes_the_file_and_the_version_is_applied(
     program: da.Array, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

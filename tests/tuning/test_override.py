@@ -65,8 +65,12 @@ def test_source_for_cuda_gives_its_functions_to_the_cpu(name: str) -> None:
     kernel = gpusched.explain(program).kernels[0]
     point = kernel.cuda_source.replace("return ", "return 1 - ")
     loops = kernel.cuda_source.replace("thread_x()", "(thread_x() + 1)", 1)
-    names = kernel.cuda_source.replace("block_x()", "blok_x()", 1)
-    for changed, told in ((point, ""), (loops, "expected"), (names, "'blok_x' is not defined")):
+    names = kernel.cuda_source.replace("block_x()", "no_block_x()", 1)
+    for changed, told in (
+        (point, "samples"),
+        (loops, "expected"),
+        (names, "'no_block_x' is not defined"),
+    ):
         with pytest.raises((MismatchError, EditionError), match=told):
             gpusched.override(kernel, changed, target="cuda")
     with gpusched.override(kernel, kernel.cuda_source, target="cuda"):

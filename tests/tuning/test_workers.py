@@ -20,6 +20,7 @@ from gpusched.fusion.kernel import EDITED
 from gpusched.fusion.overrides import OverrideError
 from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.inspection.kernels import ExplainedKernel
+from tests.tiers import starts_processes
 from tests.tuning.conftest import kernel_of
 from tests.waiting import PATIENCE
 
@@ -27,6 +28,7 @@ FOLDER = "gpusched.fusion.cache-directory"
 
 
 @pytest.fixture(scope="module")
+@starts_processes
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     settings = {
         "gpusched.fusion.minimum-elements": 0,

@@ -52,6 +52,7 @@ def in_process(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.processes
 def test_every_thread_is_bound() -> None:
     core = affinity.allowed_cpus()[-1]
     code = (
@@ -70,6 +71,7 @@ def test_every_thread_is_bound() -> None:
     assert in_process(code) == f"None\n[{{{core}}}] {{{core}}}"
 
 
+@pytest.mark.processes
 def test_refusal_is_told_and_no_error() -> None:
     told = in_process("print(affinity.pin([100000]))")
     assert "Invalid argument" in told

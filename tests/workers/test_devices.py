@@ -157,7 +157,7 @@ def test_request_that_cannot_be_read(text: str) -> None:
 
 @pytest.mark.parametrize("request_", [0, [], [0, 0, 1], [-1, 0], "0,0,1", "0,1,1"])
 def test_request_that_makes_no_sense(request_: int | list[int] | str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"at least one GPU|name each once|cannot be negative"):
         select_devices(request_, ["0", "1"])
 
 

@@ -151,7 +151,7 @@ def test_debugger_in_this_process_finds_the_variables(store: Store) -> None:
         raise ValueError(told)
 
     execution = Execution(HostDevice(), store, leave, keep_frames=True)
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=r"^7$") as caught:
         execution.run(task, "key", {})
     assert caught.traceback[-1].frame.f_locals["told"] == 7
 

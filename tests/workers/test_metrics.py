@@ -169,6 +169,7 @@ def test_collecting_is_cheap_however_many_kernels(
     assert collect(Worker())["kernels"]["distinct"] == 3
 
 
+@pytest.mark.processes
 def test_nothing_heavy_is_imported() -> None:
     code = (
         "import sys\n"
@@ -339,6 +340,7 @@ def register_here(dask_worker: Any) -> int:
     return port
 
 
+@pytest.mark.processes
 def test_page_of_a_worker_process() -> None:
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0",
@@ -357,6 +359,7 @@ def test_page_of_a_worker_process() -> None:
     assert not [name for name in values if name.startswith("gpusched_scheduler")]
 
 
+@pytest.mark.processes
 def test_without_prometheus_heartbeats_go_on() -> None:
     code = (
         "import sys; sys.modules['prometheus_client'] = None\n"

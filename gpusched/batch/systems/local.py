@@ -1,4 +1,4 @@
-"""This machine as a batch system: a job starts at once, and nodes are groups of processes."""
+"""The local machine as a batch system: a job starts at once, and nodes are process groups."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def run(
     for name, check in checks.items():
         try:
             found = check()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # A check that fails itself is a finding; the others are worth having all the same.
             found = Finding.failure(
                 f"the check itself failed: {type(error).__name__}: {error}",

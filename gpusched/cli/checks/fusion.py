@@ -20,6 +20,7 @@ print(gpusched.statistics().fused_tasks)
 
 def kernel_cache() -> Finding:
     """Write a file where kernels are kept."""
+    from gpusched.files import own_folder
     from gpusched.fusion.cache import directory
 
     folder = directory()
@@ -29,7 +30,7 @@ def kernel_cache() -> Finding:
             "set gpusched.fusion.cache-directory to a folder",
         )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        own_folder(folder, "chmod 700 it")
         with tempfile.TemporaryFile(dir=folder):
             return Finding.ok(str(folder))
     except OSError as error:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import fcntl
-import getpass
 import json
 import os
 import re
 import shutil
-import stat
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from gpusched.files import write_whole
+from gpusched.files import own_folder, write_whole
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -38,16 +36,12 @@ class UnknownClusterError(LookupError):
     """There is no cluster of that name."""
 
 
-class UnsafeFolderError(PermissionError):
-    """Others may write to the folder of clusters."""
-
-
 def root() -> Path:
     """Return the folder that holds this user's clusters, and make it if need be.
 
     Raises
     ------
-    UnsafeFolderError
+    gpusched.files.UnsafeFolderError
         If it belongs to somebody else, or others may write to it.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -56,30 +50,6 @@ def root() -> Path:
     for path in (folder.parent, folder):
         own_folder(path, "set XDG_RUNTIME_DIR to a folder of your own")
     return folder
-
-
-def own_folder(path: Path, remedy: str) -> None:
-    """Make a folder if need be that nobody else may write to.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    remedy
-        What to do, besides removing it, where it is not this user's alone.
-
-    Raises
-    ------
-    UnsafeFolderError
-        If it belongs to somebody else, or others may write to it.
-    """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.stat()
-    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFolderError(
-            f"{path} is not {getpass.getuser()}'s alone, so what lies there cannot be trusted: "
-            f"remove it, or {remedy}"
-        )
 
 
 def folder_of(name: str) -> Path:

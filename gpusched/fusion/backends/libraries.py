@@ -63,6 +63,19 @@ def forget_instructions(library: Any) -> None:
 
     Numba keeps LLVM's instructions, too, for other functions to inline; nothing inlines kernels.
     """
-    names = [f.name for f in library.get_defined_functions() if f.linkage == _EXTERNAL]
-    text = "\n".join(f'define void @"{name}"() {{ ret void }}' for name in names)
-    library._shared_module = llvmlite.binding.parse_assembly(text)
+    library._shared_module = llvmlite.binding.parse_assembly(_definitions(defined(library)))
+
+
+def defined(library: Any) -> list[str]:
+    """Return the names of the functions that a compiled library lets others call."""
+    return [f.name for f in library.get_defined_functions() if f.linkage == _EXTERNAL]
+
+
+def declared(names: list[str]) -> bytes:
+    """Return a module, as LLVM's bitcode, that has these names and no instructions."""
+    module: bytes = llvmlite.binding.parse_assembly(_definitions(names)).as_bitcode()
+    return module
+
+
+def _definitions(names: list[str]) -> str:
+    return "\n".join(f'define void @"{name}"() {{ ret void }}' for name in names)

@@ -9,6 +9,7 @@ class Elementwise(Nest):
     """Writes each value where it belongs, or a block of them past the caches."""
 
     def begin(self) -> None:
+        """Write what comes before the loops."""
         if self.kernel.streamed:
             for name in self.outputs:
                 self.write(f"{name}_part = scratch({name})")
@@ -16,6 +17,7 @@ class Elementwise(Nest):
                 self.look_ahead()
 
     def body(self) -> None:
+        """Write the innermost loop."""
         self.hoist()
         if self.kernel.streamed:
             self.stream()
@@ -24,6 +26,7 @@ class Elementwise(Nest):
             self.write(f"{', '.join(self.places('i'))} = point({self.values('i')})")
 
     def end(self) -> None:
+        """Write what comes after the loops."""
         if self.kernel.streamed:
             self.write("drain()")
 

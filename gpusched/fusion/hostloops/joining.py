@@ -29,12 +29,14 @@ class Joining(Nest):
         """Rows that are joined at once, where the loops allow it."""
 
     def loop(self, level: int) -> None:
+        """Write the loop of one level, and all within it."""
         if level == self.innermost - 1 and self.joins_rows():
             self.rows(level)
         else:
             super().loop(level)
 
     def body(self) -> None:
+        """Write the innermost loop."""
         self.hoist()
         self.count_before()
         self.open(f"for i in range(n{self.innermost}):")

@@ -64,13 +64,16 @@ class Nest:
         """By input, how far ahead of a block it is asked for, in source."""
 
     def write(self, line: str) -> None:
+        """Add a line at the current depth."""
         self.lines.append("    " * self.depth + line)
 
     def write_all(self, lines: Sequence[str]) -> None:
+        """Add lines at the current depth."""
         for line in lines:
             self.write(line)
 
     def open(self, line: str) -> None:
+        """Add a line that begins a block, and go into it."""
         self.write(line)
         self.depth += 1
 
@@ -126,6 +129,7 @@ class Nest:
         return [name for name in names if accesses[name][level] is Access.STRIDED]
 
     def advance(self, name: str, distance: str, suffix: str) -> None:
+        """Move an array by a distance, under its name with a suffix."""
         self.write(f"{name}{suffix} = shift({self.current[name]}, {distance})")
         self.current[name] = name + suffix
 
@@ -149,6 +153,7 @@ class Nest:
                 self.write(f"{name}_value{row} = {self.current[name]}[0]")
 
     def place(self, name: str, output: Output, index: str) -> str:
+        """Return where an output has the element of an index."""
         array, access = self.current[name], output.access[self.innermost]
         if access is Access.BROADCAST:
             return f"{array}[0]"
@@ -156,6 +161,7 @@ class Nest:
         return f"{array}[{index}]" if unit else f"{array}[{index} * {name}_s{self.innermost}]"
 
     def places(self, index: str) -> list[str]:
+        """Return where all outputs have the element of an index."""
         outputs = zip(self.outputs, self.kernel.outputs, strict=True)
         return [self.place(name, output, index) for name, output in outputs]
 

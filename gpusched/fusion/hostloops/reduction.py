@@ -27,6 +27,7 @@ class Reduction(Nest):
         """Outputs that are joined one by one, with their numbers."""
 
     def begin(self) -> None:
+        """Write what comes before the loops."""
         if not is_heavy(self.kernel):
             self.look_ahead()
         if self.kernel.in_turn:
@@ -36,12 +37,14 @@ class Reduction(Nest):
                     self.write(f"losses{k} = scratch({name})")
 
     def loop(self, level: int) -> None:
+        """Write the loop of one level, and all within it."""
         if self.kernel.in_turn and level == self.innermost - 1:
             self.open(f"for i{level} in range(0, n{level}, {IN_TURN}):")
         else:
             super().loop(level)
 
     def body(self) -> None:
+        """Write the innermost loop."""
         if self.kernel.in_turn:
             self.in_turn()
         else:
@@ -79,12 +82,15 @@ class Reduction(Nest):
             self.advance(name, f"row * {name}_s{level}", "_row")
 
     def total(self, output: int) -> str:
+        """Return where the total of an output is kept."""
         return f"totals{output}[row]" if self.kernel.in_turn else f"total{output}"
 
     def lost(self, output: int) -> str:
+        """Return where an output's rounding errors are kept."""
         return f"losses{output}[row]" if self.kernel.in_turn else f"lost{output}"
 
     def start_totals(self) -> None:
+        """Write the totals as they are before the first element."""
         if self.kernel.moments:
             self.start_moments()
         for k, output in self.plain:
@@ -112,6 +118,7 @@ class Reduction(Nest):
         self.write("before = 0")
 
     def value_names(self) -> str:
+        """Return the names of what an element adds to each output."""
         return ", ".join(f"value{k}" for k in range(len(self.outputs)))
 
     def join_block(self) -> None:

@@ -47,10 +47,10 @@ def anomaly(xp: Any, field: Any, month: Any) -> Any:
 
 def with_xarray(xp: Any, field: Any, month: Any) -> Any:
     """Return the same by xarray, whose array may be dask's."""
-    import xarray
+    import xarray as xr
 
     time = START + np.arange(len(field))
-    data = xarray.DataArray(field, dims=("time", "y", "x"), coords={"time": time})
+    data = xr.DataArray(field, dims=("time", "y", "x"), coords={"time": time})
     groups = data.groupby("time.month")
     return (groups - groups.mean("time")).data
 

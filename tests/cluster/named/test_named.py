@@ -19,6 +19,8 @@ from distributed import Client
 
 from gpusched.cluster import certificates
 from gpusched.cluster.named import commands, control, state
+from gpusched.files import UnsafeFolderError
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for, wait_gone
 
 _MARK = "GPUSCHED_TEST_NAMED"
@@ -64,6 +66,7 @@ class Shell:
 
 
 @pytest.fixture
+@starts_processes
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """Give a shell; afterwards no process and no folder of its clusters may be left."""
     runtime = tmp_path / "runtime"
@@ -209,7 +212,7 @@ def test_folder_of_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     folder = state.root()
     folder.chmod(0o777)
-    with pytest.raises(state.UnsafeFolderError, match="cannot be trusted"):
+    with pytest.raises(UnsafeFolderError, match="cannot be trusted"):
         state.root()
 
 
@@ -256,6 +259,7 @@ def test_socket_may_lie_deep(tmp_path: Path) -> None:
     assert mode == "0o600"
 
 
+@pytest.mark.processes
 def test_starting_without_a_manager_tells_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

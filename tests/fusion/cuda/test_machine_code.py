@@ -63,7 +63,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "bool": (lambda a, b: a & b, [array("?")] * 2),
     "maximum": (lambda a: a.max(), [array("f4")]),
 }
-VECTORS = {name: (1, 1) for name in PROGRAMS} | {"maximum": (1, 0)}
+VECTORS = dict.fromkeys(PROGRAMS, (1, 1)) | {"maximum": (1, 0)}
 """Least number of 16-byte loads and stores."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from gpusched.fusion.backends.cuda import compiler, runtime
 
 
+@pytest.mark.processes
 def test_importing_the_backend_imports_no_optional_library() -> None:
     modules = "compiler geometry launcher runtime skeleton"
     code = (

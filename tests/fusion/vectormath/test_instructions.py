@@ -116,6 +116,7 @@ for name in ("exp_f32", "exp_f64", "log_f32", "log_f64", "log2_f32", "tanh_f64")
 """
 
 
+@pytest.mark.processes
 def test_functions_are_right_on_a_processor_without_them() -> None:
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     subprocess.run([sys.executable, "-c", OTHER_PROCESSOR], env=environment, check=True)

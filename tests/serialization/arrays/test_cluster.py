@@ -13,6 +13,7 @@ from distributed import Client, LocalCluster
 from gpusched import Cluster
 from gpusched.serialization.arrays.without_gpu import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
+from tests.tiers import starts_processes
 from tests.waiting import PATIENCE
 
 BIG = 9_000_000
@@ -20,6 +21,7 @@ BIG = 9_000_000
 
 
 @pytest.fixture(scope="module", params=["gpusched", "plain"])
+@starts_processes
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     options: dict[str, Any] = {"dashboard_address": None, "threads_per_worker": 1}
     with dask.config.set({"distributed.worker.preload": ["gpusched.serialization"]}):

@@ -34,6 +34,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.processes
 def test_arrays_on_gpus() -> None:
     files = [str(FOLDER / f"test_{name}.py") for name in ("cupy", "interface", "numba_cuda")]
     # The configuration skips what is marked as in need of a GPU.
@@ -55,6 +56,7 @@ print([bytes(frame) for frame in frames_of(value)])
 
 @pytest.mark.parametrize("name", ["array", "matrix"])
 @pytest.mark.skipif(is_installed("cupy"), reason="CuPy is installed")
+@pytest.mark.processes
 def test_arrays_that_arrive_without_cupy_are_errors_or_host_arrays(name: str) -> None:
     frames = eval(run("-c", MESSAGE % name))
     with pytest.raises(WithoutGpuError, match="CuPy is not installed"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from dask.sizeof import sizeof
 from distributed.protocol.serialize import deserialize, serialize
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from gpusched.serialization.arrays import jax as file
@@ -41,7 +41,6 @@ def array_of(name: str, values: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=10)
 @given(values=hnp.arrays("i1", hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)))
 def test_every_array_comes_back_as_it_was(name: str, values: np.ndarray) -> None:
     array = array_of(name, values)

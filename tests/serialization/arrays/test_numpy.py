@@ -202,6 +202,7 @@ def test_subclasses_keep_what_they_know() -> None:
     assert sent(_measured(np.ones(3), "m")).unit == "m"
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 def test_matrices_stay_matrices() -> None:
     check_same(sent(np.asmatrix(np.eye(2)).T), np.asmatrix(np.eye(2)).T)
 

@@ -38,14 +38,17 @@ def family(imports: str) -> str:
 @pytest.mark.parametrize(
     "module", ["serialization", "workers.worker", "cluster", "workers.nanny", "serialization.codec"]
 )
+@pytest.mark.processes
 def test_importing_registers(module: str) -> None:
     assert family(f"import gpusched.{module}") == OURS
 
 
+@pytest.mark.processes
 def test_importing_gpusched_alone_does_not() -> None:
     assert family("import gpusched; gpusched.enable()") == "distributed.protocol.serialize"
 
 
+@pytest.mark.processes
 def test_importing_loads_no_array_library_but_numpy() -> None:
     heavy = ("cupy", "cupyx", "numba", "torch", "jax", "tensorflow", "scipy", "ml_dtypes")
     code = "import sys, gpusched.serialization as s; s.register()"
@@ -59,6 +62,7 @@ def write(tmp_path: Path, frames: list[bytes]) -> str:
     return f"loads(eval(open({str(file)!r}).read()))['value']"
 
 
+@pytest.mark.processes
 def test_a_process_with_plain_distributed_reads_messages(tmp_path: Path) -> None:
     value = write(tmp_path, frames_of(np.broadcast_to(np.arange(3.0), (2, 3))))
     code = (
@@ -68,6 +72,7 @@ def test_a_process_with_plain_distributed_reads_messages(tmp_path: Path) -> None
     assert python(code) == "[[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]] (0, 8) True"
 
 
+@pytest.mark.processes
 def test_a_process_without_gpusched_says_what_it_lacks(tmp_path: Path) -> None:
     value = write(tmp_path, frames_of(np.arange(3.0)))
     code = (
@@ -92,6 +97,7 @@ def test_a_library_that_is_missing_is_told(library: str, value: str, tmp_path: P
     assert python(code).endswith(f"has arrived where {library} is not installed False")
 
 
+@pytest.mark.processes
 def test_types_that_were_sent_before_are_replaced() -> None:
     code = (
         "import numpy as np; from distributed.protocol.serialize import serialize\n"
@@ -116,6 +122,7 @@ def test_torch_that_was_sent_before_is_replaced() -> None:
     assert python(code) == "['torch', 'torch', 'torch']"
 
 
+@pytest.mark.processes
 def test_registering_again_changes_nothing() -> None:
     code = (
         "import numpy as np; from distributed.protocol.serialize import *\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.serialization.codec import blocks, blosc
@@ -82,7 +82,6 @@ def test_frames_that_are_not_pending_stay_in_their_places() -> None:
 
 
 @given(buffers(), itemsizes, shuffles, st.randoms(use_true_random=False))
-@settings(max_examples=300)
 def test_damaged_blocks_are_refused_or_fill_their_buffer(
     data: np.ndarray, itemsize: int, shuffle: str, chance: random.Random
 ) -> None:
@@ -144,6 +143,7 @@ def test_block_that_says_another_length_is_named() -> None:
         blocks.decode(coded, 2 * SHORT, SHORT)
 
 
+@pytest.mark.processes
 def test_forked_process_has_threads_of_its_own() -> None:
     """distributed's own workers may be forked, after this process has compressed something."""
     program = """

@@ -123,7 +123,9 @@ def test_free_buffers_go_before_anything_is_paused_or_spilled(
     manager = Manager(spill, pause)
     monkeypatch.setattr(HostPool, "free_unused", lambda self: buffers.pop() if buffers else 0)
     worker = SimpleNamespace(
-        data=SimpleNamespace(closed=False, disk_error=None, make_room=lambda **_: pytest.fail()),
+        data=SimpleNamespace(
+            closed=False, disk_error=None, make_room=lambda **_: pytest.fail("called")
+        ),
         memory_manager=manager,
         device=SimpleNamespace(free_unused=lambda: 0),
         monitor=SimpleNamespace(get_process_memory=lambda: process - 400 + sum(buffers)),

@@ -374,6 +374,7 @@ def check_failed_write(files: SpillFiles, code: int) -> None:
     assert not files.directory.exists()
 
 
+@pytest.mark.processes
 def test_full_disk_is_an_error_that_changes_nothing(small_disk: Path) -> None:
     check_failed_write(SpillFiles(small_disk / "files"), errno.ENOSPC)
 
@@ -412,6 +413,7 @@ files["half"] = __import__("os").urandom(1_000_000)
 """
 
 
+@pytest.mark.processes
 def test_process_that_is_killed_leaves_no_half_file_under_its_name(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert ended.returncode == -signal.SIGXFSZ

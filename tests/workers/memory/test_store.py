@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.typing import Key
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.workers.device import HostDevice
@@ -238,7 +238,6 @@ def test_closing_removes_the_files_and_can_be_repeated(make: Make, tmp_path: Pat
     assert not list(tmp_path.rglob("*.*"))
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(["set", "get", "del", "move", "up"]), st.integers(0, 5))))
 def test_any_order_of_calls_gives_what_a_dictionary_gives(
     tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[str, int]]

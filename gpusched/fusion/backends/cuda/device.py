@@ -71,7 +71,7 @@ def _binary(name: str) -> Callable[..., Any]:
 
 @intrinsic
 def expit(typing_context: Any, x: Any) -> Any:
-    """The logistic function, by the exponential of a number that is never positive."""
+    """Return the logistic function, by the exponential of a number that is never positive."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         zero, one = ir.Constant(args[0].type, 0.0), ir.Constant(args[0].type, 1.0)
@@ -84,18 +84,22 @@ def expit(typing_context: Any, x: Any) -> Any:
 
 
 def minimum(a: Any, b: Any) -> Any:
+    """Return the smaller number, or NaN if either is."""
     return a if a < b or a != a else b
 
 
 def maximum(a: Any, b: Any) -> Any:
+    """Return the larger number, or NaN if either is."""
     return a if a > b or a != a else b
 
 
 def floor_divide(a: Any, b: Any) -> Any:
+    """Return the quotient, rounded down."""
     return a // b
 
 
 def remainder(a: Any, b: Any) -> Any:
+    """Return what is left of a division that is rounded down."""
     return a % b
 
 

@@ -54,6 +54,7 @@ class CudaKernel:
         self._seconds: dict[bool, CudaKernel] = {}
 
     def __call__(self, *arguments: Any) -> None:
+        """Launch the kernel, and a second one where results are partial."""
         arrays, numbers = arguments[: self._arrays], arguments[self._constants :]
         addresses = [self._runtime.address(array) for array in arrays]
         merged = 0

@@ -149,13 +149,16 @@ class GpuRuntime:
         return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
 
     def address(self, array: Any) -> int:
+        """Return the address of an array in device memory."""
         return int(array.data.ptr)
 
     def empty(self, size: int, dtype: str) -> Any:
+        """Return a new array of that many elements, without values."""
         return self._cupy.empty(size, dtype)
 
     def launch(self, code: Any, geometry: Geometry, arrays: tuple[Any, ...],
                addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        """Launch code on the stream that CuPy uses in this thread."""
         if not hasattr(self._threads, "ready"):
             # A launch needs the device's context, which CuPy sets in a thread when it allocates.
             self._device.use()

@@ -30,6 +30,7 @@ class ScanCode:
 
     @property
     def name(self) -> str:
+        """The name of the kernel."""
         return f"{self.operation}_scan_{'rows' if self.inner else 'columns'}"
 
     @property
@@ -46,6 +47,7 @@ class ScanCode:
 
     @property
     def numbers(self) -> int:
+        """How many sizes and strides the kernel takes."""
         return 6 if self.inner else 3
 
     def build(self, cc: tuple[int, int]) -> Compiled:

@@ -91,6 +91,7 @@ class Text:
         return "\n".join(self.lines)
 
     def write(self, *lines: str) -> None:
+        """Add lines at the current depth."""
         self.lines.extend("    " * self.depth + line for line in lines)
 
     @contextmanager
@@ -170,6 +171,7 @@ class Text:
 
 
 def parenthesised(index: str) -> str:
+    """Return an index in parentheses, unless it is a name."""
     return index if index.isidentifier() else f"({index})"
 
 

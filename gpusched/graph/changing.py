@@ -1,0 +1,106 @@
+"""Calls that may change what they are given, and other calls of the same task that would see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from dask.utils import methodcaller
+
+from gpusched.fusion import pure
+from gpusched.graph.known import VIEWS, bare, known
+from gpusched.graph.quick import parts
+
+_PURE = ("dask.array", "dask.utils", "gpusched")
+"""Modules whose functions leave chunks as they are."""
+
+
+def may_change(step: Any) -> bool:
+    """Return whether a step calls something that is not known to leave its arguments alone."""
+    if step.recorded:
+        return False
+    called = [step.function, *_callables((step.args, step.kwargs))]
+    return "out" in step.kwargs or not all(_is_pure(p) for each in called for p in parts(each))
+
+
+def _is_pure(function: Any) -> bool:
+    if isinstance(function, methodcaller):
+        return function.method in pure.METHODS or function.method == "astype"
+    if isinstance(function, np.ufunc):
+        return getattr(np, function.__name__, None) is function
+    if isinstance(function, type) or known(function):
+        return True
+    module = str(getattr(function, "__module__", ""))
+    if any(module == name or module.startswith(f"{name}.") for name in _PURE):
+        return True
+    try:
+        return function in pure.FUNCTIONS
+    except TypeError:  # not hashable
+        return False
+
+
+def _callables(structure: Any) -> Iterable[Any]:
+    """Yield the functions among arguments, which what is called may call."""
+    if type(structure) in (tuple, list):
+        for item in structure:
+            yield from _callables(item)
+    elif type(structure) is dict:
+        yield from _callables(tuple(structure.values()))
+    elif callable(structure) and not isinstance(structure, type):
+        yield structure
+
+
+def conflict(steps: Sequence[Any], inputs: int) -> Any:
+    """Return a step that may change what another one reads, in whichever order they run.
+
+    Parameters
+    ----------
+    steps
+        Of a program: operands before their users.
+    inputs
+        Number of the program's inputs.
+
+    Returns
+    -------
+    ProgramStep or None
+        None if the results do not depend on the order of steps that do not need each other.
+    """
+    changing = [k for k, step in enumerate(steps) if may_change(step)]
+    if not changing or len(steps) == len(changing) == 1:
+        return None
+    memory = _memory(steps, inputs)
+    needs = _needs(steps, inputs)
+    for k in changing:
+        touched = {memory[r] for r in steps[k].registers}
+        for other, step in enumerate(steps):
+            ordered = other == k or other in needs[k] or k in needs[other]
+            if not ordered and touched & {memory[r] for r in step.registers}:
+                return steps[k]
+    return None
+
+
+def _memory(steps: Sequence[Any], inputs: int) -> list[int]:
+    """Return, by register, the first register that it may share memory with."""
+    memory = list(range(inputs + len(steps)))
+    for k, step in enumerate(steps):
+        if _makes_new(step):
+            continue
+        shared = {memory[r] for r in (*step.registers, inputs + k)}
+        first = min(shared)
+        memory = [first if m in shared else m for m in memory]
+    return memory
+
+
+def _makes_new(step: Any) -> bool:
+    function = bare(step.function)
+    return known(function) and function not in VIEWS
+
+
+def _needs(steps: Sequence[Any], inputs: int) -> list[set[int]]:
+    """Return, by step, those that have to run before it."""
+    found: list[set[int]] = []
+    for step in steps:
+        direct = {r - inputs for r in step.registers if r >= inputs}
+        found.append(direct.union(*(found[k] for k in direct)))
+    return found

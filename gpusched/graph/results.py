@@ -1,0 +1,47 @@
+"""The results of a recording: arrays of their own where the program makes such."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusched.fusion.chunk import LazyChunk, references
+from gpusched.fusion.record import Recorder
+
+
+class Results:
+    """Turns lazy chunks into references to registers.
+
+    Two calls that compute the same share a register, as does a copy with what it is a copy of. What
+    the program makes twice is two arrays, so that a change of one is not a change of the other.
+
+    Parameters
+    ----------
+    recorder
+        Of the recording.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._taken = set(recorder.given)
+        self._found: dict[int, Any] = {}
+
+    def reference(self, value: Any) -> Any:
+        """Return a result with references in the place of lazy chunks."""
+        if type(value) in (list, tuple):
+            return type(value)(map(self.reference, value))
+        if not isinstance(value, LazyChunk):
+            return references(self._recorder, value)
+        if id(value) not in self._found:
+            self._found[id(value)] = value, self._reference(value)
+        return self._found[id(value)][1]
+
+    def _reference(self, chunk: LazyChunk) -> Any:
+        recorder = self._recorder
+        register = recorder.register(chunk._node)
+        if chunk._owned and register in self._taken:
+            made = recorder.made_leaf(register, np.copy, copies=True)
+            chunk = LazyChunk(recorder, made, scalar=chunk._scalar)
+        self._taken.add(register)
+        return references(recorder, chunk)

@@ -1,0 +1,145 @@
+"""Shows that a user's own function may be given lazy chunks: everything it does is on a list.
+
+`interpreter` goes through its bytecode with kinds of values (`kinds`); `calls` lists what may be
+called with what; `outside` holds what was read from outside, which a plan depends on. What is not
+known to be right runs on real arrays.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import dask
+import numpy as np
+from dask._task_spec import GraphNode, TaskRef
+
+from gpusched.fusion.plan import Register
+from gpusched.graph.safety.calls import Unsafe
+from gpusched.graph.safety.interpreter import examine, is_of_a_library
+from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
+from gpusched.graph.safety.outside import Outside
+
+__all__ = ["LIBRARY", "Outside", "Verdict", "examined", "kind_of", "why_unsafe"]
+
+LIBRARY = "a library's own function"
+"""The reason given for functions of packages, which are not the user's to change."""
+
+_PACKAGES = frozenset(["builtins", "dask", "distributed", "functools", "gpusched", "numpy",
+                       "operator", "_operator", "scipy", "toolz", "cytoolz", "xarray"])  # fmt: skip
+"""Packages whose objects that can be called are not the user's to change either."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a function may be given lazy chunks in one call."""
+
+    reason: str | None
+    """Why not; None if it may."""
+    outside: Outside = field(default_factory=Outside)
+    """What it reads from outside, as far as it was looked at."""
+
+
+def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Verdict:
+    """Return whether a function is safe for lazy chunks, called in that way.
+
+    Parameters
+    ----------
+    function
+        The function, or a partial application of it.
+    args, names
+        Kinds of its arguments, as `kind_of` returns them.
+    """
+    args, names = list(args), dict(names)
+    while isinstance(function, partial):
+        args = [*map(kind_of, function.args), *args]
+        names = {**{k: kind_of(v) for k, v in function.keywords.items()}, **names}
+        function = function.func
+    if not isinstance(function, types.FunctionType):
+        return Verdict(_said_of_object(function))
+    if is_of_a_library(function):
+        return Verdict(LIBRARY)
+    outside = Outside()
+    try:
+        examine(function, args, names, outside)
+    except Unsafe as reason:
+        return Verdict(str(reason), outside)
+    except Exception as error:
+        if dask.config.get("gpusched.fusion.strict", False):
+            raise
+        return Verdict(f"could not be examined: {type(error).__name__}: {error}")
+    return Verdict(None, outside)
+
+
+def why_unsafe(function: Any) -> str | None:
+    """Return why `function` is not shown to be safe for lazy chunks, or None if it is.
+
+    Every argument without a default may be a chunk.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.safety import why_unsafe
+    >>> why_unsafe(lambda x: np.exp(x[1:] - x[:-1]).sum(axis=0)) is None
+    True
+    >>> def first_is_zero(x):
+    ...     x[0] = 0
+    ...     return x
+    >>> why_unsafe(first_is_zero)
+    'assigns to elements of an array (store_subscr, line 2)'
+    """
+    inner = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    if not isinstance(inner, types.FunctionType):
+        return examined(function, (), {}).reason
+    return examined(function, *arguments_of(function, inner)).reason
+
+
+def arguments_of(function: Any, inner: types.FunctionType) -> tuple[list[Any], dict[str, Any]]:
+    """Return kinds of arguments that a call of a function has at least."""
+    code = inner.__code__
+    bound: set[str] = set()
+    given = 0
+    while isinstance(function, partial):
+        given += len(function.args)
+        bound |= function.keywords.keys()
+        function = function.func
+    required = code.co_argcount - len(inner.__defaults__ or ())
+    args = [Kind.ARRAY for name in code.co_varnames[given:required] if name not in bound]
+    end = code.co_argcount + code.co_kwonlyargcount
+    only = code.co_varnames[code.co_argcount : end]
+    defaults = inner.__kwdefaults__ or {}
+    return args, {n: Kind.ARRAY for n in only if n not in defaults and n not in bound}
+
+
+def kind_of(value: Any) -> Any:
+    """Return the kind of an argument of a task's or of a program's call."""
+    if isinstance(value, TaskRef | GraphNode | Register | np.ndarray):
+        return Kind.ARRAY
+    if is_constant(value):
+        return Known(value, "an argument")
+    if type(value) is tuple:
+        return Items(tuple(map(kind_of, value)))
+    if type(value) is list:
+        return Kind.ARRAY if all(_is_harmless(kind_of(item)) for item in value) else Kind.OTHER
+    return Known(value, "an argument")
+
+
+def _is_harmless(kind: Any) -> bool:
+    if isinstance(kind, Items):
+        return all(map(_is_harmless, kind.items))
+    return kind is Kind.ARRAY or (isinstance(kind, Known) and is_constant(kind.value))
+
+
+def _said_of_object(function: Any) -> str:
+    """Return why something that is not a Python function is not given lazy chunks."""
+    if isinstance(function, types.MethodType):
+        return f"is a method of a {type(function.__self__).__name__}, which may change"
+    kind = type(function)
+    if kind.__module__.partition(".")[0] in _PACKAGES:
+        return LIBRARY
+    return f"is a {kind.__name__}, an object that may change"

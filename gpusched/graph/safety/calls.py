@@ -1,0 +1,282 @@
+"""What calls give, of the functions and methods that may be given lazy chunks."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gpusched.fusion.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
+from gpusched.fusion.functions import VIEWS
+from gpusched.fusion.operations import COMBINES, operation_of
+from gpusched.fusion.recorded import Freezable, RecordedFunction
+from gpusched.graph.safety.kinds import (
+    Items,
+    Kind,
+    Known,
+    Method,
+    Options,
+    Series,
+    is_array,
+    is_operand,
+    is_plain,
+    is_settled,
+    is_shape,
+    is_text,
+    items_of,
+    joined,
+)
+
+Names = dict[str, Any]
+
+
+class Unsafe(Exception):
+    """Says why a function is not known to be safe; `str` of it is the counted reason."""
+
+
+def refuse(reason: str) -> NoReturn:
+    """Raise `Unsafe`."""
+    raise Unsafe(reason)
+
+
+_NEW = frozenset([np.where, np.clip, np.nan_to_num, np.isclose, np.copy, np.zeros_like,
+                  np.ones_like, np.empty_like, np.full_like])  # fmt: skip
+"""Functions of the catalogue whose results share memory with nothing."""
+
+_PLAIN_RESULTS: dict[Any, Kind] = {np.shape: Kind.SHAPE, np.ndim: Kind.PLAIN, np.size: Kind.PLAIN,
+                                   np.result_type: Kind.PLAIN, np.iscomplexobj: Kind.PLAIN,
+                                   np.isrealobj: Kind.PLAIN}  # fmt: skip
+
+_SHARING = frozenset([*VIEWS, np.real, np.real_if_close])
+"""Functions of the catalogue whose results are views."""
+
+_NUMPY = frozenset(map(type, HANDLERS))
+"""Types of NumPy's functions; nothing is asked of objects of other types."""
+
+_NEW_METHODS = frozenset(["clip", "copy"])
+_SHARING_METHODS = frozenset(["transpose", "squeeze", "swapaxes", "conj", "conjugate"])
+_ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
+_INFORMATION = (np.finfo, np.iinfo)
+_OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
+
+
+def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+    """Return the kind of a call's result, and whether it may share memory with an argument.
+
+    Parameters
+    ----------
+    callee
+        One of NumPy's, Python's or gpusched's functions.
+    args, names
+        Kinds of the arguments.
+
+    Raises
+    ------
+    Unsafe
+        If the call is not on the list.
+    """
+    function = callee.value
+    if isinstance(function, np.ufunc):
+        return _ufunc(function, args, names), False
+    if isinstance(function, RecordedFunction | Freezable):
+        return _recorded(args, names), True
+    if isinstance(function, type):
+        return _type(callee, args, names), False
+    if type(function) in _NUMPY and function in HANDLERS:
+        return _catalogue(function, args, names)
+    if isinstance(function, types.BuiltinFunctionType):
+        return _python(callee, args, names), False
+    refuse(f"calls {described_callee(callee)}")
+
+
+def _ufunc(function: np.ufunc, args: Sequence[Any], names: Names) -> Any:
+    name = function.__name__
+    if operation_of(function) is None:
+        refuse(f"calls {name}, which is not recorded")
+    if names:
+        refuse(f"calls {name} with {', '.join(names)}=")
+    if len(args) != function.nin:
+        refuse(f"calls {name} with {len(args)} arguments")
+    kind = arithmetic(args, f"calls {name} with")
+    return Items((kind,) * function.nout) if function.nout > 1 else kind
+
+
+def arithmetic(args: Sequence[Any], doing: str) -> Any:
+    """Return the kind of what arithmetic makes of its operands; `Unsafe` for other operands."""
+    for arg in args:
+        if not is_operand(arg):
+            refuse(f"{doing} {described(arg)}")
+    return Kind.FRESH if any(map(is_array, args)) else Kind.PLAIN
+
+
+def described(kind: Any) -> str:
+    """Return what is said of a value that is refused."""
+    if isinstance(kind, Known):
+        article = f"{kind.name}, " if kind.name else ""
+        return f"{article}a {type(kind.value).__name__}"
+    if isinstance(kind, Items):
+        return "a tuple"
+    return str(kind.value) if isinstance(kind, Kind) else type(kind).__name__.lower()
+
+
+def _recorded(args: Sequence[Any], names: Names) -> Any:
+    for kind in (*args, *names.values()):
+        if not is_operand(kind) and not is_settled(kind):
+            refuse(f"calls a kernel with {described(kind)}")
+    return Kind.ARRAY
+
+
+def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+    name = function.__name__
+    _check(name, HANDLERS[function], args, names)
+    if function in _PLAIN_RESULTS:
+        return _PLAIN_RESULTS[function], False
+    if not any(map(is_array, (*args, *names.values()))):
+        refuse(f"calls {name} without an array of its arguments'")
+    if function in _SHARING:
+        return Kind.ARRAY, True
+    return Kind.FRESH if function in _NEW else Kind.ARRAY, False
+
+
+def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: Names) -> None:
+    """Raise `Unsafe` for a call with arguments that a handler does not honour."""
+    try:
+        signature_of(handler).bind(None, *args, **names)
+    except TypeError as error:
+        refuse(f"calls {name} with arguments that no kernel honours ({error})")
+    for kind in (*args, *names.values()):
+        if not is_array(kind) and not is_settled(kind):
+            refuse(f"calls {name} with {described(kind)}")
+
+
+def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+    """Return what `call` does, of a method of an array's or of a ufunc's."""
+    if isinstance(called.owner, Known):
+        ufunc = called.owner.value
+        if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None or not args:
+            refuse(f"calls {ufunc.__name__}.{called.name}, which is not recorded")
+        _check(f"{ufunc.__name__}.{called.name}", UFUNC_METHODS[called.name],
+               (Known(None), *args[1:]), names)  # fmt: skip
+        if not is_array(args[0]):
+            refuse(f"calls {ufunc.__name__}.{called.name} with {described(args[0])}")
+        return Kind.ARRAY, False
+    if called.name == "astype":
+        return _astype(args, names)
+    _check(called.name, METHODS[called.name], args, names)
+    sharing = called.name in _SHARING_METHODS
+    return Kind.FRESH if called.name in _NEW_METHODS else Kind.ARRAY, sharing
+
+
+def _astype(args: Sequence[Any], names: Names) -> tuple[Any, bool]:
+    given = [*args, *names.values()]
+    if len(args) > 1 or len(given) < 1 or not names.keys() <= {"dtype", "copy"}:
+        refuse("calls astype with arguments that no kernel honours")
+    if not all(is_plain(kind) or is_text(kind) for kind in given):
+        refuse(f"calls astype with {', '.join(map(described, given))}")
+    return (Kind.ARRAY, True) if "copy" in names else (Kind.FRESH, False)
+
+
+def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
+    """Return what a type makes of numbers; none is called with an array."""
+    made: Any = callee.value
+    if made is np.errstate:
+        if not args and names.keys() <= _ERRSTATE and all(map(is_text, names.values())):
+            return Kind.STATE
+        refuse("calls errstate with other arguments than names of errors")
+    if made in (slice, range, *_INFORMATION, np.dtype):
+        return _of_settled(made, args, names)
+    if made is tuple and len(args) == 1 and (is_shape(args[0]) or items_of(args[0]) is not None):
+        return args[0]
+    if made in (zip, enumerate):
+        return _series(made, args, names)
+    if issubclass(made, np.generic) or made in _OF_NUMBERS:
+        return _of_numbers(callee, args, names)
+    if issubclass(made, BaseException):
+        return Kind.OTHER  # to be raised, which a recording does not survive
+    refuse(f"calls {described_callee(callee)}")
+
+
+def described_callee(callee: Known) -> str:
+    """Return what is said of something that is called and not on the list."""
+    name = getattr(callee.value, "__qualname__", "") or type(callee.value).__name__
+    return f"{name}, which is not recorded"
+
+
+def _of_settled(made: Any, args: Sequence[Any], names: Names) -> Any:
+    if not all(is_settled(kind) for kind in (*args, *names.values())):
+        refuse(f"calls {made.__name__} with a value of a chunk")
+    return Series(Kind.PLAIN) if made is range else Kind.PLAIN
+
+
+def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
+    name = callee.value.__name__
+    allowed = all(is_plain(k) for k in (*args, *names.values()))
+    whole = callee.value in (min, max, sum) and len(args) == 1 and is_shape(args[0])
+    if not allowed and not whole:
+        refuse(f"calls {name} with {', '.join(map(described, [*args, *names.values()]))}")
+    return Kind.PLAIN
+
+
+def _series(made: Any, args: Sequence[Any], names: Names) -> Any:
+    if not all(map(is_settled, (*names.values(), *(args[1:] if made is enumerate else ())))):
+        refuse(f"calls {made.__name__} with a value of a chunk")
+    items = [item_of(kind) for kind in (args[:1] if made is enumerate else args)]
+    return Series(Items((Kind.PLAIN, *items) if made is enumerate else tuple(items)))
+
+
+def item_of(kind: Any) -> Any:
+    """Return the kind of the items that a loop over a value meets; `Unsafe` if it is not known."""
+    if isinstance(kind, Series):
+        return kind.item
+    items = items_of(kind)
+    if items:
+        found = items[0]
+        for item in items[1:]:
+            found = joined(found, item)
+        return found
+    if kind is Kind.SHAPE:
+        return Kind.PLAIN
+    refuse(f"loops over, or unpacks, {described(kind)}")
+
+
+def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
+    function = callee.value
+    given = (*args, *names.values())
+    if function is len and len(args) == 1:
+        if is_array(args[0]) or is_shape(args[0]) or items_of(args[0]) is not None:
+            return Kind.PLAIN
+    elif function is abs and len(args) == 1 and not names:
+        return arithmetic(args, "calls abs with")
+    elif function is pow and len(args) == 2 and not names:
+        return arithmetic(args, "calls pow with")
+    elif function in _OF_NUMBERS:
+        return _of_numbers(callee, args, names)
+    elif getattr(math, getattr(function, "__name__", ""), None) is function:
+        if all(is_plain(kind) or is_shape(kind) for kind in given):
+            return Kind.PLAIN
+        refuse("calls a function of numbers with a value of a chunk")
+    refuse(f"calls {described_callee(callee)}")
+
+
+def parameters(function: types.FunctionType, args: Sequence[Any], names: Names) -> Names:
+    """Return the kinds of a function's parameters in a call; `Unsafe` if it does not take it."""
+    if hasattr(function, "__signature__"):
+        refuse(f"calls {function.__name__}, whose signature is declared")
+    signature = inspect.Signature.from_callable(function, follow_wrapped=False)
+    try:
+        bound = signature.bind(*args, **names)
+    except TypeError as error:
+        refuse(f"calls {function.__name__} with other arguments than it has ({error})")
+    found = dict(bound.arguments)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            found[name] = Items(tuple(found.get(name, ())))
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            found[name] = Options(tuple(found.get(name, {}).items()))
+        elif name not in found:
+            found[name] = Known(parameter.default, name)
+    return found

@@ -1,0 +1,211 @@
+"""Goes through the bytecode of a function with kinds in the place of values.
+
+Every instruction must be in the table of `instructions`, and be allowed for the kinds it meets:
+what is not, or cannot be told, makes the function unsafe. Branches are followed both ways, unless a
+constant decides; where ways meet, a place holds what the kinds on both have in common. So a loop is
+gone through until nothing new comes of it.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import types
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from gpusched.fusion.recorded import Freezable
+from gpusched.graph.safety import calls, flow, operators
+from gpusched.graph.safety.calls import Unsafe, described, refuse
+from gpusched.graph.safety.instructions import SAID, TABLE
+from gpusched.graph.safety.kinds import (
+    Items,
+    Kind,
+    Known,
+    Method,
+    aged,
+    is_array,
+    is_settled,
+    joined,
+)
+from gpusched.graph.safety.outside import Outside
+from gpusched.graph.safety.state import State
+
+LIBRARIES = frozenset(["dask", "distributed", "xarray", "numpy"])
+"""Packages whose functions are recorded only if `gpusched.graph.known` lists them."""
+
+_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+RULES = (operators, flow)
+"""Modules that enter instructions into the table."""
+
+
+@lru_cache(maxsize=512)
+def instructions_of(code: types.CodeType) -> tuple[list[dis.Instruction], dict[int, int]]:
+    """Return the instructions of a function, and their numbers by their offsets.
+
+    Prefixes of large arguments are left out: dis puts them into the instruction that follows.
+    """
+    found = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
+    return found, {i.offset: k for k, i in enumerate(found)}
+
+
+class Interpreter:
+    """Examines one function, for arguments of some kinds.
+
+    Parameters
+    ----------
+    function
+        The function.
+    outside
+        Where what it reads from outside is noted.
+    callers
+        Functions that it is called by.
+    """
+
+    def __init__(self, function: types.FunctionType, outside: Outside,
+                 callers: tuple[Any, ...] = ()) -> None:  # fmt: skip
+        self.function = function
+        self.outside = outside
+        self.callers = (*callers, function)
+        self.code = function.__code__
+        self.instructions, self._places = instructions_of(self.code)
+        self._states: dict[int, State] = {}
+        self._waiting: list[int] = []
+        self._result: Any = None
+
+    def run(self, arguments: dict[str, Any]) -> Any:
+        """Return the kind of the function's result; `Unsafe` if it is not safe."""
+        if self.code.co_flags & _GENERATORS:
+            refuse("is a generator or a coroutine")
+        self._check_handlers()
+        self._goto(0, State((), tuple(arguments.items())))
+        while self._waiting:
+            place = self._waiting.pop()
+            self._step(place, self._states[place])
+        if self._result is None:
+            refuse("does not return")
+        return self._result
+
+    def _check_handlers(self) -> None:
+        """Refuse handlers of exceptions; those of a ``with`` statement only pass them on."""
+        if not self.code.co_exceptiontable:
+            return
+        for entry in dis.Bytecode(self.code).exception_entries:  # type: ignore[attr-defined]
+            place = self._place(entry.target)
+            names = [i.opname for i in self.instructions[place : place + 3]]
+            ends = names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
+            if not ends and names != ["COPY", "POP_EXCEPT", "RERAISE"]:
+                refuse(f"handles exceptions{self._where(place)}")
+
+    def _place(self, offset: int) -> int:
+        """Return the number of the instruction at an offset, or after the prefixes there."""
+        while offset not in self._places:
+            offset += 2
+        return self._places[offset]
+
+    def _line(self, place: int) -> int:
+        for instruction in reversed(self.instructions[: place + 1]):
+            positions = instruction.positions
+            if positions is not None and positions.lineno is not None:
+                return int(positions.lineno)
+        return self.code.co_firstlineno
+
+    def _where(self, place: int) -> str:
+        return f" ({self.instructions[place].opname.lower()}, line {self._line(place)})"
+
+    # Ways through the function --------------------------------------------------------------
+
+    def _goto(self, place: int, state: State) -> None:
+        before = self._states.get(place)
+        after = state if before is None else before.joined(state)
+        if after != before:
+            self._states[place] = after
+            self._waiting.append(place)
+
+    def _step(self, place: int, state: State) -> None:
+        """Go through one instruction."""
+        instruction = self.instructions[place]
+        run = TABLE.get(instruction.opname)
+        try:
+            if run is None:
+                refuse(SAID.get(instruction.opname, "does what gpusched cannot follow"))
+            after = run(self, state, instruction)
+        except Unsafe as reason:
+            if "line " in str(reason):
+                raise
+            raise Unsafe(f"{reason}{self._where(place)}") from None
+        for target, found in after if isinstance(after, list) else [(None, after)]:
+            if found is not None:
+                self._goto(place + 1 if target is None else self._place(target), found)
+
+    def returns(self, kind: Any) -> None:
+        """Take a kind of the function's result into account."""
+        if not _is_result(kind):
+            refuse(f"returns {described(kind)}")
+        self._result = kind if self._result is None else joined(self._result, kind)
+
+    # Calls ------------------------------------------------------------------------------------
+
+    def call(self, callee: Any, args: list[Any], names: dict[str, Any]) -> tuple[Any, bool]:
+        """Return the kind of a call's result, and whether it may share memory with arguments."""
+        if isinstance(callee, Method):
+            return calls.method(callee, args, names)
+        if callee is Kind.LEAVING:
+            return Known(None), False
+        if not isinstance(callee, Known):
+            refuse(f"calls {described(callee)}")
+        if isinstance(callee.value, types.FunctionType):
+            return self._own(callee.value, args, names), True
+        if isinstance(callee.value, Freezable):
+            self.outside.kernel(callee.value)
+        return calls.call(callee, args, names)
+
+    def _own(self, function: types.FunctionType, args: list[Any], names: dict[str, Any]) -> Any:
+        """Return the kind of the result of another function in Python."""
+        name = function.__name__
+        if function in self.callers:
+            refuse(f"calls {name}, which calls itself")
+        if is_of_a_library(function):
+            refuse(f"calls {name}, a library's own function")
+        try:
+            given = {key: aged(kind) for key, kind in names.items()}
+            return examine(function, [aged(a) for a in args], given, self.outside, self.callers)
+        except Unsafe as reason:
+            refuse(f"calls {name}, which {reason}")
+
+
+def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, Any],
+            outside: Outside, callers: tuple[Any, ...] = ()) -> Any:  # fmt: skip
+    """Return the kind of a function's result.
+
+    Parameters
+    ----------
+    function
+        The function.
+    args, names
+        Kinds of its arguments.
+    outside
+        Where what it reads from outside is noted.
+    callers
+        Functions that it is called by.
+
+    Raises
+    ------
+    Unsafe
+        If it is not shown to be safe for these arguments.
+    """
+    outside.function(function)
+    arguments = calls.parameters(function, list(args), names)
+    return Interpreter(function, outside, callers).run(arguments)
+
+
+def is_of_a_library(function: types.FunctionType) -> bool:
+    """Return whether a function is one of the packages of `LIBRARIES`."""
+    return (function.__module__ or "").partition(".")[0] in LIBRARIES
+
+
+def _is_result(kind: Any) -> bool:
+    items = kind.items if isinstance(kind, Items) else ()
+    return is_array(kind) or is_settled(kind) or (bool(items) and all(map(_is_result, items)))

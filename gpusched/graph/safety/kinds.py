@@ -1,0 +1,190 @@
+"""What the interpreter knows of a value: few kinds, and what two of them have in common."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+class Kind(enum.Enum):
+    """Kinds of values that are not known exactly."""
+
+    ARRAY = "an array"
+    """A chunk, lazy or not, or whatever else a task is given; or what NumPy makes of such."""
+    FRESH = "a new array"
+    """An array that this call has made, and that nothing else shares memory with; or a number."""
+    PLAIN = "a number"
+    """A number, dtype, slice or None: immutable, and the same for all chunks of one kind."""
+    SHAPE = "a tuple of numbers"
+    """A tuple of such numbers."""
+    TEXT = "a string"
+    """A string that does not depend on chunks."""
+    STATE = "a context of numpy.errstate"
+    LEAVING = "the end of a context of numpy.errstate"
+    NULL = "nothing, where the interpreter of Python keeps a place"
+    UNBOUND = "a variable that may not have a value"
+    OTHER = "a value that gpusched cannot tell"
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A value that is known while a function is examined."""
+
+    value: Any
+    name: str = ""
+    """How the function reads it."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Known) and same(self.value, other.value)
+
+    def __hash__(self) -> int:
+        return hash(type(self.value))
+
+
+@dataclass(frozen=True)
+class Items:
+    """A tuple that the function builds, or is given, with the kinds of its items."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list that is being built, to become the arguments of a call."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Options:
+    """A dictionary of keyword arguments, with the kinds of its values."""
+
+    names: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method that has been read and not been called yet."""
+
+    owner: Any
+    name: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """What a loop runs over; each item is of one kind."""
+
+    item: Any
+
+
+NUMBERS = (bool, int, float, complex, np.generic)
+CONSTANTS = (*NUMBERS, str, bytes, type(None), type(Ellipsis), np.dtype, slice)
+"""Types whose values never change."""
+
+
+def is_constant(value: Any) -> bool:
+    """Return whether a value is a constant, a NumPy scalar's type, or a tuple of such."""
+    if type(value) in (tuple, frozenset):
+        return all(map(is_constant, value))
+    if isinstance(value, type):
+        return issubclass(value, np.generic) or value in (bool, int, float)
+    return type(value) in CONSTANTS or isinstance(value, np.generic | np.dtype)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Return whether two values are one object, or constants that nothing tells apart."""
+    if left is right:
+        return True
+    equal = type(left) is type(right) and is_constant(left) and is_constant(right)
+    return equal and repr(left) == repr(right)
+
+
+def is_array(kind: Any) -> bool:
+    """Return whether a value may be a lazy chunk."""
+    return kind is Kind.ARRAY or kind is Kind.FRESH
+
+
+def is_plain(kind: Any) -> bool:
+    """Return whether a value is one number, dtype, slice or None that no chunk decides."""
+    if isinstance(kind, Known):
+        constant = is_constant(kind.value)
+        return constant and not isinstance(kind.value, str | bytes | tuple | frozenset)
+    return kind is Kind.PLAIN
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether a value is a string that no chunk decides."""
+    if isinstance(kind, Known):
+        return type(kind.value) is str
+    return kind is Kind.TEXT
+
+
+def items_of(kind: Any) -> tuple[Any, ...] | None:
+    """Return the kinds of a tuple's items, if their number is known."""
+    if isinstance(kind, Items):
+        return kind.items
+    if isinstance(kind, Known) and type(kind.value) is tuple:
+        return tuple(Known(item, kind.name) for item in kind.value)
+    return None
+
+
+def is_shape(kind: Any) -> bool:
+    """Return whether a value is a tuple of numbers, or of such, that no chunk decides."""
+    items = items_of(kind)
+    if items is not None:
+        return all(is_plain(item) or is_shape(item) for item in items)
+    return kind is Kind.SHAPE
+
+
+def is_settled(kind: Any) -> bool:
+    """Return whether no chunk decides a value: a branch on it is the same for all of a kind."""
+    if isinstance(kind, Known):
+        return is_constant(kind.value)
+    if isinstance(kind, Items):
+        return all(map(is_settled, kind.items))
+    return is_plain(kind) or is_text(kind) or kind is Kind.SHAPE
+
+
+def is_operand(kind: Any) -> bool:
+    """Return whether arithmetic of NumPy's may be given a value."""
+    return is_array(kind) or is_plain(kind)
+
+
+def joined(left: Any, right: Any) -> Any:
+    """Return the kind of a value that is of one kind or of the other."""
+    if left == right:
+        return left
+    if is_plain(left) and is_plain(right):
+        return Kind.PLAIN
+    if is_text(left) and is_text(right):
+        return Kind.TEXT
+    if is_operand(left) and is_operand(right):
+        return Kind.ARRAY if Kind.ARRAY in (left, right) else Kind.FRESH
+    first, second = items_of(left), items_of(right)
+    if first is not None and second is not None and len(first) == len(second):
+        return Items(tuple(map(joined, first, second)))
+    if is_shape(left) and is_shape(right):
+        return Kind.SHAPE
+    return Kind.OTHER
+
+
+def aged(kind: Any) -> Any:
+    """Return the kind of a value after something may have come to share memory with it."""
+    if kind is Kind.FRESH:
+        return Kind.ARRAY
+    if isinstance(kind, Items | Listing):
+        return type(kind)(tuple(map(aged, kind.items)))
+    if isinstance(kind, Options):
+        return Options(tuple((name, aged(value)) for name, value in kind.names))
+    if isinstance(kind, Method):
+        return Method(aged(kind.owner), kind.name)
+    return Series(aged(kind.item)) if isinstance(kind, Series) else kind
+
+
+def holds_new(kinds: Iterable[Any]) -> bool:
+    """Return whether one of several values is, or holds, a new array."""
+    return any(aged(kind) != kind for kind in kinds)

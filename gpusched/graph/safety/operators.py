@@ -1,0 +1,199 @@
+"""Instructions that compute, compare, and take items."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gpusched.graph.safety.calls import arithmetic, described, item_of, refuse
+from gpusched.graph.safety.instructions import After, Instruction, rule
+from gpusched.graph.safety.kinds import (
+    Items,
+    Kind,
+    Known,
+    Series,
+    is_array,
+    is_operand,
+    is_plain,
+    is_settled,
+    is_shape,
+    items_of,
+)
+from gpusched.graph.safety.state import State, push
+
+if TYPE_CHECKING:
+    from gpusched.graph.safety.interpreter import Interpreter
+
+_COMPARED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+
+
+@rule("BINARY_OP")
+def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
+    left, right = state.stack[-2:]
+    symbol = instruction.argrepr
+    if symbol == "[]":
+        return _subscript(self, state, instruction)
+    if is_shape(left) and is_shape(right) and symbol in ("+", "+="):
+        return push(state, Kind.SHAPE, pops=2)
+    if is_shape(left) and is_plain(right) and symbol in ("*", "*="):
+        return push(state, Kind.SHAPE, pops=2)
+    doing = f"computes {symbol} with"
+    found = arithmetic((left, right), doing)
+    if symbol.endswith("=") and is_array(left):
+        if left is not Kind.FRESH or symbol == "@=":
+            refuse("changes an array in place that others may see")
+        return push(state, Kind.FRESH, pops=2)
+    if symbol == "@" and is_array(found):
+        return push(state, Kind.ARRAY, pops=2)
+    return push(state, found, pops=2)
+
+
+@rule("UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE")
+def unary(self: Interpreter, state: State, instruction: Instruction) -> After:
+    """Replace the value on top of the stack by what is computed from it."""
+    return push(state, arithmetic(state.stack[-1:], "computes with"), pops=1)
+
+
+@rule("UNARY_NOT", "TO_BOOL")
+def _truth(self: Interpreter, state: State, instruction: Instruction) -> After:
+    kind = state.stack[-1]
+    value = decided(kind)
+    negated = instruction.opname == "UNARY_NOT"
+    return push(state, Kind.PLAIN if value is None else Known(value != negated), pops=1)
+
+
+def decided(kind: Any) -> bool | None:
+    """Return whether a value is true; None if it may be either. `Unsafe` if a chunk decides."""
+    if not is_settled(kind):
+        refuse(f"decides by {described(kind)}")
+    return bool(kind.value) if isinstance(kind, Known) else None
+
+
+@rule("COMPARE_OP")
+def _compare(self: Interpreter, state: State, instruction: Instruction) -> After:
+    left, right = state.stack[-2:]
+    symbol = str(instruction.argval).removeprefix("bool(").removesuffix(")")
+    if is_array(left) or is_array(right):
+        found = arithmetic((left, right), f"compares {symbol} with")
+        if str(instruction.argrepr).startswith("bool("):
+            refuse(f"decides by {described(found)}")
+        return push(state, found, pops=2)
+    if not (is_settled(left) and is_settled(right)) or symbol not in _COMPARED:
+        refuse(f"compares {described(left)} with {described(right)}")
+    if isinstance(left, Known) and isinstance(right, Known) and symbol in ("==", "!="):
+        equal = left.value == right.value
+        return push(state, Known(bool(equal == (symbol == "=="))), pops=2)
+    return push(state, Kind.PLAIN, pops=2)
+
+
+@rule("IS_OP")
+def _is(self: Interpreter, state: State, instruction: Instruction) -> After:
+    left, right = state.stack[-2:]
+    negated = bool(instruction.arg)
+    if isinstance(right, Known) and right.value is None:
+        return push(state, is_none(left, negated), pops=2)
+    if isinstance(left, Known) and isinstance(right, Known):
+        return push(state, Known((left.value is right.value) != negated), pops=2)
+    refuse(f"asks whether {described(left)} is {described(right)}")
+
+
+def is_none(kind: Any, negated: bool) -> Any:
+    """Return the kind of ``value is None``, or of ``value is not None`` if negated."""
+    if isinstance(kind, Known):
+        return Known((kind.value is None) != negated)
+    if is_array(kind) or kind is Kind.PLAIN:
+        return Kind.PLAIN  # of another kind where it is None, and plans are made for kinds
+    if is_settled(kind) or isinstance(kind, Items):
+        return Known(negated)
+    refuse(f"asks whether {described(kind)} is None")
+
+
+@rule("CONTAINS_OP")
+def _contains(self: Interpreter, state: State, instruction: Instruction) -> After:
+    left, right = state.stack[-2:]
+    if not (is_settled(left) and is_settled(right)):
+        refuse(f"looks for {described(left)} in {described(right)}")
+    return push(state, Kind.PLAIN, pops=2)
+
+
+# Items ----------------------------------------------------------------------------------------
+
+
+@rule("BINARY_SUBSCR")
+def _subscript(self: Interpreter, state: State, instruction: Instruction) -> After:
+    owner, index = state.stack[-2:]
+    return push(state.aged() if is_array(owner) else state, _item(owner, index), pops=2)
+
+
+@rule("BINARY_SLICE")
+def _binary_slice(self: Interpreter, state: State, instruction: Instruction) -> After:
+    owner, start, stop = state.stack[-3:]
+    if not (is_plain(start) and is_plain(stop)):
+        refuse("takes a slice whose ends a chunk decides")
+    return push(state.aged() if is_array(owner) else state, _item(owner, Kind.PLAIN), pops=3)
+
+
+def _item(owner: Any, index: Any) -> Any:
+    if is_array(owner):
+        parts = items_of(index) if items_of(index) is not None else (index,)
+        if all(is_operand(part) or is_shape(part) for part in parts or ()):
+            return Kind.ARRAY
+        refuse(f"takes an item by {described(index)}")
+    items = items_of(owner)
+    number = index.value if isinstance(index, Known) and type(index.value) is int else None
+    if items is not None and number is not None and -len(items) <= number < len(items):
+        return items[number]
+    if is_shape(owner) and number is not None:
+        return Kind.PLAIN
+    if is_shape(owner) and is_plain(index):
+        return Kind.OTHER if not isinstance(owner, Kind) else Kind.SHAPE
+    refuse(f"takes an item of {described(owner)}")
+
+
+@rule("BUILD_SLICE")
+def _build_slice(self: Interpreter, state: State, instruction: Instruction) -> After:
+    count = int(instruction.arg or 0)
+    if not all(map(is_plain, state.stack[-count:])):
+        refuse("takes a slice whose ends a chunk decides")
+    return push(state, Kind.PLAIN, pops=count)
+
+
+@rule("BUILD_TUPLE")
+def _build_tuple(self: Interpreter, state: State, instruction: Instruction) -> After:
+    count = int(instruction.arg or 0)
+    items = state.stack[len(state.stack) - count :]
+    return push(state, Items(tuple(items)), pops=count)
+
+
+@rule("UNPACK_SEQUENCE")
+def _unpack(self: Interpreter, state: State, instruction: Instruction) -> After:
+    count, kind = int(instruction.arg or 0), state.stack[-1]
+    items = items_of(kind)
+    if items is None:
+        items = (item_of(kind),) * count
+    if len(items) != count:
+        refuse(f"unpacks {len(items)} values into {count}")
+    return push(state, *reversed(items), pops=1)
+
+
+@rule("GET_ITER")
+def _get_iter(self: Interpreter, state: State, instruction: Instruction) -> After:
+    kind = state.stack[-1]
+    if items_of(kind) == ():
+        return push(state, Series(Kind.PLAIN), pops=1)
+    return push(state, Series(item_of(kind)), pops=1)
+
+
+@rule("FOR_ITER")
+def _for_iter(self: Interpreter, state: State, instruction: Instruction) -> After:
+    series = state.stack[-1]
+    if not isinstance(series, Series):
+        refuse(f"loops over {described(series)}")
+    within = push(state, series.item)
+    target = int(instruction.argval)
+    if sys.version_info >= (3, 13):
+        # The loop ends at END_FOR, which takes an item off, and then POP_TOP, the iterator.
+        return [(None, within), (target, within)]
+    if sys.version_info >= (3, 12):
+        return [(None, within), (target, state)]
+    return [(None, within), (target, push(state, pops=1))]

@@ -1,0 +1,84 @@
+"""Random programs give what plain dask gives: fixed seeds here, new ones in the nightly run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.differential.campaign import (
+    GENERATORS,
+    Counts,
+    Result,
+    campaign,
+    check,
+    scripted,
+    shrunk,
+)
+from tests.differential.known import KNOWN
+from tests.differential.running import Schedulers
+
+SEEDS = 24
+"""Cases of each kind in every run of the tests."""
+MORE_SEEDS = 60
+"""The same, of the tests that take longer."""
+EACH = 2
+"""Those of one test."""
+SHOWN = 5
+"""Failing programs that a failing test shows."""
+MINUTES = 5
+"""How long new seeds are tried, for each kind."""
+
+
+@pytest.fixture(scope="module")
+def schedulers() -> Iterator[Schedulers]:
+    with Schedulers() as opened:
+        # What starts once is not the first test's to wait for.
+        for fused in (False, True):
+            opened.get("cluster", fused)
+        yield opened
+
+
+def firsts() -> list[Any]:
+    """Return the first seed of each test."""
+    more = [pytest.param(k, marks=pytest.mark.exhaustive) for k in range(SEEDS, MORE_SEEDS, EACH)]
+    return [*range(0, SEEDS, EACH), *more]
+
+
+@pytest.mark.parametrize("first", firsts())
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_fixed_seeds(kind: str, first: int, schedulers: Schedulers) -> None:
+    for seed in range(first, first + EACH):
+        result = check(GENERATORS[kind](seed), schedulers)
+        known = KNOWN.get((kind, seed))
+        if known is None:
+            assert not result.found, scripted(result)
+        else:
+            assert result.found, f"{kind} {seed} passes: its row ({known}) is to be removed"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", GENERATORS)
+def test_new_seeds(kind: str, schedulers: Schedulers) -> None:
+    first = int(os.environ.get("DIFFERENTIAL_SEED", time.time()))
+    failed: list[Result] = []
+
+    def tell(result: Result) -> None:
+        if result.found:
+            failed.append(result)
+
+    counts = campaign([kind], first, seconds=60 * MINUTES, schedulers=schedulers, tell=tell)
+    print(f"seeds from {first}: {counts}")
+    scripts = [scripted(shrunk(each, schedulers)) for each in failed[:SHOWN]]
+    assert not failed, "\n\n".join(scripts)
+
+
+def test_most_programs_run_kernels(schedulers: Schedulers) -> None:
+    for kind in GENERATORS:
+        counts: Counts = campaign([kind], 0, cases=6, schedulers=schedulers)
+        assert counts.fused_cases >= 2
+        assert counts.raising <= 3

@@ -1,0 +1,589 @@
+"""Functions of the user's: whatever they do, they do what they do with plain dask."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.fusion.plan import Register
+from gpusched.fusion.statistics import reset_statistics, statistics
+from gpusched.graph import disable, enable, fusible
+from gpusched.graph.program import Program
+from gpusched.graph.segment import ProgramStep
+
+SETTINGS = {
+    "gpusched.fusion.strict": True,
+    "gpusched.fusion.minimum-elements": 0,
+    "gpusched.fusion.minimum-operations": 0,
+}
+
+
+@pytest.fixture(autouse=True)
+def fused() -> Iterator[None]:
+    with dask.config.set(SETTINGS), enable():
+        reset_statistics()
+        yield
+
+
+def values() -> np.ndarray:
+    return np.arange(24.0).reshape(4, 6) - 7.25
+
+
+def outcome(make: Callable[[da.Array], Any]) -> tuple[Any, np.ndarray]:
+    """Return what a program gives, and its input afterwards."""
+    given = values()
+    x = da.from_array(given, chunks=(4, 3), name=False)
+    chunks = [np.array(given[:, :3]), np.array(given[:, 3:])]
+    graph = {(x.name, 0, k): chunk for k, chunk in enumerate(chunks)}
+    x = da.Array(graph, x.name, x.chunks, x.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = make(x).compute(scheduler="sync")
+        except Exception as error:
+            found = type(error)
+    return found, np.concatenate(chunks, axis=1)
+
+
+def compare(make: Callable[[da.Array], Any], runs: int = 2) -> None:
+    """Check a program's result, its kind, and what has become of its input, against plain dask."""
+    with disable():
+        expected, input_after = outcome(make)
+    for _ in range(runs):
+        found, given = outcome(make)
+        assert type(found) is type(expected), (found, expected)
+        np.testing.assert_array_equal(given, input_after)
+        if isinstance(expected, np.ndarray | np.generic):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+        else:
+            assert found == expected
+
+
+def copy_that_is_none(x: Any) -> Any:
+    t = x + 1
+    y = t.astype(x.dtype, copy=False)
+    t += 1
+    return y
+
+
+def rows_change(x: Any) -> Any:
+    y = x * 2
+    for row in x:
+        row += 1
+    return y
+
+
+def unpacked_rows_change(x: Any) -> Any:
+    y = x * 2
+    a, b, _, _ = x
+    a += 1
+    return y + b
+
+
+def rows_then_all_change(x: Any) -> Any:
+    t = x * 2
+    for row in t:
+        row += 1
+    t += 1
+    return t
+
+
+def input_rows_then_all_change(t: Any) -> Any:
+    for row in t:
+        row += 1
+    t += 1
+    return t * 2
+
+
+def nan_to_num_in_place(x: Any) -> Any:
+    y = x * 2
+    np.nan_to_num(x, copy=False)
+    np.nan_to_num(x, False)
+    return y + x
+
+
+def clip_into(x: Any) -> Any:
+    t = x * 3
+    np.clip(x, 0, 1, t)
+    return t
+
+
+def clip_method_into(x: Any) -> Any:
+    y = x * 2
+    x.clip(0, 1, x)
+    return y + x
+
+
+def sum_into(x: Any) -> Any:
+    t = x[0] * 2
+    np.sum(x, 0, None, t)
+    return x + t
+
+
+def round_into(x: Any) -> Any:
+    y = x * 2
+    np.round(x, 0, x)
+    return y + x
+
+
+def handler(x: Any) -> Any:
+    try:
+        x += 1
+    except:  # noqa: E722
+        x = x * 1
+    return x * 2
+
+
+def handler_of_errors(x: Any) -> Any:
+    try:
+        x += 1
+    except Exception:
+        x = x * 1
+    return x * 2
+
+
+def handler_at_the_end(x: Any) -> Any:
+    try:
+        x[0] = 5
+    finally:
+        x = x * 2
+    return x
+
+
+def where_and_out(x: Any) -> Any:
+    t = x * 2
+    np.add(t, 1, where=x > 0, out=t)
+    return t
+
+
+def divide_where(x: Any) -> Any:
+    t = x * 2
+    y = x - x[0]
+    np.divide(t, y, out=t, where=y != 0)
+    return t
+
+
+def in_place_dtype(x: Any) -> Any:
+    t = x * 2
+    np.multiply(t, 1.1, out=t, dtype="f4", casting="same_kind")
+    return t
+
+
+def scalar_of_an_array(x: Any) -> Any:
+    f = np.float64(x)
+    y = x * f
+    f += 1
+    return y + f
+
+
+def formats(x: Any) -> Any:
+    return x + len(f"{x.max()}")
+
+
+def formats_old(x: Any) -> Any:
+    return x + len("%s" % x.max())  # noqa: UP031
+
+
+def views_see_changes(x: Any) -> Any:
+    t = x + 1
+    view = t.T
+    t *= 2
+    return view.T * 1
+
+
+def expanded_view(x: Any) -> Any:
+    t = x + 1
+    view = np.expand_dims(t, 0)
+    t -= 5
+    return view[0] + 0
+
+
+def real_is_no_copy(x: Any) -> Any:
+    t = x + 1
+    same = np.real(t)
+    t += 1
+    return same * 2
+
+
+def alias_of_a_result(x: Any) -> Any:
+    t = x + 1
+    other = t
+    t += 1
+    return other * t
+
+
+def accumulates(x: Any) -> Any:
+    total = 0
+    for k in range(4):
+        total += x * k
+    return total
+
+
+def a_copy(x: Any) -> Any:
+    t = x.copy()
+    t += 1
+    return t
+
+
+def same_dtype(x: Any) -> Any:
+    return x.astype(x.dtype)
+
+
+def item_assignment(x: Any) -> Any:
+    out = np.zeros_like(x)
+    out[1:] = x[:-1]
+    return out
+
+
+def deletes_axis(x: Any) -> Any:
+    return np.delete(x, 0, axis=0)[[0, 0, 1, 2]] + 1
+
+
+def sorts(x: Any) -> Any:
+    t = x * -1
+    t.sort(axis=0)
+    return t
+
+
+def fills(x: Any) -> Any:
+    t = x * 1
+    t.fill(3)
+    return t + x
+
+
+def nested_default(x: Any, weights: Any = (1, 2, (3, 4))) -> Any:
+    a, b, (c, d) = weights
+    return x * a + b - c * d
+
+
+FUNCTIONS = [
+    copy_that_is_none, rows_change, unpacked_rows_change, rows_then_all_change,
+    input_rows_then_all_change, nan_to_num_in_place, clip_into, clip_method_into, sum_into,
+    round_into, handler, handler_of_errors, handler_at_the_end, where_and_out, divide_where,
+    in_place_dtype, scalar_of_an_array, formats, formats_old, views_see_changes, expanded_view,
+    real_is_no_copy, alias_of_a_result, accumulates, a_copy, same_dtype, item_assignment,
+    deletes_axis, sorts, fills, nested_default,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_function(function: Any) -> None:
+    compare(lambda x: x.map_blocks(function, dtype=x.dtype))
+    compare(lambda x: (x + 1).map_blocks(function, dtype=x.dtype) * 2)
+
+
+MARKED = [f for f in FUNCTIONS if f.__name__ not in (
+    # Promised not to: they change their argument in place.
+    "rows_change", "unpacked_rows_change", "input_rows_then_all_change", "nan_to_num_in_place",
+    "clip_method_into", "round_into", "handler", "handler_of_errors", "handler_at_the_end",
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", MARKED)
+def test_marked_function(function: Any) -> None:
+    """The lazy chunk itself is right, whatever is done with it, for new arrays at least."""
+
+    def marked(x: Any) -> Any:
+        return function(x)
+
+    fusible(marked)
+    compare(lambda x: x.map_blocks(marked, dtype=x.dtype))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [rows_change, nan_to_num_in_place, clip_method_into, round_into, handler, handler_at_the_end],
+)
+def test_a_marked_function_that_breaks_its_promise_starts_once(function: Any) -> None:
+    """A recording that is given up has changed nothing."""
+
+    def marked(x: Any) -> Any:
+        return function(x)
+
+    fusible(marked)
+    compare(lambda x: x.map_blocks(marked, dtype=x.dtype), runs=1)
+
+
+# Callables among the arguments -----------------------------------------------------------------
+
+
+class Counter:
+    """Something with state."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, x: Any) -> Any:
+        self.count += 1
+        return x + self.count
+
+    def __call__(self, x: Any) -> Any:
+        return self.add(x)
+
+
+def calls(x: Any, g: Any) -> Any:
+    return g(x) * 2
+
+
+def same_after(make: Callable[[da.Array, Any], Any], state: Callable[[], Any],
+               seen: Callable[[Any], Any]) -> None:  # fmt: skip
+    """Check results and state of something that tasks change, against plain dask."""
+    with disable():
+        one = state()
+        expected = outcome(lambda x: make(x, one))[0]
+    two = state()
+    found = outcome(lambda x: make(x, two))[0]
+    np.testing.assert_array_equal(found, expected)
+    assert seen(two) == seen(one)
+
+
+WAYS: dict[str, Callable[[da.Array, Any], Any]] = {
+    "argument": lambda x, g: x.map_blocks(calls, g, dtype=float),
+    "keyword": lambda x, g: x.map_blocks(calls, g=g, dtype=float),
+    "partial": lambda x, g: x.map_blocks(partial(calls, g=g), dtype=float),
+    "bound method": lambda x, g: x.map_blocks(g.add, dtype=float),
+    "object": lambda x, g: x.map_blocks(g, dtype=float),
+    "map_overlap": lambda x, g: x.map_overlap(calls, depth=0, boundary="none", g=g, dtype=float),
+    "blockwise": lambda x, g: da.blockwise(calls, "ij", x, "ij", g=g, dtype=float),
+    "apply_gufunc": lambda x, g: da.apply_gufunc(calls, "()->()", x, g=g, output_dtypes=float),
+    "closure": lambda x, g: x.map_blocks(lambda b: g(b) * 2, dtype=float),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_callables_with_state(way: str) -> None:
+    same_after(lambda x, g: WAYS[way](x + 1, g), Counter, lambda counter: counter.count)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_random_numbers_are_drawn_for_each_chunk(way: str) -> None:
+    def state() -> Any:
+        rng = np.random.default_rng(3)
+
+        class Noise:
+            def add(self, x: Any) -> Any:
+                return x + rng.random(x.shape)
+
+            def __call__(self, x: Any) -> Any:
+                return self.add(x)
+
+        return Noise()
+
+    same_after(lambda x, g: WAYS[way](x + 1, g), state, lambda noise: None)
+
+
+def keeps(x: Any, keep: Any) -> Any:
+    keep(x)
+    return x * 2
+
+
+def test_what_keeps_chunks_gets_arrays() -> None:
+    same_after(lambda x, seen: (x + 1).map_blocks(keeps, seen.append, dtype=float), list,
+               lambda seen: [type(each) for each in seen])  # fmt: skip
+
+
+def test_lists_among_the_arguments() -> None:
+    def extends(x: Any, seen: Any) -> Any:
+        seen.append(x.shape)
+        return x * len(seen)
+
+    same_after(lambda x, seen: (x + 1).map_blocks(extends, seen, dtype=float), list, len)
+
+
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+def test_a_safe_function_as_an_argument_is_fused() -> None:
+    compare(lambda x: (x + 1).map_blocks(calls, doubled, dtype=float))
+    assert statistics().launches > 0
+
+
+# What functions read from outside -----------------------------------------------------------------
+
+scale = 2.0
+
+
+def scaled(x: Any, offset: float = 1.0) -> Any:
+    return np.sqrt(abs(x)) * scale + offset
+
+
+def total(x: da.Array) -> float:
+    return float(x.map_blocks(scaled, dtype=float).sum().compute(scheduler="sync"))
+
+
+def test_changes_of_globals_defaults_and_callees(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = da.ones(6, chunks=3)
+    assert total(x) == 18
+    monkeypatch.setattr("tests.graph.test_user_functions.scale", 3.0)
+    assert total(x) == 24
+    monkeypatch.setattr(scaled, "__defaults__", (0.0,))
+    assert total(x) == 18
+    monkeypatch.setattr(np, "sqrt", lambda values: values * 7)
+    assert total(x) == 126
+
+
+tenths = 3.0
+
+
+@gpusched.kernel
+def in_tenths(x):
+    return x * 10 + tenths
+
+
+def by_kernel(x: Any) -> Any:
+    return in_tenths(x) * 2
+
+
+def test_plans_notice_changes_of_what_kernels_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    (optimized,) = dask.optimize((da.ones(6, chunks=3) + 0).map_blocks(by_kernel, dtype=float))
+    with disable():
+        np.testing.assert_array_equal(optimized.compute(scheduler="sync"), np.full(6, 26.0))
+        monkeypatch.setattr(f"{__name__}.tenths", 4.0)
+        np.testing.assert_array_equal(optimized.compute(scheduler="sync"), np.full(6, 28.0))
+
+
+def test_plans_are_for_values_as_they_are_when_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = da.ones(6, chunks=3)
+    graph = x.map_blocks(scaled, dtype=float)
+    (optimized,) = dask.optimize(graph)
+    with disable():
+        assert float(optimized.sum().compute(scheduler="sync")) == 18
+        monkeypatch.setattr("tests.graph.test_user_functions.scale", 3.0)
+        assert float(optimized.sum().compute(scheduler="sync")) == 24
+        monkeypatch.setattr("tests.graph.test_user_functions.scale", np.arange(3.0))
+        assert float(optimized.sum().compute(scheduler="sync")) == 12
+        monkeypatch.setattr(np, "sqrt", lambda values: values * 7)
+        monkeypatch.setattr("tests.graph.test_user_functions.scale", 1.0)
+        assert float(optimized.sum().compute(scheduler="sync")) == 48
+
+
+def change_scale(value: float) -> None:
+    importlib.import_module(__name__).scale = value  # type: ignore[attr-defined]
+
+
+@pytest.fixture(params=[True, False], ids=["processes", "threads"])
+def worker(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Start a worker in a process of its own, or in this one."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=request.param, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.run(dask.config.set, SETTINGS)
+        yield client
+    change_scale(2.0)
+
+
+@pytest.mark.slow
+def test_workers_notice_changes_of_what_functions_read(worker: Any) -> None:
+    blocks = da.ones(6, chunks=3).map_blocks(scaled, dtype=float)
+    assert float(blocks.sum().compute()) == 18
+    (counts,) = worker.run(statistics).values()
+    assert counts.launches > 0
+    worker.run(change_scale, 3.0)
+    assert float(blocks.sum().compute()) == 24
+
+
+# Scalars and arrays without axes ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: (a * 2)[3, 4].astype("i4"),
+        lambda a: (a * 2 + 1).sum(axis=1)[3],
+        lambda a: (a * 2)[3, 4],
+        lambda a: (a * 2)[3, 4] + 1,
+        lambda a: (a * 2 + 1).sum(),
+        lambda a: (a * 2 + 1).sum().astype("f4"),
+        lambda a: (a * 2 + 1).sum(keepdims=True)[0, 0],
+        lambda a: da.where(a[0, 0] > 0, a[0, 0], 1) * 2,
+        lambda a: (a + 1).mean(axis=0)[2].round(2),
+        lambda a: da.sqrt(abs(a))[0][1].clip(0, 1),
+        lambda a: (a + 1).max().map_blocks(np.nan_to_num, dtype=float),
+    ],
+)
+def test_the_kind_of_a_result_without_axes(make: Any) -> None:
+    compare(make)
+
+
+def zero_axes(name: str, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    def call(x: Any) -> Any:
+        return getattr(np, name)(x, *args, **kwargs)
+
+    call.__name__ = name
+    return fusible(call)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [zero_axes(*each) for each in [
+        ("squeeze",), ("transpose",), ("real",), ("real_if_close",), ("copy",), ("round",),
+        ("nan_to_num",), ("clip", 0, 1), ("zeros_like",), ("sum",), ("max",), ("expand_dims", 0),
+        ("isclose", 1.0), ("where", 1.0, 2.0), ("broadcast_to", (2,)), ("mean",), ("exp",),
+        ("any",), ("cumsum",), ("ravel",),
+    ]],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["scalar", "array"])
+def test_functions_of_no_axes(function: Any, kind: str) -> None:
+    def first(x: Any) -> Any:
+        return function((x + 1)[0, 0] if kind == "scalar" else (x + 1)[0, :1].reshape(()))
+
+    fusible(first)
+
+    def make(x: da.Array) -> Any:
+        one = x[:, :3].rechunk((4, 3))
+        return dask.delayed(first)(one.to_delayed()[0, 0])
+
+    def run(x: da.Array) -> Any:
+        return da.from_delayed(make(x), (), dtype=float)
+
+    compare(run)
+
+
+# The order of calls -------------------------------------------------------------------------------
+
+
+def adds_in_place(t: Any) -> Any:
+    t[:] = t + 100
+    return t
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: (a * 2 + 1) + a.map_blocks(adds_in_place, dtype=float),
+        lambda a: a.map_blocks(adds_in_place, dtype=float) + (a * 2 + 1),
+        lambda a: (a + 1)[1:] + (a + 1).map_blocks(adds_in_place, dtype=float)[1:],
+        lambda a: (a.T * 2).T + (a + 1).map_blocks(adds_in_place, dtype=float) * a,
+    ],
+)
+def test_calls_are_not_moved_around_one_that_changes_its_input(make: Any) -> None:
+    compare(make, runs=1)
+
+
+def test_two_results_are_two_arrays() -> None:
+    def twice(x: Any) -> Any:
+        return x + 1, x + 1, x.astype(x.dtype)
+
+    given = values()
+    step = ProgramStep(twice, (Register(0),), {}, recorded=True, replayed=True)
+    program = Program((step,), 1)
+    for _ in range(2):
+        first, second, third = program(given)
+        assert not np.may_share_memory(first, second)
+        assert not np.may_share_memory(third, given)
+    assert statistics().launches > 0

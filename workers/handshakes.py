@@ -1,0 +1,58 @@
+"""A time limit for connections that never say who they are: they would stay open forever.
+
+distributed gives those who connect a limit, and waits for them without one itself
+(``distributed.comm.tcp.BaseTCPListener._handle_stream``, whose parts are limited here).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from dask.utils import parse_timedelta
+from distributed.comm.core import CommClosedError
+from distributed.comm.tcp import BaseTCPListener
+from distributed.core import Server
+
+from gpusched import config
+
+logger = logging.getLogger("distributed.comm")
+
+
+def limit_handshakes(server: Server) -> None:
+    """Close connections to a server that have not introduced themselves in time.
+
+    Parameters
+    ----------
+    server
+        It listens already; the setting ``cluster.handshake-timeout`` says how long.
+    """
+    seconds = float(parse_timedelta(config.get("cluster.handshake-timeout")))
+    for listener in server.listeners:
+        if seconds and isinstance(listener, BaseTCPListener):
+            _limit(listener, seconds)
+
+
+def _limit(listener: Any, seconds: float) -> None:
+    prepare, introduce = listener._prepare_stream, listener.on_connection
+
+    async def prepare_in_time(stream: Any, address: str) -> Any:
+        """Wait for the encryption to be agreed on."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await prepare(stream, address)
+        except TimeoutError:
+            logger.info("connection from %s: no encryption within %g s", address, seconds)
+            stream.close()
+            return None
+
+    async def introduce_in_time(comm: Any, handshake_overrides: Any = None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await introduce(comm, handshake_overrides)
+        except TimeoutError:
+            comm.abort()
+            raise CommClosedError(f"no handshake within {seconds:g} s") from None
+
+    listener._prepare_stream, listener.on_connection = prepare_in_time, introduce_in_time
