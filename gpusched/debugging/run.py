@@ -26,7 +26,7 @@ from gpusched.fusion.chunk import LazyChunk
 from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import UnrecordableError
 from gpusched.fusion.overrides import OverrideError
-from gpusched.fusion.plan import Call, Launch, Register, Registers, Step, substitute
+from gpusched.fusion.plan import Call, Empty, Launch, Register, Registers, substitute
 from gpusched.fusion.schedule import KernelBuilder
 from gpusched.graph.known import bare
 from gpusched.graph.program import Program
@@ -242,7 +242,7 @@ class _Recorder(TracingRecorder):
             self._arguments[found.register] = layer
         return found
 
-    def launch(self, builder: KernelBuilder, targets: list[int]) -> Step:
+    def launch(self, builder: KernelBuilder, targets: list[int]) -> Launch | Empty:
         step = super().launch(builder, targets)
         if isinstance(step, Launch):
             use = KernelUse(builder, step, self, self._run._labels, self._arguments)
@@ -250,8 +250,8 @@ class _Recorder(TracingRecorder):
             step.kernel = self._run.execution.kernel(use)
         return step
 
-    def call(self, function: Any, args: Any, kwargs: Any) -> Any:
-        found = super().call(function, args, kwargs)
+    def call(self, function: Any, args: Any, kwargs: Any, copies: bool = False) -> Any:
+        found = super().call(function, args, kwargs, copies)
         if self.steps:
             self._sites.setdefault(id(self.steps[-1]), self._origin())
         return found

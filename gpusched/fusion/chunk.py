@@ -381,11 +381,16 @@ def _power(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
     return None
 
 
-def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a function that changes nothing on computed arrays; its results are lazy chunks."""
+def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any,
+            copies: bool = False) -> Any:  # fmt: skip
+    """Call a function that changes nothing on computed arrays; its results are lazy chunks.
+
+    `copies` as in `Recorder.call`.
+    """
     for chunk in chunks_in((args, kwargs)):
         chunk._fresh = False  # the results may be views of it
-    found = recorder.call(function, references(recorder, args), references(recorder, kwargs))
+    given = references(recorder, args), references(recorder, kwargs)
+    found = recorder.call(function, *given, copies)
     if isinstance(found, Leaf):
         return LazyChunk(recorder, found, scalar=found.scalar)
     if type(found) in (list, tuple) and found and all(isinstance(item, Leaf) for item in found):

@@ -117,7 +117,7 @@ def _real_if_close(recorder: Recorder, a: Any) -> Any:
 
 @_records(np.copy)
 def _copy(recorder: Recorder, a: Any) -> Any:
-    made = recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy)
+    made = recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy, copies=True)
     return LazyChunk(recorder, made, fresh=True)
 
 
@@ -210,7 +210,7 @@ def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any) -> Any:
     if not isinstance(fill, bool | int | float | np.generic):
         raise UnfusibleError(f"fill value of type {type(fill).__name__}")
     target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
-    found = recorder.call(recorder.device.full, (a.shape, fill, target), {})
+    found = recorder.call(recorder.device.full, (a.shape, fill, target), {}, copies=True)
     return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
 
 
@@ -442,7 +442,7 @@ def _own_copy(array: Any) -> Any:
 
 def _copy_method(self: LazyChunk) -> LazyChunk:
     recorder = self._recorder
-    made = recorder.made_leaf(recorder.register(self._node), _own_copy)
+    made = recorder.made_leaf(recorder.register(self._node), _own_copy, copies=True)
     return LazyChunk(recorder, made, scalar=self._scalar, fresh=not self._scalar)
 
 

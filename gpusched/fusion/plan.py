@@ -70,6 +70,10 @@ class Allocation:
             return device.empty(self.shape, self.dtype)
         return device.full(self.shape, self.initial, self.dtype)
 
+    def stand_in(self, device: Device) -> Any:
+        """Return an uninitialised array of the result's shape, dtype and strides."""
+        return self.shaped(device.empty(self.shape, self.result_dtype))
+
     def shaped(self, buffer: Any) -> Any:
         """Return what was accumulated in a buffer, in the shape of the result."""
         array = buffer if self.axes is None else buffer.transpose(self.axes)

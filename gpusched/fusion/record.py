@@ -30,6 +30,7 @@ from gpusched.fusion.kernel import MOMENTS
 from gpusched.fusion.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.fusion.plan import (
     Call,
+    Empty,
     Launch,
     Plan,
     Register,
@@ -40,6 +41,7 @@ from gpusched.fusion.plan import (
     reads,
     substitute,
     used_registers,
+    written,
 )
 from gpusched.fusion.schedule import KernelBuilder, alongside, groups
 
@@ -53,7 +55,7 @@ Value = Any
 
 
 class Recorder:
-    """Records one run of a program, and computes it on the way.
+    """Records one run of a program; what it would compute is stood in for until it is needed.
 
     Parameters
     ----------
@@ -62,7 +64,10 @@ class Recorder:
 
     Notes
     -----
-    Belongs to one thread.
+    Belongs to one thread. No kernel runs while a program is recorded, unless the program asks for
+    a value, as a function that is no kernel does: then all that has been recorded runs (`demand`).
+    A register holds the array itself, or, as long as one of the steps in `_pending_steps` is to
+    write it, an uninitialised array of its shape, dtype and strides, or a view of such a one.
     """
 
     compiles = True
@@ -84,6 +89,11 @@ class Recorder:
         self._sliced: dict[int, int] = {}
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
+        self._pending_steps: list[Step] = []
+        self._stood_in: set[int] = set()
+        """Registers that these write."""
+        self.repeatable = True
+        """Whether the plan may run for these very inputs: no step that has run is seen outside."""
         self.operations = 0
         self.escape: str | None = None
         """Why this run cannot be repeated from the plan, if it cannot."""
@@ -252,25 +262,53 @@ class Recorder:
                 self._registers.append(None)
                 self._done[id(node)] = target
                 self._waiting.pop(id(node), None)
-            self.run(step)
+            self.steps.append(step)
+            self._postpone(step)
+            for output in step.outputs:
+                self._registers[output.register] = output.stand_in(self.device)
         self._pending = 0
 
-    def launch(self, builder: KernelBuilder, targets: list[int]) -> Step:
+    def launch(self, builder: KernelBuilder, targets: list[int]) -> Launch | Empty:
         """Return the step that computes a group of nodes into `targets`."""
         return builder.launch(targets, self.device)
 
-    def run(self, step: Step) -> None:
-        """Execute a step now and keep it for the plan."""
-        self.steps.append(step)
-        step(self._registers)
+    def _postpone(self, step: Step) -> None:
+        self._pending_steps.append(step)
+        self._stood_in |= written(step)
+
+    def demand(self) -> None:
+        """Run what has been recorded and has not run, since values are needed now."""
+        while self._pending_steps:
+            self._pending_steps.pop(0)(self._registers)
+            self.repeatable = False
+        self._stood_in.clear()
+
+    def release(self) -> None:
+        """Let go of what stands in for results."""
+        for register in self._stood_in:
+            self._registers[register] = None
 
     def fetch(self, structure: Any) -> Any:
         """Return a structure of registers with their values in place."""
+        self.demand()
         return substitute(structure, self._registers)
+
+    def run(self, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, float]:
+        """Return what `Plan.run` does for the inputs that were recorded.
+
+        Nothing runs twice that is not free of side effects: once a function that is no kernel has
+        been called, only what comes after it is left to run.
+        """
+        if self.repeatable:
+            self.release()
+            return plan.run(inputs)
+        found = self.fetch(plan.result)
+        plan.synchronize()
+        return found, 0.0
 
     @property
     def launched(self) -> bool:
-        """Whether a kernel has run."""
+        """Whether a kernel has been recorded."""
         return any(isinstance(step, Launch) for step in self.steps)
 
     def register(self, node: Node) -> int:
@@ -281,14 +319,30 @@ class Recorder:
 
     def array(self, node: Node) -> Any:
         """Return the value of `node`."""
-        return self._registers[self.register(node)]
+        register = self.register(node)
+        self.demand()
+        return self._registers[register]
 
-    def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any,
+             copies: bool = False) -> Any:  # fmt: skip
         """Call `function` on arrays that exist; return its results as nodes where they can be.
 
-        `args` and `kwargs` hold `Register` objects where a node's value goes.
+        Parameters
+        ----------
+        function
+            What is called.
+        args, kwargs
+            With `Register` objects where a node's value goes.
+        copies
+            Whether it only moves elements, or shows them in another way: then it is called with
+            what stands in for arrays, too, and once more when those are there.
         """
         registers = self._registers
+        read = used_registers(args) | used_registers(kwargs)
+        waits = not read.isdisjoint(self._stood_in)
+        if not copies:
+            self.demand()
+            self.repeatable, waits = False, False
         with collecting(heeded()):
             found = function(*substitute(args, registers), **substitute(kwargs, registers))
         single = type(found) not in (list, tuple)
@@ -304,7 +358,10 @@ class Recorder:
         leaves = [self.leaf(*each) for each in zip(arrays, scalars, strict=True)]
         results = tuple(leaf.register for leaf in leaves)
         kinds = tuple(map(kind, arrays))
-        self.steps.append(Call(function, args, kwargs, results, single, kinds, heeded()))
+        step = Call(function, args, kwargs, results, single, kinds, heeded())
+        self.steps.append(step)
+        if waits:
+            self._postpone(step)
         return leaves[0] if single else type(found)(leaves)
 
     def _is_array(self, value: Any) -> bool:
@@ -333,15 +390,16 @@ class Recorder:
         moved: dict[int, Node] = {}
         return self._push(node, node.shape, change, moved)
 
-    def made_leaf(self, register: int, function: Callable[[np.ndarray], np.ndarray]) -> Leaf:
+    def made_leaf(self, register: int, function: Callable[[np.ndarray], np.ndarray],
+                  copies: bool = False) -> Leaf:  # fmt: skip
         """Return the node of what a function makes of what a register holds."""
-        found = self.call(function, (Register(register),), {})
+        found = self.call(function, (Register(register),), {}, copies)
         assert isinstance(found, Leaf)
         return found
 
     def leaf_view(self, register: int, change: Callable[[np.ndarray], np.ndarray]) -> Node:
         """Return the node of a view of what a register holds."""
-        found = self.made_leaf(register, change)
+        found = self.made_leaf(register, change, copies=True)
         step = self.steps[-1]
         assert isinstance(step, Call)
         step.is_view = True

@@ -26,7 +26,7 @@ from gpusched.fusion.floatingpoint import HAS_FLAGS, OVERFLOW
 from gpusched.fusion.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
 from gpusched.fusion.operations import ARITHMETIC, DEFINED, HIDING, named
-from gpusched.fusion.plan import Allocation, Empty, Launch, Registers, Step
+from gpusched.fusion.plan import Allocation, Empty, Launch, Registers
 
 Materialised = dict[int, int]
 """Register by the identity of a node that has been computed."""
@@ -232,7 +232,7 @@ class KernelBuilder:
         """Return the axes that are not reduced, in order."""
         return tuple(axis for axis in order if axis not in self.group.axes)
 
-    def launch(self, targets: list[int], device: Device) -> Step:
+    def launch(self, targets: list[int], device: Device) -> Launch | Empty:
         """Return the step that computes the group into `targets`."""
         shape, axes = self.group.shape, self.group.axes
         inputs = [self.strides(register) for register in self.registers]

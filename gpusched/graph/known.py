@@ -157,7 +157,7 @@ def _joined(arrays: Any, shape: Any) -> Any:
     recorder = next((a._recorder for a in arrays if isinstance(a, LazyChunk)), None)
     if recorder is None:
         return concatenate_shaped(arrays, shape)
-    return compute(recorder, concatenate_shaped, (arrays, shape), {})
+    return compute(recorder, concatenate_shaped, (arrays, shape), {}, copies=True)
 
 
 def _nanmin(x: Any, axis: Any, keepdims: Any) -> Any:
@@ -192,6 +192,7 @@ EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     reductions.moment_agg: moments.moment_agg,
 }
 """What programs call instead of a function of dask's that loses digits."""
+_PLAIN = {exact: plain for plain, exact in EXACT.items()}
 
 
 @numel_lookup.register(LazyChunk)
@@ -217,6 +218,11 @@ def exact_for(function: Any) -> Any:
     'gpusched.graph.moments'
     """
     return _replaced(function, EXACT)
+
+
+def plain_for(function: Any) -> Any:
+    """Return the function of dask's that programs call another one for, or `function` itself."""
+    return _replaced(function, _PLAIN)
 
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:

@@ -41,7 +41,7 @@ class Results:
         recorder = self._recorder
         register = recorder.register(chunk._node)
         if chunk._owned and register in self._taken:
-            made = recorder.made_leaf(register, np.copy)
+            made = recorder.made_leaf(register, np.copy, copies=True)
             chunk = LazyChunk(recorder, made, scalar=chunk._scalar)
         self._taken.add(register)
         return references(recorder, chunk)

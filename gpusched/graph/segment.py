@@ -33,7 +33,7 @@ from gpusched.fusion.statistics import updating
 from gpusched.graph import pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
-from gpusched.graph.known import bare, owned, substitute_for
+from gpusched.graph.known import bare, owned, plain_for, substitute_for
 from gpusched.graph.results import Results
 
 PLANS = 128
@@ -168,10 +168,11 @@ class Segment:
                 self._examination = found
         return found
 
-    def call(self, registers: Registers) -> None:
-        """Call the functions as they are."""
+    def call(self, registers: Registers, reported: bool = False) -> None:
+        """Call the functions as they are; those of dask's own where their errors are wanted."""
         for (register, step), dying in zip(self.steps, self.last_uses, strict=True):
-            registers[register] = step.function(
+            function = plain_for(step.function) if reported else step.function
+            registers[register] = function(
                 *substitute(step.args, registers), **substitute(step.kwargs, registers)
             )
             for each in dying:
@@ -227,7 +228,7 @@ class Segment:
         if take():
             with updating() as counters:
                 counters.repeats += 1
-            self.call(registers)
+            self.call(registers, reported=True)
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination) -> None:  # fmt: skip
@@ -238,7 +239,8 @@ class Segment:
             local, arrays = self.trace(recorder, inputs, registers)
             direct = self.too_little(recorder)
             if direct is None:
-                outputs = self.finish(recorder, local, registers)
+                plan = recorder.plan(arrays, self.structures(recorder, local))
+                results, seconds = recorder.run(plan, flat(inputs))
         except (MemoryError, OverrideError, ChoiceError):
             # Says nothing about the functions: there may be room the next time, and NumPy's own
             # run is not what the user's version of a kernel does, nor what was configured.
@@ -260,8 +262,8 @@ class Segment:
                 counters.tasks += 1
                 counters.breaks[direct.operation, direct.reason] += 1
             return
-        plan = recorder.plan(arrays, outputs)
-        plan.synchronize()
+        for register, result in zip(self.outputs, results, strict=True):
+            registers[register] = result
         lasts = recorder.escape is None and self.replayed and self.errors == error_state()
         if key is not None and lasts and examination.holds():
             self._remember(key, plan)
@@ -270,7 +272,7 @@ class Segment:
             counters.breaks.update(recorder.breaks)
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
-        count(plan, 0.0)
+        count(plan, seconds)
         self._report(registers)
 
     def _call_after(self, error: Exception, registers: Registers) -> Direct:
@@ -315,17 +317,22 @@ class Segment:
 
     def finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
         """Compute the outputs into `registers`, and return them as structures of registers."""
+        structures = self.structures(recorder, local)
+        for k, structure in zip(self.outputs, structures, strict=True):
+            registers[k] = recorder.fetch(structure)
+        return structures
+
+    def structures(self, recorder: Recorder, local: Registers) -> tuple[Any, ...]:
+        """Return the outputs as structures of registers, which nothing has been written to yet."""
         recorder.flush(lazies([local[k] for k in self.outputs]))
         structures = []
         made = Results(recorder)
         for k in self.outputs:
             value = local[k]
             if isinstance(value, LazyChunk) and isinstance(value._node, Leaf) and self._copies(k):
-                leaf = recorder.made_leaf(value._node.register, owned)
-                value = LazyChunk(recorder, leaf, scalar=value._scalar)
+                owner = recorder.made_leaf(value._node.register, owned, copies=True)
+                value = LazyChunk(recorder, owner, scalar=value._scalar)
             structures.append(made.reference(value))
-        for k, structure in zip(self.outputs, structures, strict=True):
-            registers[k] = recorder.fetch(structure)
         return tuple(structures)
 
     def _copies(self, register: int) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from gpusched.fusion.chunk import LazyChunk
 from gpusched.fusion.devices import Device
 from gpusched.fusion.expression import Leaf, Node
-from gpusched.fusion.plan import Launch, Step, used_registers
+from gpusched.fusion.plan import Empty, Launch, Step, used_registers
 from gpusched.fusion.record import Recorder
 from gpusched.fusion.schedule import KernelBuilder
 from gpusched.graph.callsites import LIBRARIES, Site, outside
@@ -87,17 +87,17 @@ class TracingRecorder(Recorder):
                 return
             frame = frame.f_back
 
-    def launch(self, builder: KernelBuilder, targets: list[int]) -> Step:
+    def launch(self, builder: KernelBuilder, targets: list[int]) -> Launch | Empty:
         """Record a launch, and keep it with its builder."""
         step = super().launch(builder, targets)
         if isinstance(step, Launch):
             self.launches.append((builder, step))
         return step
 
-    def call(self, function: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, function: Any, args: Any, kwargs: Any, copies: bool = False) -> Any:
         """Record a call, and keep the bytes that it reads and makes."""
         before = len(self.steps)
-        found = super().call(function, args, kwargs)
+        found = super().call(function, args, kwargs, copies)
         read = [self._registers[k] for k in used_registers(args) | used_registers(kwargs)]
         values = found if isinstance(found, list | tuple) else [found]
         arrays = [self._registers[v.register] if isinstance(v, Leaf) else v for v in values]
@@ -124,4 +124,5 @@ class TracingRecorder(Recorder):
 
     def registers(self) -> list[Any]:
         """Return what the registers hold, in the order of their numbers."""
+        self.demand()
         return self._registers

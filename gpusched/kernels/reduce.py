@@ -91,7 +91,7 @@ class ReduceKernel(RecordedFunction):
             kept = enumerate(node.shape)
             shape = tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
             identity = self._checked(dtype)
-            result = recorder.call(recorder.device.full, (shape, identity, dtype), {})
+            result = recorder.call(recorder.device.full, (shape, identity, dtype), {}, copies=True)
         else:
             value = recorder.cast(node, dtype)
             result = recorder.reduce(found.operation, value, axes, keepdims)

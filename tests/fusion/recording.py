@@ -39,7 +39,7 @@ def record(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cp
     recorder.flush(lazies(result))
     structure = references(recorder, result)
     plan = recorder.plan(tuple((k, k) for k in range(len(arrays))), structure)
-    return Recording(recorder.fetch(structure), plan, recorder)
+    return Recording(recorder.run(plan, arrays)[0], plan, recorder)
 
 
 def check(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", ulp: int = 0,

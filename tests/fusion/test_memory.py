@@ -325,12 +325,13 @@ def test_results_come_from_the_pool_and_are_counted(emptied: BufferPool) -> None
     expected = (np.linspace(0, 1, 8 * SMALLEST) + 1) * 2
     with enable(), dask.config.set(scheduler="sync"):
         first = ((x + 1) * 2).persist()
-        assert (statistics().buffers_made, statistics().buffers_reused) == (8, 0)
+        # The first chunk's result takes the buffer that stood in for it while it was recorded.
+        assert (statistics().buffers_made, statistics().buffers_reused) == (8, 1)
         assert emptied.lent() == 8 * 8 * SMALLEST
         del first
         gc.collect()
         second = ((x + 1) * 2).persist()
-        assert (statistics().buffers_made, statistics().buffers_reused) == (8, 8)
+        assert (statistics().buffers_made, statistics().buffers_reused) == (8, 9)
         np.testing.assert_allclose(second.compute(), expected, rtol=1e-15)
 
 

@@ -92,6 +92,7 @@ def test_one_kernel_reads_the_chunk_once(
     np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == "f4" else 1e-12)
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 200),
     st.integers(1, 9),
