@@ -52,10 +52,12 @@ def pytest_runtest_call() -> None:
     watch.begin()
 
 
-def pytest_collection_finish() -> None:
-    """Take what was imported out of later collections, which many tests ask for."""
-    gc.collect()
-    gc.freeze()
+@pytest.fixture(autouse=True, scope="module")
+def little_to_collect(request: pytest.FixtureRequest) -> None:
+    """Take what is there out of the garbage collections that the tests of a module ask for."""
+    if hasattr(request.module, "gc"):
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

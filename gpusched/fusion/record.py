@@ -162,6 +162,8 @@ class Recorder:
             node = scalar(value, dtype)
             key = ("scalar", dtype, node.value.tobytes())
             return self._nodes.setdefault(key, node)
+        if value.dtype not in SUPPORTED:
+            raise UnfusibleError(f"dtype {value.dtype}")
         if value.dtype == dtype:
             return value
         if isinstance(value, Scalar):

@@ -103,7 +103,7 @@ def _parts(pairs: Any, order: int, axes: Any) -> tuple[Any, Any, Moments] | None
     pairs = pairs if isinstance(pairs, list) else [pairs]
     flat: list[Any] = []
     deepmap(flat.append, pairs)
-    if order != 2 or not all(map(_is_moments, flat)) or type(axes) is not tuple:
+    if order != 2 or not all(map(_is_moments, flat)) or type(axes) is not tuple or not axes:
         return None
 
     def along(value_of: Any) -> Any:

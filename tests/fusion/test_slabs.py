@@ -87,7 +87,13 @@ def as_list(found: Any) -> list[Any]:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
-@pytest.mark.parametrize("layout", ["C", "F", "backwards", "every other"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "C",
+        *(pytest.param(x, marks=pytest.mark.exhaustive) for x in ("F", "backwards", "every other")),
+    ],
+)
 def test_results_are_those_of_whole_chunks(function: Any, dtype: str, layout: str) -> None:
     numbers = np.random.default_rng(1).integers(1, 99, (203, 96)).astype(dtype)
     x = {

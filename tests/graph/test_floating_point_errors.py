@@ -115,7 +115,9 @@ REDUCTIONS = ["sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param("float32", marks=pytest.mark.exhaustive), "float64"]
+)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reduction_reports_what_numpy_reports(name: str, dtype: str, axis: int | None) -> None:
     large = np.finfo(dtype).max
