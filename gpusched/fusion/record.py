@@ -281,13 +281,15 @@ class Recorder:
     def demand(self) -> None:
         """Run what has been recorded and has not run, since values are needed now."""
         while self._pending_steps:
-            self._pending_steps.pop(0)(self._registers)
+            step = self._pending_steps.pop(0)
+            self.release(written(step) & self._stood_in)
+            step(self._registers)
             self.repeatable = False
         self._stood_in.clear()
 
-    def release(self) -> None:
+    def release(self, registers: set[int]) -> None:
         """Let go of what stands in for results."""
-        for register in self._stood_in:
+        for register in registers:
             self._registers[register] = None
 
     def fetch(self, structure: Any) -> Any:
@@ -302,7 +304,7 @@ class Recorder:
         been called, only what comes after it is left to run.
         """
         if self.repeatable:
-            self.release()
+            self.release(self._stood_in)
             return plan.run(inputs)
         found = self.fetch(plan.result)
         plan.synchronize()
