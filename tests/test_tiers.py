@@ -57,6 +57,12 @@ def test_fixtures_that_start_processes_mark_their_tests(request: pytest.FixtureR
             assert one.get_closest_marker("processes"), one.nodeid
 
 
+@pytest.mark.parametrize(("expression", "default"), [("not slow or essential", True), ("", False)])
+def test_rules_hold_in_the_default_tier_only(expression: str, default: bool) -> None:
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=expression))
+    assert tiers.is_default(config) == default
+
+
 def test_doctests_of_everything() -> None:
     result = doctest.testmod(everything)
     assert result.attempted > 2

@@ -42,6 +42,11 @@ def starts_processes(fixture: Fixture) -> Fixture:
     return fixture
 
 
+def is_default(config: pytest.Config) -> bool:
+    """Return whether this run is one of the default tier: with pyproject's expression of markers."""
+    return "or essential" in config.option.markexpr
+
+
 def set_markers(items: Iterable[pytest.Item]) -> None:
     """Give tests the markers that follow from their fixtures and from this machine."""
     no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU")
