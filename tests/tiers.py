@@ -43,7 +43,7 @@ def starts_processes(fixture: Fixture) -> Fixture:
 
 
 def is_default(config: pytest.Config) -> bool:
-    """Return whether this run is one of the default tier: with pyproject's expression of markers."""
+    """Return whether this run is one of the default tier, by its expression of markers."""
     return "or essential" in config.option.markexpr
 
 
