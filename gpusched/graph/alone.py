@@ -31,8 +31,11 @@ def gains_alone(recorder: Recorder) -> bool:
     least = _least()
     if recorder.device.name != "cpu" or recorder.operations != 1 or not least:
         return False
+    recorded = recorder.recorded()
+    if not recorded:
+        return False  # A kernel of the user's own, which runs as well by itself.
     # A reduction that comes again without the axes it has reduced is one operation.
-    node = recorder.recorded()[-1]
+    node = recorded[-1]
     gains = _reduces_faster(node) if isinstance(node, Reduce) else _is_faster(node)
     computed = node.argument if isinstance(node, Reduce) else node
     large = math.prod(computed.shape) * computed.dtype.itemsize >= least

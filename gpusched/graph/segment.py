@@ -235,6 +235,8 @@ class Segment:
         device = next(d for d in map(device_of, flat(inputs)) if d is not None)
         recorder = Recorder(self.overrides.on(device))
         take()
+        direct: Direct | None = None
+        failed: Exception | None = None
         try:
             local, arrays = self.trace(recorder, inputs, registers)
             direct = self.too_little(recorder)
@@ -247,14 +249,15 @@ class Segment:
             raise
         except UnrecordableError as reason:
             direct = Direct(bare_name(self.steps[-1][1].function), str(reason))
-            self.call(registers)
         except Exception as error:  # noqa: BLE001  _call_after decides
-            direct = self._call_after(error, registers)
+            failed = error
             if isinstance(error, OSError):
                 key = None  # There may be files or a disk the next time.
-        else:
-            if direct is not None:
-                self.call(registers)
+        # Not while an error is handled, which would be shown beside what the functions raise.
+        if failed is not None:
+            direct = self._call_after(failed, registers)
+        elif direct is not None:
+            self.call(registers)
         if direct is not None:
             if key is not None:
                 self._remember(key, direct)

@@ -521,6 +521,7 @@ def test_encrypted_connections(gpusched: Runner) -> None:
     contents = {"ca": made.tls_ca_file, "cert": made.tls_worker_cert, "key": made.tls_worker_key}
     for name, content in contents.items():
         (gpusched.folder / name).write_text(str(content))
+    (gpusched.folder / "key").chmod(0o600)
     flags = ["--tls-ca-file", "ca", "--tls-cert", "cert", "--tls-key", "key"]
     head, address = started(gpusched, "--protocol", "tls", *flags)
     assert address.startswith("tls://")
