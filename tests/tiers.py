@@ -44,7 +44,8 @@ def starts_processes(fixture: Fixture) -> Fixture:
 
 def is_default(config: pytest.Config) -> bool:
     """Return whether this run is one of the default tier, by its expression of markers."""
-    return "or essential" in config.option.markexpr
+    measured = getattr(config.option, "cov_source", None)  # Which takes time of its own.
+    return "or essential" in config.option.markexpr and not measured
 
 
 def set_markers(items: Iterable[pytest.Item]) -> None:

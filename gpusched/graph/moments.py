@@ -67,7 +67,7 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
                    sum: Any = np.sum, axis: Any = None, computing_meta: bool = False,
                    **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does, and the mean that it leaves out."""
-    parts = None if computing_meta else _parts(pairs, order, axis)
+    parts = None if computing_meta else _parts(pairs, order, axis, dtype)
     if parts is None:
         return reductions.moment_combine(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                          **kwargs)  # fmt: skip
@@ -81,7 +81,7 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
 def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum: Any = np.sum,
                axis: Any = None, computing_meta: bool = False, **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does."""
-    parts = None if computing_meta else _parts(pairs, order, axis)
+    parts = None if computing_meta else _parts(pairs, order, axis, dtype)
     if parts is None:
         return reductions.moment_agg(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                      **kwargs)  # fmt: skip
@@ -98,12 +98,14 @@ for _function in (moment_combine, moment_agg):
     setattr(_function, QUICK, True)
 
 
-def _parts(pairs: Any, order: int, axes: Any) -> tuple[Any, Any, Moments] | None:
+def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Moments] | None:
     """Return counts, totals and moments of some chunks side by side; None if dask has others."""
     pairs = pairs if isinstance(pairs, list) else [pairs]
     flat: list[Any] = []
     deepmap(flat.append, pairs)
-    if order != 2 or not all(map(_is_moments, flat)) or type(axes) is not tuple or not axes:
+    if np.dtype(dtype).char not in "fd" or order != 2 or type(axes) is not tuple or not axes:
+        return None
+    if not all(map(_is_moments, flat)):
         return None
 
     def along(value_of: Any) -> Any:

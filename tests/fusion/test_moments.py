@@ -301,3 +301,15 @@ def test_arrays_join_to_what_they_hold_together() -> None:
     held = x[counts[:, 0] > 0]
     np.testing.assert_allclose(together.squares, held.var() * held.size, rtol=1e-12)
     np.testing.assert_allclose(together.mean - 1e8 + together.rest, (held - 1e8).mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f2", "c8"])
+@pytest.mark.parametrize("of", [da.var, da.std, da.nanvar])
+def test_deviations_in_another_dtype_are_dask_s(of: Callable[..., Any], dtype: str) -> None:
+    """Dask truncates sums and quotients of integers on the way."""
+    x = da.from_array(np.arange(11) * 1.5, chunks=4)
+    with gpusched.disable():
+        expected = of(x, dtype=dtype).compute(scheduler="sync")
+    found = of(x, dtype=dtype).compute(scheduler="sync")
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
