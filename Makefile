@@ -47,9 +47,8 @@ test: $(VENV)/.test
 test-all: $(VENV)/.test
 	$(BIN)/python -m tests.everything $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 
-# These wait for other processes most of their time.
 test-processes: $(VENV)/.test
-	$(PYTEST) -n 4 --dist worksteal $(EVERY) -m "processes and not (peers or nightly)" $(ARGS)
+	$(PYTEST) $(PARALLEL) $(EVERY) -m "processes and not (peers or nightly)" $(ARGS)
 
 test-exhaustive: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) $(EVERY) -m "(exhaustive or slow) and not (processes or peers or nightly)" $(ARGS)
