@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from dask.utils import methodcaller
 
 from gpusched.fusion import pure
 from gpusched.graph.known import VIEWS, bare, known
-from gpusched.graph.quick import parts
+from gpusched.graph.quick import callables, parts
 
 _PURE = ("dask.array", "dask.utils", "gpusched")
 """Modules whose functions leave chunks as they are."""
@@ -20,7 +20,7 @@ def may_change(step: Any) -> bool:
     """Return whether a step calls something that is not known to leave its arguments alone."""
     if step.recorded:
         return False
-    called = [step.function, *_callables((step.args, step.kwargs))]
+    called = [step.function, *callables((step.args, step.kwargs))]
     return "out" in step.kwargs or not all(_is_pure(p) for each in called for p in parts(each))
 
 
@@ -38,17 +38,6 @@ def _is_pure(function: Any) -> bool:
         return function in pure.FUNCTIONS
     except TypeError:  # not hashable
         return False
-
-
-def _callables(structure: Any) -> Iterable[Any]:
-    """Yield the functions among arguments, which what is called may call."""
-    if type(structure) in (tuple, list):
-        for item in structure:
-            yield from _callables(item)
-    elif type(structure) is dict:
-        yield from _callables(tuple(structure.values()))
-    elif callable(structure) and not isinstance(structure, type):
-        yield structure
 
 
 def conflict(steps: Sequence[Any], inputs: int) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from dask.utils import methodcaller
 
 from gpusched.graph.known import bare
 from gpusched.graph.program import Program, name_of
-from gpusched.graph.quick import parts
+from gpusched.graph.quick import callables, parts
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.segment import ProgramStep
 
@@ -69,7 +68,7 @@ class Cheap:
         traits = self._functions.traits(step.function, step.args, step.kwargs)
         if traits.replayed and bare(step.function) not in _READERS:
             return ""
-        called = [step.function, *_callables((step.args, step.kwargs))]
+        called = [step.function, *callables((step.args, step.kwargs))]
         return next(filter(None, map(self._of_function, called)), "")
 
     def _of_function(self, function: Any) -> str:
@@ -87,17 +86,6 @@ class Cheap:
         if bare(function) in _READERS:
             return False
         return all(map(_of_library, parts(function)))
-
-
-def _callables(structure: Any) -> Iterable[Any]:
-    """Yield the functions among arguments, which what is called may call."""
-    if type(structure) in (tuple, list):
-        for item in structure:
-            yield from _callables(item)
-    elif type(structure) is dict:
-        yield from _callables(tuple(structure.values()))
-    elif callable(structure) and not isinstance(structure, type):
-        yield structure
 
 
 def _of_library(function: Any) -> bool:

@@ -82,6 +82,17 @@ def parts(function: Any) -> Iterable[Any]:
         yield function
 
 
+def callables(structure: Any) -> Iterable[Any]:
+    """Yield the functions among arguments, which what is called may call."""
+    if type(structure) in (tuple, list):
+        for item in structure:
+            yield from callables(item)
+    elif type(structure) is dict:
+        yield from callables(tuple(structure.values()))
+    elif callable(structure) and not isinstance(structure, type):
+        yield structure
+
+
 QUICK = "__gpusched_quick__"
 """Attribute of functions that are, besides those of the table."""
 
