@@ -191,6 +191,13 @@ HIDING = frozenset(["where", "sign", "heaviside", "equal", "not_equal", "less", 
 """Operations that an operand may not matter to, so that the compiler need not compute it for each
 element as it is written."""
 
+CHOOSING = frozenset(["where", "minimum", "maximum", "fmin", "fmax", "clip",
+                      "clip_by_arrays"])  # fmt: skip
+"""Operations whose results are one of their operands."""
+
+FEW_VALUED = frozenset(["sign", "heaviside"])
+"""Operations of floats that have few results, which the compiler knows."""
+
 UNARY_MATH = [
     "exp",
     "exp2",
