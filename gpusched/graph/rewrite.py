@@ -37,7 +37,7 @@ from gpusched.graph.known import bare, computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.program import Program, name_of
-from gpusched.graph.quick import QUICK
+from gpusched.graph.quick import is_marked
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.templates import Templates
 
@@ -112,7 +112,7 @@ def _settled(function: Any) -> Traits | None:
     """Return the traits of a function that are the same in every call; None if they are not."""
     if known(function):
         return Traits(True, True, _identity(function))
-    if getattr(bare(function), QUICK, False):
+    if is_marked(function):
         return Traits(False, False, _identity(function))
     return None
 
