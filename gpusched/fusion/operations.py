@@ -10,6 +10,7 @@ fused.
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -347,6 +348,27 @@ def reports(name: str, operand: np.dtype, result: np.dtype) -> int:
 def reports_of_joining(combine: str, dtype: np.dtype) -> int:
     """Return the floating-point errors that NumPy may report of a reduction."""
     return reports(combine, dtype, dtype) if combine in COMBINES else 0
+
+
+_PYTHON = (types.FunctionType, types.BuiltinFunctionType, type(np.sum), np.ufunc)
+_UMATH = vars(np._core.umath)  # type: ignore[attr-defined]
+_NUMPYS = {n: f for n, f in vars(np).items() if isinstance(f, _PYTHON)}
+_NUMPYS |= {n: f for n, f in _UMATH.items() if isinstance(f, np.ufunc) and f is not CLIP}
+"""NumPy's public functions; of ufuncs those that NumPy itself holds, whoever came before us."""
+
+
+def replaced() -> str | None:
+    """Return the name of a NumPy function that the program has put another in the place of, if any.
+
+    Recorders, and numba when it compiles, call NumPy's functions by their names.
+
+    Examples
+    --------
+    >>> replaced() is None
+    True
+    """
+    names = vars(np)
+    return next((n for n, f in _NUMPYS.items() if names.get(n, f) is not f), None)
 
 
 @lru_cache(maxsize=1024)

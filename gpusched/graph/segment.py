@@ -19,6 +19,7 @@ from gpusched.fusion.devices import device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.floatingpoint import take
 from gpusched.fusion.grids import is_join
+from gpusched.fusion.operations import replaced
 from gpusched.fusion.overrides import NONE, OverrideError
 from gpusched.fusion.plan import (
     Plan,
@@ -200,7 +201,7 @@ class Segment:
         if reason is None:
             return None
         found = Direct(name, reason)
-        if key is not None:
+        if key is not None and not replaced():
             self._remember(key, found)
         return found
 
@@ -405,6 +406,9 @@ def held(found: Plan | Direct) -> int:
 
 def _obstacle(inputs: tuple[Any, ...], key: Any,
               size_of: Callable[[list[int]], int]) -> str | None:  # fmt: skip
+    missing = replaced()
+    if missing:
+        return f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
     arrays, devices = [], set()
     for value in flat(inputs):
         if not hasattr(value, "__array_ufunc__") or isinstance(value, np.generic):

@@ -22,6 +22,8 @@ _RULES: list[tuple[str, str]] = [
      "move all inputs to one device with to_backend"),
     (r"^an argument that cannot be compared$",
      "pass numbers, strings or arrays to the function rather than objects"),
+    (r"^numpy\.\w+ is not NumPy's",
+     "put NumPy's own function back, and call another one by a name of its own"),
     (r"^your function assigns to elements",
      "build the result with np.where instead of assigning to elements"),
     (r"^your function changes an array in place",

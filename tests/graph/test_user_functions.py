@@ -587,3 +587,33 @@ def test_two_results_are_two_arrays() -> None:
         assert not np.may_share_memory(first, second)
         assert not np.may_share_memory(third, given)
     assert statistics().launches > 0
+
+
+REPLACED: dict[str, Callable[..., Any]] = {
+    "multiply": lambda *args: np.add(*args),
+    "sqrt": np.square,
+    "where": lambda *args: args[1],
+    "sum": lambda a, **options: a,
+}
+"""NumPy's functions, and what a program may have put in the place of them."""
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_functions_of_numpys_that_are_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chain(x: da.Array) -> da.Array:
+        return (x + len(name)) * 3  # Another plan for each name.
+
+    monkeypatch.setattr(np, name, REPLACED[name])
+    compare(lambda x: x.map_blocks(lambda b: np.nan_to_num(b) * np.sqrt(abs(b)), dtype="f8"))
+    compare(lambda x: (x.sum(axis=0) + 1) / 2)
+    compare(chain)
+    reset_statistics()
+    outcome(chain)
+    assert not statistics().recordings
+    assert [reason for _, reason in statistics().breaks] == [
+        f"numpy.{name} is not NumPy's, so that no kernel can be compiled"
+    ]
+    monkeypatch.undo()
+    reset_statistics()
+    outcome(chain)
+    assert statistics().launches
