@@ -181,7 +181,7 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
     program = translation.program()
     changing = conflict(program.steps, program.inputs)
     if changing is not None:
-        # Then the order of calls matters, which is dask's to choose.
+        # Then the order of calls matters, or what is a view: both are as dask has them.
         with updating() as counters:
             counters.breaks[name_of(changing.function), CONFLICT] += 1
         return node, []

@@ -617,3 +617,37 @@ def test_functions_of_numpys_that_are_replaced(name: str, monkeypatch: pytest.Mo
     reset_statistics()
     outcome(chain)
     assert statistics().launches
+
+
+def adds_hundred(t: Any) -> Any:
+    t += 100
+    return t * 2
+
+
+def sorted_beside(first: Any, second: Any) -> Any:
+    return np.sort(first, axis=0) + second
+
+
+SHOWN: dict[str, Callable[[da.Array], da.Array]] = {
+    "a function of the user's": lambda c: c.map_blocks(lambda t: t[::-1]),
+    "a function of numpy's": lambda c: c.map_blocks(np.flip),
+    "dask's": lambda c: c[::-1],
+    "itself": lambda c: c,
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_change_of_a_view_is_seen_by_who_reads_what_it_shows(shown: str) -> None:
+    def changed(x: da.Array) -> da.Array:
+        c = x * 2 + 1
+        after = SHOWN[shown](c).map_blocks(adds_hundred)
+        return da.map_blocks(sorted_beside, c, after, dtype=float)
+
+    def shows(x: da.Array) -> da.Array:
+        c = x * 2 + 1
+        after = c.map_blocks(adds_hundred)
+        return da.map_blocks(sorted_beside, SHOWN[shown](c), after, dtype=float)
+
+    compare(changed)
+    if shown != "dask's":  # Its views are made in an order that is dask's to choose.
+        compare(shows)
