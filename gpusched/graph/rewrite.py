@@ -64,6 +64,8 @@ class Traits:
     """Whether what was recorded of it holds for the next chunk."""
     identity: Any
     """What makes two calls' functions the same, the values they read from outside included."""
+    refused: bool = False
+    """Whether it is a function of the user's own that is not shown to be safe."""
 
 
 class Functions:
@@ -121,7 +123,8 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     verdict = safety.examined(function, kinds, names)
     safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
-    return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity))
+    refused = not safe and not asked and verdict.reason != safety.LIBRARY
+    return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity), refused)
 
 
 def rewrite(graph: dict[Any, Any], functions: Functions) -> dict[Any, Any]:
@@ -148,13 +151,15 @@ def _noted(node: Any, functions: Functions) -> Any:
 
 
 def rewrite_task(node: Any, functions: Functions) -> Any:
-    """Return the task as a program, or itself if nothing in it can be fused."""
+    """Return the task as a program, or itself if nothing in it can be fused or is a graph break."""
     return rewrite_labelled(node, functions)[0]
 
 
 def rewrite_labelled(node: Any, functions: Functions) -> tuple[Any, list[Any]]:
     """Return what `rewrite_task` does, and the key of the task that each step was."""
-    if type(node) is not Task or not worthwhile(node, functions):
+    if type(node) is not Task:
+        return node, []
+    if not worthwhile(node, functions) and not is_counted(node, functions):
         return node, []
     return translated(node, functions)
 
@@ -200,6 +205,18 @@ def worthwhile(task: Task, functions: Functions) -> bool:
     joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
     recorded = functions.traits(function, task.args, kwargs).recorded
     return recorded and computes(function) and not joins
+
+
+def is_counted(task: Task, functions: Functions) -> bool:
+    """Return whether a task calls a function that is a graph break, which whoever runs it counts.
+
+    A program is what counts it, be there anything to fuse or not.
+    """
+    if task.func is _execute_subgraph:
+        inner = task.args[0].values()
+        return any(is_counted(node, functions) for node in inner if type(node) is Task)
+    function, kwargs = called(task)
+    return functions.traits(function, task.args, kwargs).refused
 
 
 def called(task: Task) -> tuple[Any, dict[str, Any]]:

@@ -651,3 +651,18 @@ def test_a_change_of_a_view_is_seen_by_who_reads_what_it_shows(shown: str) -> No
     compare(changed)
     if shown != "dask's":  # Its views are made in an order that is dask's to choose.
         compare(shows)
+
+
+def test_a_function_that_is_alone_in_its_task_is_counted() -> None:
+    seen: list[int] = []
+
+    def notes(t: Any) -> Any:
+        seen.append(t.size)
+        return t + 1
+
+    compare(lambda x: x.map_blocks(notes, dtype=float))
+    reset_statistics()
+    outcome(lambda x: x.map_blocks(notes, dtype=float))
+    (((name, reason), count),) = statistics().breaks.items()
+    assert (name, count) == ("notes", 2)
+    assert reason.startswith("your function uses .append of seen, a list")
