@@ -21,7 +21,7 @@ _RULES: list[tuple[str, str]] = [
     (r"^chunks on several devices$",
      "move all inputs to one device with to_backend"),
     (r"^a collection whose graph no hook sees$",
-     "compute the dask arrays that it is made of, or ask its project to call dask.array's optimize"),
+     "compute the arrays that it is made of by themselves, or have it call dask.array's optimize"),
     (r"^an argument that cannot be compared$",
      "pass numbers, strings or arrays to the function rather than objects"),
     (r"^your function assigns to elements",
