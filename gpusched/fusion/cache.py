@@ -19,7 +19,7 @@ import dask
 
 import gpusched
 from gpusched import events
-from gpusched.fusion import codefiles, generate, hostloops, sharing
+from gpusched.fusion import codefiles, emitters, hostloops, sharing
 from gpusched.fusion.backends import native, processors
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
@@ -64,10 +64,7 @@ def user_caches() -> Path:
 def toolchain() -> str:
     """Return a short digest of everything but kernel and processor that machine code depends on."""
     compilers = [version("numba"), version("llvmlite")]
-    parts = [gpusched.__version__, *compilers, sys.version, _libc(), str(generate.VERSION)]
-    root = Path(native.__file__).parents[1]
-    for path in sorted([*root.glob("backends/*.py"), *root.glob("vectormath/*.py")]):
-        parts.append(hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest())
+    parts = [gpusched.__version__, *compilers, sys.version, _libc(), emitters.digest()]
     return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
 
 
