@@ -48,12 +48,12 @@ def moment_chunk(
 
 
 def _is_beyond(found: Moments) -> bool:
-    """Return whether moments are infinite or NaN: dask computes them, and NumPy warns of it.
+    """Return whether moments are infinite or NaN, or of nothing: dask computes them, and warns.
 
     What is recorded is not looked at: its kernels find such errors.
     """
-    squares = found.squares
-    return not isinstance(squares, LazyChunk) and not bool(np.isfinite(squares).all())
+    parts = (found.mean, found.squares)
+    return not all(isinstance(p, LazyChunk) or np.isfinite(p).all() for p in parts)
 
 
 def _is_plain(a: Any, sum: Any, dtype: Any, kwargs: dict[str, Any]) -> bool:

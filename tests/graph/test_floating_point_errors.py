@@ -203,8 +203,9 @@ BEYOND = {
     "both signs": np.tile([1.7e308, -1.7e308], 3000),
     "squares": np.tile([1e200, -1e200], 3000),
     "one number": np.concatenate([np.ones(5999), [1.7e308]]),
+    "nothing": np.ones(0),
 }
-"""Numbers whose variances float64 cannot hold."""
+"""Numbers whose variances float64 cannot hold, or that have none."""
 
 
 @pytest.mark.parametrize("chunks", [6000, 3000])
@@ -212,7 +213,7 @@ BEYOND = {
 def test_variances_beyond_the_largest_number(name: str, chunks: int) -> None:
     x = da.from_array(BEYOND[name], chunks=chunks)
     for least in (1, 4096):  # Fused, and with the functions called as they are.
-        for array in (x.var(), x.std()):
+        for array in (x.var(), x.std(), x.std(ddof=1)):
             expected = outcome(lambda array=array: array.compute(scheduler="sync"))
             with dask.config.set({"gpusched.fusion.minimum-elements": least}), enable():
                 found = outcome(lambda array=array: array.compute(scheduler="sync"))
