@@ -350,9 +350,9 @@ def reports_of_joining(combine: str, dtype: np.dtype) -> int:
     return reports(combine, dtype, dtype) if combine in COMBINES else 0
 
 
-_PYTHON = (types.FunctionType, types.BuiltinFunctionType, type(np.sum), np.ufunc)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(np.sum), np.ufunc)
 _UMATH = vars(np._core.umath)  # type: ignore[attr-defined]
-_NUMPYS = {n: f for n, f in vars(np).items() if isinstance(f, _PYTHON)}
+_NUMPYS = {n: f for n, f in vars(np).items() if isinstance(f, _FUNCTIONS)}
 _NUMPYS |= {n: f for n, f in _UMATH.items() if isinstance(f, np.ufunc) and f is not CLIP}
 """NumPy's public functions; of ufuncs those that NumPy itself holds, whoever came before us."""
 
