@@ -12,6 +12,7 @@ import distributed.client
 import numpy as np
 import pytest
 
+import gpusched
 from gpusched.graph.frontends import adapter
 from gpusched.graph.frontends.alike import alike
 from gpusched.graph.frontends.counterparts import (
@@ -106,8 +107,6 @@ def test_copies_are_recognised(name: str) -> None:
 def test_exchanged_reductions_give_the_same(name: str, axis: object) -> None:
     import dask_array
 
-    import gpusched
-
     values = np.random.default_rng(0).standard_normal((6, 7, 8))
     values[0, 0] = np.nan if name.startswith("nan") else 1
     x = dask_array.from_array(values, chunks=(3, 4, 5))
@@ -185,3 +184,16 @@ def test_dask_array_itself_is_left_to_dask() -> None:
     from dask.base import collections_to_expr
 
     assert not has_arrays(collections_to_expr([x]))
+
+
+def test_functions_of_masked_chunks_stay_the_packages_own() -> None:
+    import dask_array
+
+    values = np.ma.masked_less(np.arange(12.0).reshape(3, 4), 5, copy=False)
+    values.fill_value = 7
+    x = dask_array.from_array(values, chunks=2)
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = x.rechunk((3, 2)).compute(scheduler="sync")
+    plain = x.rechunk((3, 2)).compute(scheduler="sync")
+    np.testing.assert_array_equal(found.filled(), plain.filled())
+    assert found.fill_value == plain.fill_value

@@ -62,6 +62,7 @@ COUNTERPARTS = {
     "dask_array._chunk": ("dask.array.chunk",),
     "dask_array._core_utils": ("dask.array.core",),
     "dask_array._dispatch": ("dask.array.backends",),
+    "dask_array._einsum": ("dask.array.einsumfuncs",),
     "dask_array._overlap": ("dask.array.overlap",),
     "dask_array._shuffle": ("dask.array._shuffle",),
     "dask_array._ufunc": ("dask.array.ufunc",),

@@ -32,8 +32,6 @@ REWRITTEN = {
         ("dask.array.backends._nannumel", "0b4445dd31085e41"),
     "dask_array._dispatch._numel":
         ("dask.array.backends._numel_ndarray", "96898160d8322a80"),
-    "dask_array._dispatch._numel_masked":
-        ("dask.array.backends._numel_masked", "fef8969327018008"),
     "dask_array._utils.array_safe":
         ("dask.array.utils.array_safe", "1e0f7dd05ea4f512"),
     "dask_array._utils.asarray_safe":
@@ -44,8 +42,6 @@ REWRITTEN = {
         ("dask.array.core.load_store_chunk", "c66eac0c302d1ea1"),
     "dask_array.linalg._tensordot._matmul":
         ("dask.array.routines._matmul", "d478f9fa484d7059"),
-    "dask_array.reductions._common.divide":
-        ("dask.array.reductions.divide", "8ea4de7ec80a0815"),
     "dask_array.reductions._common.mean_chunk":
         ("dask.array.reductions.mean_chunk", "4ef7d58a2d3b644e"),
     "dask_array.reductions._common.moment_chunk":

@@ -44,11 +44,7 @@ def watch() -> None:
 
 def _optimised(graph: Any, keys: Any, **kwargs: Any) -> Any:
     hook = _hook()
-    if hook is None:
-        return graph
-    from gpusched.graph.frontends.layered import exchanged
-
-    return hook(exchanged(dict(graph)), keys, **kwargs)
+    return graph if hook is None else hook(graph, keys, **kwargs)
 
 
 def _hook() -> Any:

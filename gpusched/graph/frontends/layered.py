@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 from dask._task_spec import Alias
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.utils import typename
@@ -22,6 +23,9 @@ from gpusched.graph.frontends.adapter import (
 )
 from gpusched.graph.frontends.counterparts import Exchange, counterparts
 
+PLAIN = ("numpy.ndarray", "cupy.ndarray")
+"""Types of chunks that kernels take."""
+
 
 def layered(expression: Expr) -> HighLevelGraph:
     """Return the graph of an optimised expression, with a layer for each of its expressions.
@@ -37,12 +41,6 @@ def layered(expression: Expr) -> HighLevelGraph:
     return _Layers(list(front_ends())).of(expression)
 
 
-def exchanged(tasks: dict[Any, Any]) -> dict[Any, Any]:
-    """Return tasks with dask's functions in the place of a front end's copies of them."""
-    found: dict[Any, Any] = Exchange(counterparts()).value(tasks)
-    return found
-
-
 def has_arrays(expression: Expr) -> bool:
     """Return whether an expression is of arrays, or depends on one that is."""
     kinds = tuple(end.array for end in front_ends())
@@ -52,22 +50,36 @@ def has_arrays(expression: Expr) -> bool:
 class _Layers:
     def __init__(self, ends: list[FrontEnd]) -> None:
         self._ends = ends
-        self._exchange = Exchange(counterparts())
+        self._exchange = Exchange({})
         self._layers: dict[str, Layer] = {}
         self._dependencies: dict[str, set[str]] = {}
 
     def of(self, expression: Expr) -> HighLevelGraph:
-        for node in expression.walk():
-            if not isinstance(node, ExprSequence):
-                self._add(node)
+        nodes = [node for node in expression.walk() if not isinstance(node, ExprSequence)]
+        if all(map(self._is_plain, nodes)):
+            self._exchange = Exchange(counterparts())
+        for node in nodes:
+            self._add(node)
         known = self._layers.keys()
         return HighLevelGraph(
             self._layers,
             {name: (needed & known) - {name} for name, needed in self._dependencies.items()},
         )
 
+    def _is_plain(self, node: Any) -> bool:
+        """Return whether the chunks of an expression are NumPy's or CuPy's, or it has none.
+
+        dask-array has functions of its own for others, such as masked arrays.
+        """
+        if isinstance(node, FinalizeCompute) or self._end(node) is None:
+            return True
+        return isinstance(node._meta, np.generic) or typename(type(node._meta)) in PLAIN
+
+    def _end(self, node: Any) -> FrontEnd | None:
+        return next((end for end in self._ends if isinstance(node, end.array)), None)
+
     def _add(self, node: Any) -> None:
-        end = next((end for end in self._ends if isinstance(node, end.array)), None)
+        end = self._end(node)
         if end is not None and end.fused is not None and isinstance(node, end.fused):
             root, *others = node.exprs
             for each in others:

@@ -1,4 +1,4 @@
-"""dask's own array tests, with every chunk fused: none may fail that plain dask passes."""
+"""Other projects' own tests, with every chunk fused: none may fail that passes without."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
-import dask.array.tests
 import pytest
 
-HERE = Path(__file__).parent
+from tests.peers.suites import HERE, SUITES, Suite, modules
+
 ROOT = HERE.parents[1]
-
-COMMON = ["test_array_core", "test_creation", "test_optimization", "test_overlap",
-          "test_reductions", "test_routines", "test_slicing", "test_ufunc"]  # fmt: skip
-"""Modules that `.ci/run` runs too; all run with `make test-peers`."""
-
-ALL = sorted(p.stem for p in Path(dask.array.tests.__path__[0]).glob("test_*.py"))
-OTHERS = [name for name in ALL if name not in COMMON and "cupy" not in name]
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1800)]
 
@@ -36,11 +29,12 @@ class Run:
     output: str
 
 
-def run_tests(module: str, directory: Path, fused: bool, only: set[str] | None = None) -> Run:
-    """Run a module of dask's tests in a process of its own."""
+def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
+              only: set[str] | None = None) -> Run:  # fmt: skip
+    """Run a module of another project's tests in a process of its own."""
     report = directory / f"{module}-{fused}.xml"
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
-    command += ["-c", str(HERE / "dask.ini"), "--rootdir", str(directory)]
+    command += ["-c", str(HERE / suite.ini), "--rootdir", str(directory)]
     command += [f"--junitxml={report}"]
     if fused:
         command += ["-p", "tests.peers.fused"]
@@ -51,7 +45,7 @@ def run_tests(module: str, directory: Path, fused: bool, only: set[str] | None =
         "PYTHONPATH": str(ROOT),
         "GPUSCHED_PEER_STATISTICS": str(directory / "statistics"),
     }
-    done = subprocess.run([*command, "--pyargs", f"dask.array.tests.{module}"], cwd=directory,
+    done = subprocess.run([*command, "--pyargs", f"{suite.package}.{module}"], cwd=directory,
                           env=environment, capture_output=True, text=True)  # fmt: skip
     if not report.exists():
         pytest.fail(f"the tests did not run:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
@@ -63,33 +57,38 @@ def run_tests(module: str, directory: Path, fused: bool, only: set[str] | None =
     return Run(**outcomes, output=done.stdout)
 
 
-def check(module: str, directory: Path) -> int:
+def check(name: str, module: str, directory: Path) -> int:
     """Fail if a test fails fused that passes plain; return how many tasks were fused."""
-    fused = run_tests(module, directory, fused=True)
+    suite = SUITES[name]
+    pytest.importorskip(suite.package.partition(".")[0])
+    fused = run_tests(suite, module, directory, fused=True)
     assert fused.passed or fused.skipped, fused.output[-3000:]
     counts = json.loads((directory / "statistics.main").read_text())
     lost = set()
     if fused.failed:
-        lost = fused.failed & run_tests(module, directory, fused=False, only=fused.failed).passed
+        lost = (
+            fused.failed
+            & run_tests(suite, module, directory, fused=False, only=fused.failed).passed
+        )
     if lost:
         # Some start clusters, which tests beside this one may disturb.
         again = directory / "again"
         again.mkdir()
-        lost &= run_tests(module, again, fused=True, only=lost).failed
+        lost &= run_tests(suite, module, again, fused=True, only=lost).failed
     assert not lost, f"{sorted(lost)}\n{fused.output[-6000:]}"
     failed = f"{len(fused.failed)} failed as they do plain, or once only"
     outcome = f"{len(fused.passed)} passed, {failed}"
     tasks = f"{counts['fused_tasks']} of {counts['tasks']} tasks fused"
-    print(f"{module}: {outcome}, {len(fused.skipped)} skipped; {tasks}")
+    print(f"{name} {module}: {outcome}, {len(fused.skipped)} skipped; {tasks}")
     return int(counts["fused_tasks"])
 
 
-@pytest.mark.parametrize("module", COMMON)
-def test_common_modules(module: str, tmp_path: Path) -> None:
-    assert check(module, tmp_path) > 20
+@pytest.mark.parametrize(("name", "module"), modules(common=True))
+def test_common_modules(name: str, module: str, tmp_path: Path) -> None:
+    assert check(name, module, tmp_path) >= SUITES[name].least
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("module", OTHERS)
-def test_other_modules(module: str, tmp_path: Path) -> None:
-    check(module, tmp_path)
+@pytest.mark.parametrize(("name", "module"), modules(common=False))
+def test_other_modules(name: str, module: str, tmp_path: Path) -> None:
+    check(name, module, tmp_path)
