@@ -197,3 +197,15 @@ def test_functions_of_masked_chunks_stay_the_packages_own() -> None:
     plain = x.rechunk((3, 2)).compute(scheduler="sync")
     np.testing.assert_array_equal(found.filled(), plain.filled())
     assert found.fill_value == plain.fill_value
+
+
+def test_a_fused_function_is_given_its_only_block_along_axes_that_it_reduces() -> None:
+    import dask_array
+
+    x = dask_array.from_array(np.ones((1, 1, 30)), chunks=(1, 1, 10))
+    mean = dask_array.blockwise(
+        lambda block: block.mean(axis=(0, 1)), (2,), x, (0, 1, 2), dtype=x.dtype
+    )
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = (mean * 2 + 1).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.full(30, 3.0))

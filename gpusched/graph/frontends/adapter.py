@@ -98,6 +98,20 @@ class FrontEnd:
         plain = self.blockwise._layer
         return isinstance(expression, self.blockwise) and type(expression)._layer is plain
 
+    def is_fused(self, expression: Any) -> bool:
+        """Return whether an expression is of several that are one task."""
+        return self.fused is not None and isinstance(expression, self.fused)
+
+    def contracts(self, expression: Any) -> bool:
+        """Return whether a function is given all blocks along an axis that its result has not.
+
+        It is given a list of them, but in a fused expression the only one.
+        """
+        if not isinstance(expression, self.blockwise):
+            return False
+        kept = {*expression.out_ind, *expression.new_axes}
+        return any(not kept.issuperset(indices or ()) for indices in expression.args[1::2])
+
     def is_number(self, expression: Any) -> bool:
         """Return whether an expression is of one number, as each number in dask's own is."""
         array = expression.array if isinstance(expression, self.source) else None

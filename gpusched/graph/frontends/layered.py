@@ -80,7 +80,7 @@ class _Layers:
 
     def _add(self, node: Any) -> None:
         end = self._end(node)
-        if end is not None and end.fused is not None and isinstance(node, end.fused):
+        if end is not None and end.is_fused(node) and not any(map(end.contracts, node.exprs)):
             root, *others = node.exprs
             for each in others:
                 self._put(each._name, each, end)
