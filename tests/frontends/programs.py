@@ -108,6 +108,19 @@ def optimised(da: ModuleType, x: Any) -> Any:
     return found.compute()
 
 
+def columns(da: ModuleType, x: Any) -> Any:
+    """Compute with columns of a dataframe, which are arrays of the front end."""
+    import pandas as pd
+    from dask import dataframe as dd
+
+    values = np.random.default_rng(1).standard_normal((200, 2))
+    table = dd.from_pandas(pd.DataFrame(values, columns=["a", "b"]), npartitions=4)
+    first, second = (table[name].to_dask_array(lengths=True) for name in "ab")
+    if not isinstance(first, type(x)):
+        raise NotImplementedError("dataframes have arrays of another front end")
+    return (abs(first * 2 + second) - 0.5).compute()
+
+
 WAYS: dict[str, Program] = {
     "compute": lambda da, x: program(x).compute(),
     "persist": persisted,
@@ -119,6 +132,7 @@ WAYS: dict[str, Program] = {
     "delayed": delayed,
     "to_delayed": blocks_delayed,
     "dask.optimize": optimised,
+    "columns": columns,
 }
 """Ways to compute an array, with any scheduler."""
 

@@ -67,7 +67,7 @@ COUNTERPARTS = {
     "dask_array._shuffle": ("dask.array._shuffle",),
     "dask_array._ufunc": ("dask.array.ufunc",),
     "dask_array._utils": ("dask.array.utils",),
-    "dask_array.creation._utils": ("dask.array.creation",),
+    "dask_array.creation._utils": ("dask.array.creation", "dask.array.wrap"),
     "dask_array.io._store": ("dask.array.core",),
     "dask_array.linalg._tensordot": ("dask.array.routines",),
     "dask_array.random._expr": ("dask.array.random",),

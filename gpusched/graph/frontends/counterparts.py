@@ -16,6 +16,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import tlz
+import toolz
 from dask._task_spec import GraphNode, Task
 
 from gpusched.graph.frontends.adapter import COUNTERPARTS
@@ -58,6 +60,9 @@ TOGETHER = (
 """Functions that hand each other what dask's hand each other in another form: all are exchanged, or
 none of them."""
 
+_CURRIED: Any = tlz.curry | toolz.curry
+"""tlz is cytoolz where that is installed; dask and dask-array need not take the same one."""
+
 Pairs = dict[Callable[..., Any], Callable[..., Any]]
 
 
@@ -75,11 +80,11 @@ def _found() -> Pairs:
     }
     equal = list(pairs.items())
     for name, others in COUNTERPARTS.items():
-        own = vars(importlib.import_module(name)).values()
+        own = map(_without_curry, vars(importlib.import_module(name)).values())
         functions = [f for f in own if isinstance(f, FunctionType) and f.__module__ == name]
         for other in map(importlib.import_module, others):
             for function in functions:
-                original = getattr(other, function.__name__, None)
+                original = _without_curry(getattr(other, function.__name__, None))
                 if function not in pairs and alike(function, original, equal):
                     pairs[function] = original
     for names in TOGETHER:
@@ -88,6 +93,10 @@ def _found() -> Pairs:
             for function in group:
                 pairs.pop(function, None)
     return pairs
+
+
+def _without_curry(value: Any) -> Any:
+    return value.func if isinstance(value, _CURRIED) else value
 
 
 def _named(name: str) -> Any:
@@ -129,7 +138,7 @@ class Exchange:
             return self._pairs.get(value, value)
         if isinstance(value, GraphNode):
             return self._task(value) if type(value) is Task else value
-        if isinstance(value, functools.partial) or hasattr(value, "funcs"):
+        if isinstance(value, functools.partial | _CURRIED) or hasattr(value, "funcs"):
             entry = self._made.get(id(value))
             if entry is None:
                 # The function is kept with what it became, so that its id stays its own.
@@ -145,12 +154,16 @@ class Exchange:
         return value
 
     def _of_others(self, function: Any) -> Any:
-        """Exchange functions in a `functools.partial`, or in what toolz composes."""
-        if isinstance(function, functools.partial):
+        """Exchange functions in a `functools.partial`, or in what toolz composes or curries."""
+        if isinstance(function, functools.partial | _CURRIED):
             func, args = self.value(function.func), self.value(function.args)
             keywords = self.value(function.keywords)
-            same = func is function.func and args is function.args and keywords is function.keywords
-            return function if same else functools.partial(func, *args, **keywords)
+            if func is function.func and args is function.args and keywords is function.keywords:
+                return function
+            made: Any = type(function)(func, *args, **keywords)
+            if hasattr(function, "__name__"):
+                made.__name__ = function.__name__
+            return made
         parts = (function.first, *function.funcs)
         found = self.value(parts)
         return function if found is parts else type(function)(tuple(reversed(found)))
