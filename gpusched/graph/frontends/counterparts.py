@@ -16,8 +16,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-import tlz
-import toolz
+import tlz  # type: ignore[import-untyped]
+import toolz  # type: ignore[import-untyped]
 from dask._task_spec import GraphNode, Task
 
 from gpusched.graph.frontends.adapter import COUNTERPARTS
