@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
 from collections.abc import Iterator
 
@@ -23,6 +24,7 @@ from gpusched.graph.frontends.counterparts import (
     counterparts,
     digest_of,
 )
+from gpusched.graph.program import Program
 
 MOVED = "has moved or changed upstream: see gpusched/graph/frontends/adapter.py"
 
@@ -209,3 +211,29 @@ def test_a_fused_function_is_given_its_only_block_along_axes_that_it_reduces() -
     with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
         found = (mean * 2 + 1).compute(scheduler="sync")
     np.testing.assert_array_equal(found, np.full(30, 3.0))
+
+
+def test_the_hook_goes_with_what_is_sent_to_a_scheduler() -> None:
+    import dask_array
+
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    with gpusched.enable():
+        sent = pickle.dumps(dask.base.collections_to_expr([x]).optimize())
+    with gpusched.disable():
+        tasks = pickle.loads(sent).__dask_graph__()
+        plain = dask.base.collections_to_expr([x]).optimize().__dask_graph__()
+    assert sum(isinstance(getattr(t, "func", None), Program) for t in tasks.values()) == 4
+    assert not any(isinstance(getattr(t, "func", None), Program) for t in plain.values())
+
+
+def test_graphs_that_are_not_to_be_optimised_are_not() -> None:
+    import dask_array
+
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    gpusched.reset_statistics()
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        x.compute(optimize_graph=False, scheduler="sync")
+        assert gpusched.statistics().fused_tasks == 0
+        x.compute(scheduler="sync")
+        assert gpusched.statistics().fused_tasks == 4
+    gpusched.reset_statistics()
