@@ -26,6 +26,11 @@ class Suite:
     chosen: tuple[str, ...] | None = None
     """All other modules that are run; None for all that there are."""
 
+    plugins: tuple[str, ...] = ()
+    """pytest's plugins that both runs have."""
+    needs: tuple[str, ...] = ()
+    """Packages without which there is nothing to run, besides the tests' own."""
+
     def others(self) -> tuple[str, ...]:
         """Return the modules that only `make test-peers` runs; none without the package."""
         if self.chosen is not None:
@@ -55,9 +60,17 @@ SUITES = {
     "xarray": Suite(
         "xarray.tests",
         "xarray.ini",
-        ("test_dask", "test_weighted"),
+        ("test_dask",),
         chosen=("test_coarsen", "test_computation", "test_duck_array_ops", "test_groupby",
-                "test_interp", "test_rolling", "test_variable"),
+                "test_interp", "test_rolling", "test_variable", "test_weighted"),
+    ),
+    "xarray-over-dask-array": Suite(
+        "xarray.tests",
+        "xarray.ini",
+        (),
+        chosen=("test_coarsen", "test_dask", "test_groupby", "test_rolling", "test_weighted"),
+        plugins=("tests.peers.registered",),
+        needs=("dask_array",),
     ),
 }  # fmt: skip
 

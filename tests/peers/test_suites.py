@@ -36,10 +36,11 @@ def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
     command += ["-c", str(HERE / suite.ini), "--rootdir", str(directory)]
     command += [f"--junitxml={report}"]
-    if fused:
-        command += ["-p", "tests.peers.fused"]
+    for plugin in (*suite.plugins, *(["tests.peers.fused"] if fused else [])):
+        command += ["-p", plugin]
     if only:
-        command += ["-k", " or ".join(sorted({name.partition("[")[0] for name in only}))]
+        functions = {name.rpartition("::")[2].partition("[")[0] for name in only}
+        command += ["-k", " or ".join(sorted(functions))]
     own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     environment = own | {
         "PYTHONPATH": str(ROOT),
@@ -53,23 +54,22 @@ def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag for child in case}
         outcome = "failed" if kinds & {"failure", "error"} else "skipped" if kinds else "passed"
-        outcomes[outcome].add(case.get("name", ""))
+        outcomes[outcome].add(f"{case.get('classname', '')}::{case.get('name', '')}")
     return Run(**outcomes, output=done.stdout)
 
 
 def check(name: str, module: str, directory: Path) -> int:
     """Fail if a test fails fused that passes plain; return how many tasks were fused."""
     suite = SUITES[name]
-    pytest.importorskip(suite.package.partition(".")[0])
+    for needed in (suite.package.partition(".")[0], *suite.needs):
+        pytest.importorskip(needed)
     fused = run_tests(suite, module, directory, fused=True)
     assert fused.passed or fused.skipped, fused.output[-3000:]
     counts = json.loads((directory / "statistics.main").read_text())
     lost = set()
     if fused.failed:
-        lost = (
-            fused.failed
-            & run_tests(suite, module, directory, fused=False, only=fused.failed).passed
-        )
+        plain = run_tests(suite, module, directory, fused=False, only=fused.failed)
+        lost = fused.failed & plain.passed
     if lost:
         # Some start clusters, which tests beside this one may disturb.
         again = directory / "again"
