@@ -16,6 +16,9 @@ from gpusched.kernels.stencil import StencilKernel
 Function = Callable[..., Any]
 
 
+_MISSING = object()
+
+
 class _Decorator:
     """Make a kernel of a function of numbers: one definition for CPUs, GPUs and the debugger.
 
@@ -76,6 +79,10 @@ class _Decorator:
             return ElementwiseKernel(given[0])
         if given and dtypes is not None:
             raise KernelError("give signatures, or dtypes of the results, not both")
+        if any(not isinstance(text, str) for text in given):
+            raise KernelError(
+                f"a kernel is made of a Python function, not of {given[0]!r}; signatures are text"
+            )
         signatures = parse(given)
         if dtypes is not None:
             signatures = (Signature(dtypes_of(dtypes)),)
@@ -87,7 +94,7 @@ class _Decorator:
 
     @staticmethod
     def reduction(
-        identity: Any, value: Function | ElementwiseKernel | None = None
+        identity: Any = _MISSING, value: Function | ElementwiseKernel | None = None
     ) -> Callable[[Function], ReductionKernel]:
         """Make a reduction of a function that joins two values.
 
@@ -117,6 +124,7 @@ class _Decorator:
         >>> float(squared_distance(np.array([1.0, 2.0]), np.array([4.0, 6.0])))
         25.0
         """
+        _check_identity("reduction", identity)
 
         def decorate(function: Function) -> ReductionKernel:
             return ReductionKernel(function, identity, value)
@@ -125,7 +133,7 @@ class _Decorator:
 
     @staticmethod
     def scan(
-        identity: Any, value: Function | ElementwiseKernel | None = None
+        identity: Any = _MISSING, value: Function | ElementwiseKernel | None = None
     ) -> Callable[[Function], ScanKernel]:
         """Make a scan of a function that joins two values, as `numpy.cumsum` is made of addition.
 
@@ -155,6 +163,7 @@ class _Decorator:
         >>> highest_so_far(np.array([1, 3, 2, 5]))
         array([1, 3, 3, 5])
         """
+        _check_identity("scan", identity)
 
         def decorate(function: Function) -> ScanKernel:
             return ScanKernel(function, identity, value)
@@ -200,8 +209,18 @@ class _Decorator:
         """
         return RawKernel(function)
 
+    @overload
     @staticmethod
-    def stencil(boundary: Any = "reflect") -> Callable[[Function], StencilKernel]:
+    def stencil(function: Function, /) -> StencilKernel: ...
+
+    @overload
+    @staticmethod
+    def stencil(
+        boundary: Any = "reflect", *, dtypes: Any = None
+    ) -> Callable[[Function], StencilKernel]: ...
+
+    @staticmethod
+    def stencil(boundary: Any = "reflect", *, dtypes: Any = None) -> Any:
         """Make a stencil of a function of neighbours.
 
         Parameters
@@ -209,6 +228,8 @@ class _Decorator:
         boundary
             What lies beyond the edges of the whole array: ``"reflect"`` (the edge is repeated),
             ``"nearest"``, ``"periodic"`` or a number; a tuple has one for each axis.
+        dtypes : dtype_like, optional
+            The dtype of the result, where it is not to be the one that numba infers.
 
         Returns
         -------
@@ -223,6 +244,7 @@ class _Decorator:
 
         Notes
         -----
+        Offsets are constant integers; ``for i in range(-1, 2)`` gives constants, too.
         On dask arrays it wraps `dask.array.overlap`. The kernel reads each input once; arrays are
         copied before, to have their borders.
 
@@ -235,11 +257,23 @@ class _Decorator:
         >>> slope(np.array([0.0, 1.0, 4.0, 9.0]), 1.0)
         array([0.5, 2. , 4. , 2.5])
         """
+        if callable(boundary):
+            return StencilKernel(boundary, "reflect")
+        signatures = () if dtypes is None else (Signature(dtypes_of(dtypes)),)
 
         def decorate(function: Function) -> StencilKernel:
-            return StencilKernel(function, boundary)
+            return StencilKernel(function, boundary, signatures)
 
         return decorate
+
+
+def _check_identity(kind: str, identity: Any) -> None:
+    """Raise an error that says what to write, where a decorator has no identity."""
+    if identity is _MISSING or callable(identity):
+        raise KernelError(
+            f"a {kind} needs the number that changes nothing when joined: write "
+            f"@gpusched.kernel.{kind}(identity=0)"
+        )
 
 
 kernel: _Decorator = _Decorator()
