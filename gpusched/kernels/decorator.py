@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
+from gpusched.kernels.laws import warn_unless_order_is_free
 from gpusched.kernels.raw import RawKernel
 from gpusched.kernels.reduction import ReductionKernel
 from gpusched.kernels.scan import ScanKernel
@@ -113,7 +114,8 @@ class _Decorator:
         Notes
         -----
         The function must be associative and commutative: chunks, and the threads of a GPU, join
-        their values in an order of their own. Integers narrower than 64 bits are joined as int64.
+        their values in an order of their own; a warning names samples for which it is not.
+        Integers narrower than 64 bits are joined as int64.
 
         Examples
         --------
@@ -127,7 +129,9 @@ class _Decorator:
         _check_identity("reduction", identity)
 
         def decorate(function: Function) -> ReductionKernel:
-            return ReductionKernel(function, identity, value)
+            made = ReductionKernel(function, identity, value)
+            warn_unless_order_is_free(function, made.identity)
+            return made
 
         return decorate
 

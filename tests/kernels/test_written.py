@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -235,3 +236,40 @@ def test_loops_over_numbers_stay_loops() -> None:
     values = np.arange(5.0)
     after = np.append(values[1:], values[-1])
     np.testing.assert_allclose(powers(values, 3), 1 + after + after**2)
+
+
+def decayed(a, b):
+    return a * 0.5 + b
+
+
+def smallest_distance(a, b):
+    return abs(a - b)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (decayed, r"decayed\(1\.0, 2\.0\) is 2\.5 and decayed\(2\.0, 1\.0\) is 2\.0"),
+        (smallest_distance, r"smallest_distance\(smallest_distance\(.*\) is .* and "),
+    ],
+)
+def test_reductions_whose_order_matters_are_warned_of(function: Any, said: str) -> None:
+    with pytest.warns(UserWarning, match=said):
+        gpusched.kernel.reduction(identity=0.0)(function)
+
+
+@pytest.mark.parametrize(
+    ("identity", "function"),
+    [
+        (0, lambda a, b: a + b),
+        (0, lambda a, b: a ^ b),
+        (1.0, lambda a, b: a * b),
+        (-np.inf, lambda a, b: max(a, b)),
+        (0.0, lambda a, b: (a * a + b * b) ** 0.5 if a >= 0 <= b else 0.0 * a + 1 / 0),
+        (False, lambda a, b: a or b),
+    ],
+)
+def test_nothing_is_said_of_other_reductions(identity: Any, function: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gpusched.kernel.reduction(identity=identity)(function)
