@@ -18,6 +18,12 @@ def damped(x: Any) -> Any:
     return np.tanh(x) * np.exp(-x * x)
 
 
+def picky(x: Any) -> Any:
+    if not len(x) > 1:
+        raise ZeroDivisionError
+    return np.sqrt(abs(x)) + 1
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": lambda da, x: da.sqrt(abs(x)) * 2 + x**2 - 1,
     "sum": lambda da, x: ((x - 0.5) ** 2).sum(),
@@ -26,6 +32,8 @@ PROGRAMS: dict[str, Program] = {
     "max": lambda da, x: da.tanh(x).max(axis=0),
     "any": lambda da, x: (x * 2 > 1).any(axis=0),
     "transpose": lambda da, x: (x + x.T) * 2,
+    # dask cannot tell what the function returns, since it takes no empty arrays.
+    "unknown result": lambda da, x: (x + 1).map_blocks(picky, dtype=x.dtype) * 2,
     "slice": lambda da, x: (x * 2 + 1)[5:150:2, 10:] - 1,
     "overlap": lambda da, x: x.map_overlap(damped, 1, boundary="reflect"),
     "map_blocks": lambda da, x: x.map_blocks(damped, dtype=x.dtype),

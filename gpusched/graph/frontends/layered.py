@@ -101,7 +101,7 @@ class _Layers:
             layer, needed = _same_chunks(name, node), {node._name}
         elif layer is None:
             layer = MaterializedLayer(self._exchange.value(dict(node._layer())))
-        if end is not None and not isinstance(node, FinalizeCompute):
+        if end is not None:
             layer.collection_annotations = _described(node)
         self._layers[name] = layer
         self._dependencies[name] = needed
@@ -138,8 +138,10 @@ def _same_chunks(name: str, node: Any) -> Layer:
     return MaterializedLayer({(name, *k): Alias((name, *k), (node._name, *k)) for k in blocks})
 
 
-def _described(node: Any) -> dict[str, Any]:
-    """Return what dask.array notes of an array at its layer."""
+def _described(node: Any) -> dict[str, Any] | None:
+    """Return what dask.array notes of an array at its layer; None where that is not known."""
+    if isinstance(node, FinalizeCompute) or node._meta is None:
+        return None
     return {
         "shape": node.shape,
         "dtype": node.dtype,
