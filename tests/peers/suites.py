@@ -28,6 +28,8 @@ class Suite:
 
     plugins: tuple[str, ...] = ()
     """pytest's plugins that both runs have."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables that both runs have."""
     needs: tuple[str, ...] = ()
     """Packages without which there is nothing to run, besides the tests' own."""
 
@@ -44,6 +46,8 @@ class Suite:
         return tuple(n for n in names if n not in self.common and "cupy" not in n)
 
 
+EXPRESSIONS = (("DASK_ARRAY__QUERY_PLANNING", "True"),)
+
 SUITES = {
     "dask": Suite(
         "dask.array.tests",
@@ -52,10 +56,23 @@ SUITES = {
          "test_reductions", "test_routines", "test_slicing", "test_ufunc"),
         least=20,
     ),
+    "expressions": Suite(
+        "dask.array._array_expr.tests",
+        "dask.ini",
+        ("test_collection",),
+        environment=EXPRESSIONS,
+    ),
+    "dask-in-expressions": Suite(
+        "dask.array.tests",
+        "dask.ini",
+        (),
+        chosen=("test_map_blocks", "test_overlap", "test_rechunk", "test_slicing"),
+        environment=EXPRESSIONS,
+    ),
     "dask-array": Suite(
         "dask_array.tests",
         "dask.ini",
-        ("test_collection", "test_map_blocks", "test_reductions", "test_xarray"),
+        ("test_collection", "test_map_blocks", "test_slicing"),
     ),
     "xarray": Suite(
         "xarray.tests",

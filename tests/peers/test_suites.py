@@ -42,10 +42,14 @@ def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
         functions = {name.rpartition("::")[2].partition("[")[0] for name in only}
         command += ["-k", " or ".join(sorted(functions))]
     own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    environment = own | {
-        "PYTHONPATH": str(ROOT),
-        "GPUSCHED_PEER_STATISTICS": str(directory / "statistics"),
-    }
+    environment = (
+        own
+        | dict(suite.environment)
+        | {
+            "PYTHONPATH": str(ROOT),
+            "GPUSCHED_PEER_STATISTICS": str(directory / "statistics"),
+        }
+    )
     done = subprocess.run([*command, "--pyargs", f"{suite.package}.{module}"], cwd=directory,
                           env=environment, capture_output=True, text=True)  # fmt: skip
     if not report.exists():
