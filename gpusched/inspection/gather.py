@@ -16,7 +16,7 @@ from dask.utils import ensure_dict
 
 from gpusched.graph import enable
 from gpusched.graph.direct import optimised
-from gpusched.graph.frontends.adapter import entered_through, front_ends
+from gpusched.graph.frontends.adapter import expression_of, front_ends
 from gpusched.graph.frontends.layered import has_arrays, layered
 
 
@@ -64,8 +64,9 @@ def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
                 f"only arrays are explained, and xarray objects of them; this is a "
                 f"{type(each).__name__}"
             )
-    expression = entered_through()(collections).optimize()
-    if has_arrays(expression):
+    expression = expression_of(collections)
+    if expression is not None and has_arrays(expression):
+        expression = expression.optimize()
         return wanted_of(layered(expression), list(flatten(expression.__dask_keys__())))
     graphs = [each.__dask_graph__() for each in collections]
     layers = [

@@ -17,9 +17,8 @@ import gpusched
 from gpusched.graph.frontends import adapter
 from gpusched.graph.frontends.alike import alike
 from gpusched.graph.frontends.counterparts import (
-    REWRITTEN,
-    TOGETHER,
     Exchange,
+    _found,
     _named,
     counterparts,
     digest_of,
@@ -71,17 +70,17 @@ def test_front_end_has_the_kinds_of_expressions_that_are_told_apart() -> None:
     assert not end.is_number(dask_array.from_array(np.ones(2)).expr)
 
 
-@pytest.mark.parametrize("name", list(REWRITTEN))
+@pytest.mark.parametrize("name", list(adapter.REWRITTEN))
 def test_functions_written_again_are_those_that_were_compared(name: str) -> None:
-    other, digest = REWRITTEN[name]
+    other, digest = adapter.REWRITTEN[name]
     found = digest_of(_named(name), _named(other))
     assert found == digest, (
         f"{name} or {other} {MOVED}. Compare the two; if they still do the same for every chunk, "
-        f"write {found!r} in counterparts.py, and take the entry out if not"
+        f"write {found!r} in adapter.py, and take the entry out if not"
     )
 
 
-@pytest.mark.parametrize("group", TOGETHER)
+@pytest.mark.parametrize("group", adapter.TOGETHER)
 def test_whole_reductions_are_exchanged(group: tuple[str, ...]) -> None:
     pairs = counterparts()
     assert [name for name in group if _named(name) not in pairs] == [], MOVED
@@ -237,3 +236,36 @@ def test_graphs_that_are_not_to_be_optimised_are_not() -> None:
         x.compute(scheduler="sync")
         assert gpusched.statistics().fused_tasks == 4
     gpusched.reset_statistics()
+
+
+def test_moved_modules_are_not_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "dask_array._overlap"
+    monkeypatch.setitem(sys.modules, name, None)
+    _found.cache_clear()
+    try:
+        found = counterparts()
+        assert found
+        assert not any(function.__module__ == name for function in found)
+    finally:
+        _found.cache_clear()
+
+
+def test_a_front_end_whose_names_have_moved_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dask_array
+
+    from gpusched.graph.frontends import kinds
+
+    kinds._warned.clear()
+    monkeypatch.setitem(sys.modules, "dask_array.io._from_array", None)
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    with gpusched.enable(), pytest.warns(UserWarning, match="dask_array.*Array without fusion"):
+        found = x.compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.full((4, 4), 3.0))
+
+
+def test_a_dask_without_the_entry_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpusched.graph.frontends import entry
+
+    monkeypatch.delattr(dask.base, adapter.ENTRY)
+    with pytest.warns(UserWarning, match="array expressions are computed without fusion"):
+        entry.install()
