@@ -269,3 +269,15 @@ def test_a_dask_without_the_entry_is_warned_of(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delattr(dask.base, adapter.ENTRY)
     with pytest.warns(UserWarning, match="array expressions are computed without fusion"):
         entry.install()
+
+
+def test_tasks_that_do_not_know_their_keys_are_fused() -> None:
+    import dask_array
+
+    values = np.random.default_rng(0).random((40, 5))
+    x = dask_array.from_array(values, chunks=(10, 5))
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        x._chunks = ((np.nan,) * 4, (5,))
+        q, r = dask_array.linalg.tsqr(x * 2 + 1)
+        product = q.compute(scheduler="sync") @ r.compute(scheduler="sync")
+    np.testing.assert_allclose(product, values * 2 + 1)

@@ -66,7 +66,7 @@ SUITES = {
         "dask.array.tests",
         "dask.ini",
         (),
-        chosen=("test_map_blocks", "test_overlap", "test_rechunk", "test_slicing"),
+        chosen=("test_map_blocks", "test_overlap", "test_reductions", "test_slicing"),
         environment=EXPRESSIONS,
     ),
     "dask-array": Suite(

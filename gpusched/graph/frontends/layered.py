@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias
+from dask._task_spec import Alias, GraphNode
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.utils import typename
 
@@ -100,7 +100,7 @@ class _Layers:
             self._put(node._name, node, end)
             layer, needed = _same_chunks(name, node), {node._name}
         elif layer is None:
-            layer = MaterializedLayer(self._exchange.value(dict(node._layer())))
+            layer = MaterializedLayer(self._exchange.value(_with_keys(node._layer())))
         if end is not None:
             layer.collection_annotations = _described(node)
         self._layers[name] = layer
@@ -130,6 +130,16 @@ class _Layers:
             self._exchange.value(node.func), name, node.out_ind, *operands, numblocks=numblocks,
             new_axes=node.new_axes, concatenate=node.concatenate, **self._exchange.value(kwargs),
         )  # fmt: skip
+
+
+def _with_keys(tasks: dict[Any, Any]) -> dict[Any, Any]:
+    """Return tasks that know their keys, which those of some expressions do not."""
+    return {
+        key: node.substitute({}, key=key)
+        if isinstance(node, GraphNode) and node.key != key
+        else node
+        for key, node in tasks.items()
+    }
 
 
 def _same_chunks(name: str, node: Any) -> Layer:
