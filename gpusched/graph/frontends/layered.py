@@ -6,9 +6,10 @@ import itertools
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, GraphNode
+from dask._task_spec import Alias, GraphNode, NestedContainer, Task
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.utils import typename
+from toolz import identity  # type: ignore[import-untyped]
 
 from gpusched.graph.frontends.adapter import (
     ArrayBlockwiseDep,
@@ -134,12 +135,16 @@ class _Layers:
 
 def _with_keys(tasks: dict[Any, Any]) -> dict[Any, Any]:
     """Return tasks that know their keys, which those of some expressions do not."""
-    return {
-        key: node.substitute({}, key=key)
-        if isinstance(node, GraphNode) and node.key != key
-        else node
-        for key, node in tasks.items()
-    }
+    return {key: _with_key(key, node) for key, node in tasks.items()}
+
+
+def _with_key(key: Any, node: Any) -> Any:
+    if not isinstance(node, GraphNode) or node.key == key:
+        return node
+    if isinstance(node, NestedContainer):
+        # A list of chunks, which has no key of its own.
+        return Task(key, identity, node)
+    return node.substitute({}, key=key)
 
 
 def _same_chunks(name: str, node: Any) -> Layer:
