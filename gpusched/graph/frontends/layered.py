@@ -49,6 +49,8 @@ def has_arrays(expression: Expr) -> bool:
 
 
 class _Layers:
+    """Collects the layers of one graph; belongs to one thread."""
+
     def __init__(self, ends: list[FrontEnd]) -> None:
         self._ends = ends
         self._exchange = Exchange({})
