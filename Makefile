@@ -10,7 +10,7 @@
 # make test-exhaustive  all combinations of which the default tier runs some, and slow tests
 # make test-cuda        compile for GPUs and run their kernels on the CPU: needs no GPU
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
-# make test-peers       run dask's own array tests with every chunk fused
+# make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
 # And beside it: make test-nightly searches for new defects, make coverage says what tests reach.
 #

@@ -59,7 +59,7 @@ OF_OTHERS = {
 
 
 NEEDS = {
-    "interoperate": ("array_api_compat", "dask_ml", "sklearn", "sparse", "torch"),
+    "interoperate": ("array_api_compat", "dask_array", "dask_ml", "sklearn", "sparse", "torch"),
     "models": ("torch", "sklearn", "xarray"),
 }
 """Libraries that pages use and the extra `test` does not install."""

@@ -24,7 +24,8 @@ FRONT_ENDS = {
     "dask-array": ("dask_array", {}),
 }
 
-ABSENT = (NotImplementedError, AttributeError, TypeError, ValueError, FutureCancelledError)
+ABSENT = (ImportError, NotImplementedError, AttributeError, TypeError, ValueError,
+          FutureCancelledError)  # fmt: skip
 """What a front end raises that does not have what it is asked for."""
 
 

@@ -18,6 +18,12 @@ def damped(x: Any) -> Any:
     return np.tanh(x) * np.exp(-x * x)
 
 
+def picky(x: Any) -> Any:
+    if not len(x) > 1:
+        raise ZeroDivisionError
+    return np.sqrt(abs(x)) + 1
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": lambda da, x: da.sqrt(abs(x)) * 2 + x**2 - 1,
     "sum": lambda da, x: ((x - 0.5) ** 2).sum(),
@@ -26,6 +32,8 @@ PROGRAMS: dict[str, Program] = {
     "max": lambda da, x: da.tanh(x).max(axis=0),
     "any": lambda da, x: (x * 2 > 1).any(axis=0),
     "transpose": lambda da, x: (x + x.T) * 2,
+    # dask cannot tell what the function returns, since it takes no empty arrays.
+    "unknown result": lambda da, x: (x + 1).map_blocks(picky, dtype=x.dtype) * 2,
     "slice": lambda da, x: (x * 2 + 1)[5:150:2, 10:] - 1,
     "overlap": lambda da, x: x.map_overlap(damped, 1, boundary="reflect"),
     "map_blocks": lambda da, x: x.map_blocks(damped, dtype=x.dtype),
@@ -108,6 +116,19 @@ def optimised(da: ModuleType, x: Any) -> Any:
     return found.compute()
 
 
+def columns(da: ModuleType, x: Any) -> Any:
+    """Compute with columns of a dataframe, which are arrays of the front end."""
+    import pandas as pd
+    from dask import dataframe as dd
+
+    values = np.random.default_rng(1).standard_normal((200, 2))
+    table = dd.from_pandas(pd.DataFrame(values, columns=["a", "b"]), npartitions=4)
+    first, second = (table[name].to_dask_array(lengths=True) for name in "ab")
+    if not isinstance(first, type(x)):
+        raise NotImplementedError("dataframes have arrays of another front end")
+    return (abs(first * 2 + second) - 0.5).compute()
+
+
 WAYS: dict[str, Program] = {
     "compute": lambda da, x: program(x).compute(),
     "persist": persisted,
@@ -119,6 +140,7 @@ WAYS: dict[str, Program] = {
     "delayed": delayed,
     "to_delayed": blocks_delayed,
     "dask.optimize": optimised,
+    "columns": columns,
 }
 """Ways to compute an array, with any scheduler."""
 

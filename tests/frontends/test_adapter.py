@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
 from collections.abc import Iterator
 
@@ -12,16 +13,17 @@ import distributed.client
 import numpy as np
 import pytest
 
+import gpusched
 from gpusched.graph.frontends import adapter
 from gpusched.graph.frontends.alike import alike
 from gpusched.graph.frontends.counterparts import (
-    REWRITTEN,
-    TOGETHER,
     Exchange,
+    _found,
     _named,
     counterparts,
     digest_of,
 )
+from gpusched.graph.program import Program
 
 MOVED = "has moved or changed upstream: see gpusched/graph/frontends/adapter.py"
 
@@ -68,17 +70,17 @@ def test_front_end_has_the_kinds_of_expressions_that_are_told_apart() -> None:
     assert not end.is_number(dask_array.from_array(np.ones(2)).expr)
 
 
-@pytest.mark.parametrize("name", list(REWRITTEN))
+@pytest.mark.parametrize("name", list(adapter.REWRITTEN))
 def test_functions_written_again_are_those_that_were_compared(name: str) -> None:
-    other, digest = REWRITTEN[name]
+    other, digest = adapter.REWRITTEN[name]
     found = digest_of(_named(name), _named(other))
     assert found == digest, (
         f"{name} or {other} {MOVED}. Compare the two; if they still do the same for every chunk, "
-        f"write {found!r} in counterparts.py, and take the entry out if not"
+        f"write {found!r} in adapter.py, and take the entry out if not"
     )
 
 
-@pytest.mark.parametrize("group", TOGETHER)
+@pytest.mark.parametrize("group", adapter.TOGETHER)
 def test_whole_reductions_are_exchanged(group: tuple[str, ...]) -> None:
     pairs = counterparts()
     assert [name for name in group if _named(name) not in pairs] == [], MOVED
@@ -105,8 +107,6 @@ def test_copies_are_recognised(name: str) -> None:
 @pytest.mark.parametrize("name", ["mean", "var", "nanmean", "nanvar", "std"])
 def test_exchanged_reductions_give_the_same(name: str, axis: object) -> None:
     import dask_array
-
-    import gpusched
 
     values = np.random.default_rng(0).standard_normal((6, 7, 8))
     values[0, 0] = np.nan if name.startswith("nan") else 1
@@ -185,3 +185,99 @@ def test_dask_array_itself_is_left_to_dask() -> None:
     from dask.base import collections_to_expr
 
     assert not has_arrays(collections_to_expr([x]))
+
+
+def test_functions_of_masked_chunks_stay_the_packages_own() -> None:
+    import dask_array
+
+    values = np.ma.masked_less(np.arange(12.0).reshape(3, 4), 5, copy=False)
+    values.fill_value = 7
+    x = dask_array.from_array(values, chunks=2)
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = x.rechunk((3, 2)).compute(scheduler="sync")
+    plain = x.rechunk((3, 2)).compute(scheduler="sync")
+    np.testing.assert_array_equal(found.filled(), plain.filled())
+    assert found.fill_value == plain.fill_value
+
+
+def test_a_fused_function_is_given_its_only_block_along_axes_that_it_reduces() -> None:
+    import dask_array
+
+    x = dask_array.from_array(np.ones((1, 1, 30)), chunks=(1, 1, 10))
+    mean = dask_array.blockwise(
+        lambda block: block.mean(axis=(0, 1)), (2,), x, (0, 1, 2), dtype=x.dtype
+    )
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = (mean * 2 + 1).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.full(30, 3.0))
+
+
+def test_the_hook_goes_with_what_is_sent_to_a_scheduler() -> None:
+    import dask_array
+
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    with gpusched.enable():
+        sent = pickle.dumps(dask.base.collections_to_expr([x]).optimize())
+    with gpusched.disable():
+        tasks = pickle.loads(sent).__dask_graph__()
+        plain = dask.base.collections_to_expr([x]).optimize().__dask_graph__()
+    assert sum(isinstance(getattr(t, "func", None), Program) for t in tasks.values()) == 4
+    assert not any(isinstance(getattr(t, "func", None), Program) for t in plain.values())
+
+
+def test_graphs_that_are_not_to_be_optimised_are_not() -> None:
+    import dask_array
+
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    gpusched.reset_statistics()
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        x.compute(optimize_graph=False, scheduler="sync")
+        assert gpusched.statistics().fused_tasks == 0
+        x.compute(scheduler="sync")
+        assert gpusched.statistics().fused_tasks == 4
+    gpusched.reset_statistics()
+
+
+def test_moved_modules_are_not_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "dask_array._overlap"
+    monkeypatch.setitem(sys.modules, name, None)
+    _found.cache_clear()
+    try:
+        found = counterparts()
+        assert found
+        assert not any(function.__module__ == name for function in found)
+    finally:
+        _found.cache_clear()
+
+
+def test_a_front_end_whose_names_have_moved_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dask_array
+
+    from gpusched.graph.frontends import kinds
+
+    kinds._warned.clear()
+    monkeypatch.setitem(sys.modules, "dask_array.io._from_array", None)
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    with gpusched.enable(), pytest.warns(UserWarning, match="dask_array.*Array without fusion"):
+        found = x.compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.full((4, 4), 3.0))
+
+
+def test_a_dask_without_the_entry_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpusched.graph.frontends import entry
+
+    monkeypatch.delattr(dask.base, adapter.ENTRY)
+    with pytest.warns(UserWarning, match="array expressions are computed without fusion"):
+        entry.install()
+
+
+def test_tasks_that_do_not_know_their_keys_are_fused() -> None:
+    import dask_array
+
+    values = np.random.default_rng(0).random((40, 5))
+    x = dask_array.from_array(values, chunks=(10, 5))
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        x._chunks = ((np.nan,) * 4, (5,))
+        q, r = dask_array.linalg.tsqr(x * 2 + 1)
+        product = q.compute(scheduler="sync") @ r.compute(scheduler="sync")
+    np.testing.assert_allclose(product, values * 2 + 1)

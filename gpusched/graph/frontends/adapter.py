@@ -7,7 +7,6 @@ tests/frontends/test_adapter.py says which have moved.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ __all__ = [
     "HLGFinalizeCompute",
     "HLGSequence",
     "entered_through",
+    "expression_of",
     "front_ends",
     "make_blockwise",
     "normalised",
@@ -62,11 +62,12 @@ COUNTERPARTS = {
     "dask_array._chunk": ("dask.array.chunk",),
     "dask_array._core_utils": ("dask.array.core",),
     "dask_array._dispatch": ("dask.array.backends",),
+    "dask_array._einsum": ("dask.array.einsumfuncs",),
     "dask_array._overlap": ("dask.array.overlap",),
     "dask_array._shuffle": ("dask.array._shuffle",),
     "dask_array._ufunc": ("dask.array.ufunc",),
     "dask_array._utils": ("dask.array.utils",),
-    "dask_array.creation._utils": ("dask.array.creation",),
+    "dask_array.creation._utils": ("dask.array.creation", "dask.array.wrap"),
     "dask_array.io._store": ("dask.array.core",),
     "dask_array.linalg._tensordot": ("dask.array.routines",),
     "dask_array.random._expr": ("dask.array.random",),
@@ -75,6 +76,43 @@ COUNTERPARTS = {
     "dask_array.slicing._utils": ("dask.array.slicing",),
 }
 """Modules of dask-array, and those of dask with functions of the same names."""
+
+REWRITTEN = {
+    "dask_array._core_utils._concatenate2":
+        ("dask.array.core._concatenate2", "af3d1144b953b56d"),
+    "dask_array._core_utils.concatenate3":
+        ("dask.array.core.concatenate3", "7bbd5b190da80c9d"),
+    "dask_array._dispatch._divide":
+        ("dask.array.numpy_compat.divide", "4b8e4de68cf3c11e"),
+    "dask_array._dispatch._nannumel":
+        ("dask.array.backends._nannumel", "0b4445dd31085e41"),
+    "dask_array._dispatch._numel":
+        ("dask.array.backends._numel_ndarray", "96898160d8322a80"),
+    "dask_array._utils.array_safe":
+        ("dask.array.utils.array_safe", "1e0f7dd05ea4f512"),
+    "dask_array._utils.asarray_safe":
+        ("dask.array.utils.asarray_safe", "76ae39a93200d8f4"),
+    "dask_array._utils.meta_from_array":
+        ("dask.array.utils.meta_from_array", "4bb15decfce5904a"),
+    "dask_array.io._store.load_store_chunk":
+        ("dask.array.core.load_store_chunk", "c66eac0c302d1ea1"),
+    "dask_array.linalg._tensordot._matmul":
+        ("dask.array.routines._matmul", "d478f9fa484d7059"),
+    "dask_array.reductions._common.mean_chunk":
+        ("dask.array.reductions.mean_chunk", "4ef7d58a2d3b644e"),
+    "dask_array.reductions._common.moment_chunk":
+        ("dask.array.reductions.moment_chunk", "cfbef61c8dd39662"),
+}  # fmt: skip
+"""Functions of dask-array that do what one of dask does in other words, by name."""
+
+TOGETHER = (
+    ("dask_array.reductions._common.mean_chunk", "dask_array.reductions._common.mean_combine",
+     "dask_array.reductions._common.mean_agg"),
+    ("dask_array.reductions._common.moment_chunk", "dask_array.reductions._common.moment_combine",
+     "dask_array.reductions._common.moment_agg"),
+)  # fmt: skip
+"""Functions that hand each other what dask's hand each other in another form: all are exchanged, or
+none of them."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +135,20 @@ class FrontEnd:
         plain = self.blockwise._layer
         return isinstance(expression, self.blockwise) and type(expression)._layer is plain
 
+    def is_fused(self, expression: Any) -> bool:
+        """Return whether an expression is of several that are one task."""
+        return self.fused is not None and isinstance(expression, self.fused)
+
+    def contracts(self, expression: Any) -> bool:
+        """Return whether a function is given all blocks along an axis that its result has not.
+
+        It is given a list of them, but in a fused expression the only one.
+        """
+        if not isinstance(expression, self.blockwise):
+            return False
+        kept = {*expression.out_ind, *expression.new_axes}
+        return any(not kept.issuperset(indices or ()) for indices in expression.args[1::2])
+
     def is_number(self, expression: Any) -> bool:
         """Return whether an expression is of one number, as each number in dask's own is."""
         array = expression.array if isinstance(expression, self.source) else None
@@ -106,12 +158,15 @@ class FrontEnd:
 def front_ends() -> Iterator[FrontEnd]:
     """Yield the front ends that this process has imported."""
     for names in (IN_TREE, PACKAGE):
-        if all(name in sys.modules for name in names):
-            array, blockwise, source, collection = map(importlib.import_module, names)
-            yield FrontEnd(
-                collection.Array, array.ArrayExpr, blockwise.Blockwise, source.FromArray,
-                getattr(blockwise, "FusedBlockwise", None),
-            )  # fmt: skip
+        array, blockwise, source, collection = map(sys.modules.get, names)
+        kinds = [
+            getattr(collection, "Array", None), getattr(array, "ArrayExpr", None),
+            getattr(blockwise, "Blockwise", None), getattr(source, "FromArray", None),
+        ]  # fmt: skip
+        # A front end whose names have moved is one of unknown kind, which is warned of.
+        if None not in kinds:
+            fused = getattr(blockwise, "FusedBlockwise", None)
+            yield FrontEnd(kinds[0], kinds[1], kinds[2], kinds[3], fused)
 
 
 def optimise_by(optimise: Callable[..., Any]) -> None:
@@ -127,10 +182,15 @@ def normalised(value: Any) -> Any:
     return normalize_arg(value)
 
 
-def entered_through() -> Callable[..., Any]:
-    """Return what dask makes one expression of all collections with."""
-    found: Callable[..., Any] = getattr(sys.modules["dask.base"], ENTRY)
-    return found
+def entered_through() -> Callable[..., Any] | None:
+    """Return what dask makes one expression of all collections with; None if that has moved."""
+    return getattr(sys.modules["dask.base"], ENTRY, None)
+
+
+def expression_of(collections: list[Any]) -> Expr | None:
+    """Return the expression of all collections; None if there is no such thing in this dask."""
+    make = entered_through()
+    return None if make is None else make(collections)
 
 
 def replace_entry(plain: Callable[..., Any], replacement: Callable[..., Any]) -> None:

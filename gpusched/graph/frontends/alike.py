@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from dask.utils import Dispatch
 
-_CHUNKS = (np.ndarray, np.ma.MaskedArray)
-"""Types of chunks for which functions looked up by type are compared."""
+_CHUNK = np.ndarray
+"""The type of chunks for which functions looked up by type are compared."""
 
 _MISSING = object()
 
@@ -20,8 +20,8 @@ _MISSING = object()
 def alike(first: Any, second: Any, equal: Iterable[tuple[Any, Any]] = ()) -> bool:
     """Return whether two functions have the same code, and mean the same by the names in it.
 
-    Names of modules, of other functions, and of functions looked up by type are followed. False
-    where the comparison cannot tell.
+    Names of modules, of other functions, and of functions looked up by the type of a chunk are
+    followed; the latter for NumPy's. False where the comparison cannot tell.
 
     Parameters
     ----------
@@ -103,10 +103,7 @@ class _Comparison:
         )
 
     def _dispatches(self, first: Dispatch, second: Dispatch) -> bool:
-        return all(
-            self.values(first.dispatch(kind), second.dispatch(kind), frozenset())
-            for kind in _CHUNKS
-        )
+        return self.values(first.dispatch(_CHUNK), second.dispatch(_CHUNK), frozenset())
 
 
 def _same_code(first: CodeType, second: CodeType, documented: bool = False) -> bool:

@@ -1,8 +1,8 @@
 """dask-array's chunk functions -> those of dask that do the same, which the other modules know.
 
 dask-array has copies of dask's chunk functions. A copy is exchanged for the original if its code
-and all that it refers to are the same. The few that were written again are named here, with a
-digest of both texts: they are no longer exchanged once one of the two changes.
+and all that it refers to are the same. The few that were written again are named in the adapter,
+with a digest of both texts: they are no longer exchanged once one of the two changes.
 """
 
 from __future__ import annotations
@@ -16,51 +16,15 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+import tlz  # type: ignore[import-untyped]
+import toolz  # type: ignore[import-untyped]
 from dask._task_spec import GraphNode, Task
 
-from gpusched.graph.frontends.adapter import COUNTERPARTS
+from gpusched.graph.frontends.adapter import COUNTERPARTS, REWRITTEN, TOGETHER
 from gpusched.graph.frontends.alike import alike
 
-REWRITTEN = {
-    "dask_array._core_utils._concatenate2":
-        ("dask.array.core._concatenate2", "af3d1144b953b56d"),
-    "dask_array._core_utils.concatenate3":
-        ("dask.array.core.concatenate3", "7bbd5b190da80c9d"),
-    "dask_array._dispatch._divide":
-        ("dask.array.numpy_compat.divide", "4b8e4de68cf3c11e"),
-    "dask_array._dispatch._nannumel":
-        ("dask.array.backends._nannumel", "0b4445dd31085e41"),
-    "dask_array._dispatch._numel":
-        ("dask.array.backends._numel_ndarray", "96898160d8322a80"),
-    "dask_array._dispatch._numel_masked":
-        ("dask.array.backends._numel_masked", "fef8969327018008"),
-    "dask_array._utils.array_safe":
-        ("dask.array.utils.array_safe", "1e0f7dd05ea4f512"),
-    "dask_array._utils.asarray_safe":
-        ("dask.array.utils.asarray_safe", "76ae39a93200d8f4"),
-    "dask_array._utils.meta_from_array":
-        ("dask.array.utils.meta_from_array", "4bb15decfce5904a"),
-    "dask_array.io._store.load_store_chunk":
-        ("dask.array.core.load_store_chunk", "c66eac0c302d1ea1"),
-    "dask_array.linalg._tensordot._matmul":
-        ("dask.array.routines._matmul", "d478f9fa484d7059"),
-    "dask_array.reductions._common.divide":
-        ("dask.array.reductions.divide", "8ea4de7ec80a0815"),
-    "dask_array.reductions._common.mean_chunk":
-        ("dask.array.reductions.mean_chunk", "4ef7d58a2d3b644e"),
-    "dask_array.reductions._common.moment_chunk":
-        ("dask.array.reductions.moment_chunk", "cfbef61c8dd39662"),
-}  # fmt: skip
-"""Functions of dask-array that do what one of dask does in other words, by name."""
-
-TOGETHER = (
-    ("dask_array.reductions._common.mean_chunk", "dask_array.reductions._common.mean_combine",
-     "dask_array.reductions._common.mean_agg"),
-    ("dask_array.reductions._common.moment_chunk", "dask_array.reductions._common.moment_combine",
-     "dask_array.reductions._common.moment_agg"),
-)  # fmt: skip
-"""Functions that hand each other what dask's hand each other in another form: all are exchanged, or
-none of them."""
+_CURRIED: Any = tlz.curry | toolz.curry
+"""tlz is cytoolz where that is installed; dask and dask-array need not take the same one."""
 
 Pairs = dict[Callable[..., Any], Callable[..., Any]]
 
@@ -79,11 +43,13 @@ def _found() -> Pairs:
     }
     equal = list(pairs.items())
     for name, others in COUNTERPARTS.items():
-        own = vars(importlib.import_module(name)).values()
+        if _module(name) is None:
+            continue
+        own = map(_without_curry, vars(_module(name)).values())
         functions = [f for f in own if isinstance(f, FunctionType) and f.__module__ == name]
-        for other in map(importlib.import_module, others):
+        for other in map(_module, others):
             for function in functions:
-                original = getattr(other, function.__name__, None)
+                original = _without_curry(getattr(other, function.__name__, None))
                 if function not in pairs and alike(function, original, equal):
                     pairs[function] = original
     for names in TOGETHER:
@@ -94,9 +60,21 @@ def _found() -> Pairs:
     return pairs
 
 
+def _without_curry(value: Any) -> Any:
+    return value.func if isinstance(value, _CURRIED) else value
+
+
 def _named(name: str) -> Any:
     module, _, attribute = name.rpartition(".")
-    return getattr(importlib.import_module(module), attribute, None)
+    return getattr(_module(module), attribute, None)
+
+
+def _module(name: str) -> Any:
+    """Return a module; None where it has moved, so that its functions are not exchanged."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None
 
 
 def digest_of(first: Any, second: Any) -> str:
@@ -133,7 +111,7 @@ class Exchange:
             return self._pairs.get(value, value)
         if isinstance(value, GraphNode):
             return self._task(value) if type(value) is Task else value
-        if isinstance(value, functools.partial) or hasattr(value, "funcs"):
+        if isinstance(value, functools.partial | _CURRIED) or hasattr(value, "funcs"):
             entry = self._made.get(id(value))
             if entry is None:
                 # The function is kept with what it became, so that its id stays its own.
@@ -149,12 +127,16 @@ class Exchange:
         return value
 
     def _of_others(self, function: Any) -> Any:
-        """Exchange functions in a `functools.partial`, or in what toolz composes."""
-        if isinstance(function, functools.partial):
+        """Exchange functions in a `functools.partial`, or in what toolz composes or curries."""
+        if isinstance(function, functools.partial | _CURRIED):
             func, args = self.value(function.func), self.value(function.args)
             keywords = self.value(function.keywords)
-            same = func is function.func and args is function.args and keywords is function.keywords
-            return function if same else functools.partial(func, *args, **keywords)
+            if func is function.func and args is function.args and keywords is function.keywords:
+                return function
+            made: Any = type(function)(func, *args, **keywords)
+            if hasattr(function, "__name__"):
+                made.__name__ = function.__name__
+            return made
         parts = (function.first, *function.funcs)
         found = self.value(parts)
         return function if found is parts else type(function)(tuple(reversed(found)))

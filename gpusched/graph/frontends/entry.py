@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import dask
@@ -13,6 +14,13 @@ from gpusched.graph.frontends.adapter import entered_through, optimise_by, repla
 def install() -> None:
     """Have array expressions optimised by gpusched's hook, where dask's configuration has it."""
     plain = entered_through()
+    if plain is None:
+        warnings.warn(
+            "array expressions are computed without fusion: this version of dask is not known to "
+            "gpusched; arrays of dask.array are fused",
+            stacklevel=2,
+        )
+        return
     if hasattr(plain, "__gpusched__"):
         return
 
@@ -44,11 +52,7 @@ def watch() -> None:
 
 def _optimised(graph: Any, keys: Any, **kwargs: Any) -> Any:
     hook = _hook()
-    if hook is None:
-        return graph
-    from gpusched.graph.frontends.layered import exchanged
-
-    return hook(exchanged(dict(graph)), keys, **kwargs)
+    return graph if hook is None else hook(graph, keys, **kwargs)
 
 
 def _hook() -> Any:
