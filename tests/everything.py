@@ -28,6 +28,7 @@ PARTS = (
     "test",
     "test-models",
     "test-cuda",
+    "test-gpu",
     "test-interop",
     "check",
     "docs",
