@@ -11,13 +11,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.metadata import version
 from pathlib import Path
 
 import dask
 
 import gpusched
 from gpusched import events
-from gpusched.fusion import codefiles, generate, hostloops, sharing
+from gpusched.fusion import codefiles, emitters, hostloops, sharing
+from gpusched.fusion.backends import native, processors
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
 
@@ -35,6 +38,8 @@ class CompiledKernel:
     """Its name in profiles and counters."""
     call: Callable[..., int | None]
     """Machine code: windows on the arrays, then constants, sizes and strides."""
+    native: native.NativeKernel | None = None
+    """The same for other machine code to call; None where numba or Python runs the kernel."""
 
 
 def directory() -> Path | None:
@@ -55,18 +60,11 @@ def user_caches() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
+@lru_cache(maxsize=1)
 def toolchain() -> str:
     """Return a short digest of everything but kernel and processor that machine code depends on."""
-    import llvmlite
-    import numba
-
-    from gpusched.fusion import backends
-
-    parts = [gpusched.__version__, numba.__version__, llvmlite.__version__, sys.version, _libc()]
-    parts.append(str(generate.VERSION))
-    root = Path(backends.__file__).parents[1]
-    for path in sorted([*root.glob("backends/*.py"), *root.glob("vectormath/*.py")]):
-        parts.append(hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest())
+    compilers = [version("numba"), version("llvmlite")]
+    parts = [gpusched.__version__, *compilers, sys.version, _libc(), emitters.digest()]
     return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
 
 
@@ -93,7 +91,6 @@ class KernelCache:
     def __init__(self) -> None:
         self._compiled: dict[Kernel, CompiledKernel] = {}
         self._locks: defaultdict[Kernel, threading.Lock] = defaultdict(threading.Lock)
-        self._toolchain: str | None = None
 
     def __len__(self) -> int:
         return len(self._compiled)
@@ -124,33 +121,82 @@ class KernelCache:
         self._compiled.pop(kernel, None)
 
     def _compile(self, kernel: Kernel) -> CompiledKernel:
-        from gpusched.fusion import tuned
-        from gpusched.fusion.backends import cpu
-
-        name, wanted = kernel.name, kernel
-        kernel = tuned.chosen(wanted, tuned.here())
-        text = hostloops.source(kernel)
+        if processors.interpreted():
+            return reference(kernel)
         started = time.perf_counter()
-        self._toolchain = self._toolchain or toolchain()
-        stored = store(self._toolchain, kernel.name, text)
-        filename = str(stored) if stored else register(kernel.name, text)
-        key = self._key(kernel, text)
-        path = stored and stored.with_name(f"{kernel.name}-{key}.code")
-        call, _ = sharing.obtain(
-            sharing.Wanted(kernel.name, key, path),
-            lambda code: cpu.compile_kernel(kernel, text, filename, code)[0],
-            lambda: cpu.compile_kernel(kernel, text, filename),
-        )
+        prepared = prepare(kernel)
+        found, _ = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
         with updating() as counters:
             counters.compile_seconds += time.perf_counter() - started
-        return CompiledKernel(wanted, text, filename, name, call)
+        return found
 
-    def _key(self, kernel: Kernel, text: str) -> str:
-        from gpusched.fusion.backends import objectcode
 
-        self._toolchain = self._toolchain or toolchain()
-        parts = ("cpu", self._toolchain, objectcode.processor(), kernel.description, text)
-        return hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+@dataclass(frozen=True)
+class PreparedKernel:
+    """A kernel's source, and what is needed to compile or to load it."""
+
+    kernel: Kernel
+    """What was asked for."""
+    chosen: Kernel
+    """The same with the options that are the fastest here; it is what is compiled."""
+    source: str
+    filename: str
+    """Where the source is kept; a made-up name in `linecache` where there is no cache directory."""
+    stored: Path | None
+    """The file of the source; None if there is none."""
+
+    @cached_property
+    def wanted(self) -> sharing.Wanted:
+        """What to look for, and where."""
+        name = self.chosen.name
+        parts = ("cpu", toolchain(), processors.key(), self.chosen.description, self.source)
+        key = hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+        path = self.stored and self.stored.with_name(f"{name}-{key}.code")
+        return sharing.Wanted(name, key, path)
+
+    def load(self, code: bytes) -> CompiledKernel:
+        """Return the kernel of machine code, which nothing of numba is needed for.
+
+        Raises
+        ------
+        gpusched.fusion.backends.native.UnknownCodeError
+            If it cannot run here.
+        """
+        found = native.load(code, self.chosen.name)
+        return self._compiled(found.call, found)
+
+    def compile(self) -> bytes | None:
+        """Return the machine code, made by numba; None if it is good in one process only."""
+        from gpusched.fusion.backends import cpu
+
+        return cpu.compile_code(self.chosen, self.source, self.filename)
+
+    def build(self) -> tuple[CompiledKernel, bytes | None]:
+        """Return the kernel, compiled now, and its machine code unless it is this process's."""
+        code = self.compile()
+        if code is not None:
+            return self.load(code), code
+        from gpusched.fusion.backends import cpu
+
+        return self._compiled(cpu.compile_here(self.chosen, self.source, self.filename)), None
+
+    def _compiled(
+        self, call: Callable[..., int | None], found: native.NativeKernel | None = None
+    ) -> CompiledKernel:
+        return CompiledKernel(
+            self.kernel, self.source, self.filename, self.kernel.name, call, found
+        )
+
+
+def prepare(kernel: Kernel) -> PreparedKernel:
+    """Return a kernel with its source, which is written to the cache directory if there is one."""
+    from gpusched.fusion import tuned
+
+    chosen = tuned.chosen(kernel, tuned.here())
+    text = hostloops.source(chosen)
+    stored = store(toolchain(), chosen.name, text)
+    filename = str(stored) if stored else register(chosen.name, text)
+    return PreparedKernel(kernel, chosen, text, filename, stored)
 
 
 def store(tools: str, name: str, text: str) -> Path | None:

@@ -261,7 +261,7 @@ def test_an_error_in_compiling_ends_the_turn(folder: Path, monkeypatch: pytest.M
         raise RuntimeError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "compile_kernel", fail)
+        patch.setattr(cpu, "compile_code", fail)
         with pytest.raises(RuntimeError, match="no"):
             KernelCache().get(sample_kernel())
     assert statistics() == Statistics()

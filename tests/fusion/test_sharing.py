@@ -133,7 +133,7 @@ def test_who_cannot_compile_says_so(others: Others, monkeypatch: pytest.MonkeyPa
     def fail(*args: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(cpu, "compile_kernel", fail)
+    monkeypatch.setattr(cpu, "compile_code", fail)
     with (
         dask.config.set({"gpusched.fusion.cache-directory": None}),
         pytest.raises(RuntimeError, match="no"),
