@@ -14,7 +14,7 @@ os.environ.setdefault("DASK_GPUSCHED__FUSION__STRICT", "True")
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import kernelcache, tiers
+from tests import emulated_gpu, kernelcache, tiers
 
 # Timings are not tests: the first example may compile, and the machine may be busy. Only the
 # nightly run looks for new examples; the others repeat the same ones.
@@ -34,6 +34,8 @@ settings.load_profile("dev")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let all processes of this run share compiled kernels, those that tests start included."""
+    if emulated_gpu.requested() and not emulated_gpu.active:
+        raise pytest.UsageError(f"{emulated_gpu.SWITCH} is set, and {emulated_gpu.HOW}")
     if not hasattr(config, "workerinput"):
         os.environ["XDG_CACHE_HOME"] = str(kernelcache.folder(config.rootpath))
 
