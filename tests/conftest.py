@@ -10,6 +10,8 @@ from pathlib import Path
 # Errors inside gpusched are errors of the tests, in the processes that these start as well; set
 # before dask reads its configuration.
 os.environ.setdefault("DASK_GPUSCHED__FUSION__STRICT", "True")
+# The same tasks run as kernels in every run; tests of tiers say otherwise.
+os.environ.setdefault("DASK_GPUSCHED__FUSION__COMPILE", "wait")
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -9,15 +9,17 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import dask
 
 import gpusched
 from gpusched import events
 from gpusched.fusion import codefiles, generate, hostloops, sharing
+from gpusched.fusion.handles import Call, Handle
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
 
@@ -33,8 +35,16 @@ class CompiledKernel:
     """Where the text lies; a made-up name in `linecache` where there is no cache directory."""
     name: str
     """Its name in profiles and counters."""
-    call: Callable[..., int | None]
-    """Machine code: windows on the arrays, then constants, sizes and strides."""
+    call: Call
+    ready: ClassVar[bool] = True
+    """That it can be called at once, as a `Handle` says it."""
+
+    def look(self) -> bool:
+        """Return that there is machine code."""
+        return True
+
+    def wait(self) -> None:
+        """Return at once."""
 
 
 def directory() -> Path | None:
@@ -78,8 +88,15 @@ def _libc() -> str:
         return ""  # Not glibc.
 
 
-Compile = Callable[[Kernel], CompiledKernel]
-"""What turns a kernel into something to call."""
+@dataclass(frozen=True)
+class _Place:
+    """Where the machine code of a kernel is looked for, and what it is compiled from."""
+
+    kernel: Kernel
+    """With the options that have been chosen for it."""
+    source: str
+    filename: str
+    wanted: sharing.Wanted
 
 
 class KernelCache:
@@ -92,6 +109,7 @@ class KernelCache:
 
     def __init__(self) -> None:
         self._compiled: dict[Kernel, CompiledKernel] = {}
+        self._handles: dict[Kernel, Handle] = {}
         self._locks: defaultdict[Kernel, threading.Lock] = defaultdict(threading.Lock)
         self._toolchain: str | None = None
 
@@ -101,6 +119,32 @@ class KernelCache:
     def __iter__(self) -> Iterator[Kernel]:
         """Yield the kernels in memory."""
         return iter(list(self._compiled))
+
+    def handle(self, kernel: Kernel) -> Handle:
+        """Return `kernel` as launches hold it, the same for all; nothing is compiled or read."""
+        found = self._handles.get(kernel)
+        if found is None:
+
+            def known() -> Call | None:
+                compiled = self.known(kernel)
+                return None if compiled is None else compiled.call
+
+            made = Handle(kernel, known, lambda: self.get(kernel).call)
+            found = self._handles.setdefault(kernel, made)
+        return found
+
+    def known(self, kernel: Kernel) -> CompiledKernel | None:
+        """Return `kernel` compiled, from memory or from disk; None if it is in neither."""
+        found = self._compiled.get(kernel)
+        if found is not None or not self._locks[kernel].acquire(blocking=False):
+            return found  # Somebody is compiling it.
+        try:
+            found = self._compiled.get(kernel) or self._load(kernel)
+            if found is not None:
+                self._compiled[kernel] = found
+            return found
+        finally:
+            self._locks[kernel].release()
 
     def get(self, kernel: Kernel) -> CompiledKernel:
         """Return `kernel` compiled, from memory, from disk, or compiled now."""
@@ -118,32 +162,52 @@ class KernelCache:
     def clear(self) -> None:
         """Forget what is in memory; files stay."""
         self._compiled.clear()
+        self._handles.clear()
 
     def forget(self, kernel: Kernel) -> None:
-        """Forget one kernel, so that it is looked for anew."""
+        """Forget one kernel, so that it is looked for again."""
         self._compiled.pop(kernel, None)
+        self._handles.pop(kernel, None)
 
-    def _compile(self, kernel: Kernel) -> CompiledKernel:
-        from gpusched.fusion import tuned
+    def _load(self, kernel: Kernel) -> CompiledKernel | None:
         from gpusched.fusion.backends import cpu
 
-        name, wanted = kernel.name, kernel
-        kernel = tuned.chosen(wanted, tuned.here())
-        text = hostloops.source(kernel)
+        place = self._place(kernel)
+        call = sharing.known(
+            place.wanted,
+            lambda code: cpu.compile_kernel(place.kernel, place.source, place.filename, code)[0],
+        )
+        return None if call is None else self._made(kernel, place, call)
+
+    def _compile(self, kernel: Kernel) -> CompiledKernel:
+        from gpusched.fusion.backends import cpu
+
         started = time.perf_counter()
+        place = self._place(kernel)
+        text, filename = place.source, place.filename
+        call, _ = sharing.obtain(
+            place.wanted,
+            lambda code: cpu.compile_kernel(place.kernel, text, filename, code)[0],
+            lambda: cpu.compile_kernel(place.kernel, text, filename),
+        )
+        with updating() as counters:
+            counters.compile_seconds += time.perf_counter() - started
+        return self._made(kernel, place, call)
+
+    def _made(self, kernel: Kernel, place: _Place, call: Call) -> CompiledKernel:
+        return CompiledKernel(kernel, place.source, place.filename, kernel.name, call)
+
+    def _place(self, kernel: Kernel) -> _Place:
+        from gpusched.fusion import tuned
+
+        kernel = tuned.chosen(kernel, tuned.here())
+        text = hostloops.source(kernel)
         self._toolchain = self._toolchain or toolchain()
         stored = store(self._toolchain, kernel.name, text)
         filename = str(stored) if stored else register(kernel.name, text)
         key = self._key(kernel, text)
         path = stored and stored.with_name(f"{kernel.name}-{key}.code")
-        call, _ = sharing.obtain(
-            sharing.Wanted(kernel.name, key, path),
-            lambda code: cpu.compile_kernel(kernel, text, filename, code)[0],
-            lambda: cpu.compile_kernel(kernel, text, filename),
-        )
-        with updating() as counters:
-            counters.compile_seconds += time.perf_counter() - started
-        return CompiledKernel(wanted, text, filename, name, call)
+        return _Place(kernel, text, filename, sharing.Wanted(kernel.name, key, path))
 
     def _key(self, kernel: Kernel, text: str) -> str:
         from gpusched.fusion.backends import objectcode

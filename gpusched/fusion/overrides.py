@@ -12,9 +12,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import Device
 from gpusched.fusion.editions import EditionError
+from gpusched.fusion.handles import Runnable
 from gpusched.fusion.kernel import EXACT, Edition, Kernel, unchecked
 from gpusched.fusion.precision import applied, mathematics
 
@@ -107,12 +107,14 @@ class Overrides:
         if not self:
             return device
 
-        def compile_version(kernel: Kernel) -> CompiledKernel:
+        def compile_version(kernel: Kernel) -> Runnable:
             override = self.of(kernel)
             if override is None:
                 return device.compile(applied(kernel, self.mathematics))
             try:
-                return device.compile(applied(override.version(kernel), self.mathematics))
+                found = device.compile(applied(override.version(kernel), self.mathematics))
+                found.wait()
+                return found
             except MemoryError:
                 raise
             except Exception as error:

@@ -9,18 +9,21 @@ and columns are joined in the same order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from gpusched import events
+from gpusched.fusion import tiers
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.floatingpoint import OVERFLOW, note
 from gpusched.fusion.generate import loop_sizes, loop_strides
+from gpusched.fusion.handles import Code
 from gpusched.fusion.kernel import Access
 from gpusched.fusion.plan import (
     Allocation,
@@ -44,6 +47,11 @@ USUAL = 1 << 20
 """Bytes of a second-level cache where nothing tells."""
 
 
+SAVED = 0.25
+"""Share of the time of kernels on whole chunks that slabs save: reading what has just been read
+costs a quarter, where it is not in the cache."""
+
+
 @lru_cache(maxsize=1)
 def room() -> int:
     """Return the bytes of a slab: half of a core's second-level cache."""
@@ -64,6 +72,8 @@ class Slabs:
     """Rows of a slab; the last one may have fewer."""
     bytes_cached: int = 0
     """What they read that another one of them has read or written just before."""
+    ready: bool = False
+    """Whether the loop that calls them is compiled; until then they run on whole chunks."""
 
     @property
     def all_rows(self) -> int:
@@ -76,26 +86,50 @@ class Slabs:
         return [row_steps(launch) for launch in self.launches]
 
     @cached_property
-    def codes(self) -> list[tuple[Any, int]]:
-        """Signature and address of the machine code of each."""
-        return [code for code in map(_code_of, self.launches) if code is not None]
+    def codes(self) -> list[tuple[Any, int]] | None:
+        """Signature and address of the machine code of each; None where one has no such.
+
+        To be asked for once the kernels are compiled.
+        """
+        found = [_code_of(launch) for launch in self.launches]
+        return None if None in found else found  # type: ignore[return-value]
 
     @cached_property
-    def loop(self) -> Callable[..., int]:
-        """What calls them."""
+    def loop(self) -> Code | None:
+        """What calls them; None where they have no machine code to be called."""
         from gpusched.fusion.backends import together
 
+        if self.codes is None:
+            return None
         parts = tuple(map(together.part, self.launches, self.steps))
         signatures = tuple(signature for signature, _ in self.codes)
         return together.loop(parts, signatures)
 
     def __call__(self, registers: Registers) -> None:
         """Run the kernels together, slab after slab."""
-        if events.active:
-            # One after the other, so that each can be timed.
-            for launch in self.launches:
-                launch(registers)
-            return
+        if events.active or not (self.ready or self._prepare()):
+            # One after the other: so that each can be timed, or since the loop is not there yet.
+            self._apart(registers)
+        else:
+            self._together(registers)
+
+    def _prepare(self) -> bool:
+        """Return whether the loop is there, now that the kernels are."""
+        if not all(launch.kernel.ready for launch in self.launches):
+            tiers.wait(launch.kernel for launch in self.launches)
+        self.ready = self.loop is not None and tiers.loop_is_ready(self.loop)
+        return self.ready
+
+    def _apart(self, registers: Registers) -> None:
+        """Run the kernels on whole chunks."""
+        started = perf_counter()
+        for launch in self.launches:
+            launch(registers)
+        if not self.ready and self.loop is not None:
+            tiers.spent([self.loop], SAVED * (perf_counter() - started))
+
+    def _together(self, registers: Registers) -> None:
+        assert self.codes is not None and self.loop is not None
         arguments: list[Any] = [self.all_rows, self.rows]
         unfinished: list[tuple[Allocation, Any]] = []
         converted: list[tuple[Allocation, Any]] = []
@@ -120,7 +154,7 @@ class Slabs:
             place = _place_of_size(launch)
             end = len(launch.numbers) - launch.kernel.kernel.resumes
             arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 : end]]
-        errors = self.loop(*arguments)
+        errors = self.loop.call(*arguments)
         for output, buffer in converted:
             if output.reports and _overflows(buffer, registers[output.register]):
                 note(OVERFLOW)
@@ -163,7 +197,6 @@ def arranged(
     steps: list[Step],
     dying: Iterable[tuple[int, ...]],
     arrays: Registers,
-    compiled: bool = True,
 ) -> list[Step]:
     """Return the steps of a plan, with those together that gain by it.
 
@@ -175,14 +208,12 @@ def arranged(
         Per step, the registers that nobody reads later.
     arrays
         What the registers held.
-    compiled
-        Whether kernels are; if not, nothing is compiled here either.
     """
     waiting = [(step, ends) for step, ends in zip(steps, dying, strict=True)]
     found: list[Step] = []
     while waiting:
         (first, _), *rest = waiting
-        together = _Together(arrays, compiled)
+        together = _Together(arrays)
         later = []
         before: list[Step] = []
         if isinstance(first, Launch) and together.takes(first):
@@ -196,10 +227,7 @@ def arranged(
                     later.append((step, ends))
         rows = together.rows()
         if rows:
-            slabs = Slabs(together.in_order(), rows, together.cached())
-            if compiled:
-                _ = slabs.loop  # Compiled now, as kernels are.
-            found += [*before, slabs]
+            found += [*before, Slabs(together.in_order(), rows, together.cached())]
         else:
             found.append(first)
         waiting = later if rows else rest
@@ -235,7 +263,6 @@ class _Together:
     """Launches that may share slabs, and what stands in the way of more of them."""
 
     arrays: Registers
-    compiled: bool
     launches: list[Launch] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)
     """By register that moves with the rows, the elements from one to the next."""
@@ -254,7 +281,7 @@ class _Together:
         Its outermost loop goes through as many rows. What it reads is there before the first slab,
         or written for the same rows by another one of these launches.
         """
-        if not _goes_by_rows(launch) or (self.compiled and _code_of(launch) is None):
+        if not _goes_by_rows(launch):
             return False
         moves = row_steps(launch)
         inputs = list(zip(launch.inputs, moves, strict=False))

@@ -17,7 +17,7 @@ from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
 from gpusched.graph.lasting import keep
 from gpusched.graph.payload import named_code, pack, unpack
-from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.graph.segment import ProgramStep, Remaining, Segment
 
 
 class Program:
@@ -45,6 +45,8 @@ class Program:
         self.steps = steps
         self.inputs = inputs
         self.overrides = overrides
+        self.remaining = Remaining()
+        """Its tasks in the graph that was made last, for whoever computes them in this process."""
         self.segments = self._segments(steps)
         self._payload: bytes | None = None
         self._token = ""
@@ -82,6 +84,7 @@ class Program:
         segments = _segments(steps, self.inputs)
         for segment in segments:
             segment.overrides = self.overrides
+            segment.remaining = self.remaining
         return segments
 
     def payload(self) -> tuple[str, bytes]:

@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 
 from gpusched.fusion import cache, generate, sharing
 from gpusched.fusion.backends import objectcode, primitives
+from gpusched.fusion.handles import Code, Runnable
 from gpusched.fusion.plan import Launch
 
 
@@ -124,7 +125,7 @@ def part(launch: Launch, steps: list[int]) -> Part:
     )
 
 
-def code_of(kernel: cache.CompiledKernel) -> tuple[Any, int] | None:
+def code_of(kernel: Runnable) -> tuple[Any, int] | None:
     """Return the signature and the address of a kernel's machine code; None if it has none."""
     compiled = list(getattr(kernel.call, "overloads", {}).values())
     if len(compiled) != 1:
@@ -133,11 +134,9 @@ def code_of(kernel: cache.CompiledKernel) -> tuple[Any, int] | None:
     return found.signature, int(found.library.get_pointer_to_function(found.fndesc.llvm_func_name))
 
 
-_lock = threading.Lock()
-
-
-def loop(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[..., int]:
-    """Return the compiled loop.
+@lru_cache(maxsize=256)
+def loop(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Code:
+    """Return the loop, which need not be compiled yet.
 
     Parameters
     ----------
@@ -146,12 +145,6 @@ def loop(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[..., 
     signatures
         Of the machine code of each.
     """
-    with _lock:
-        return _made(parts, signatures)
-
-
-@lru_cache(maxsize=256)
-def _made(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[..., int]:
     text = source(parts)
     tools = cache.toolchain()
     key = "|".join(["slabs", tools, objectcode.processor(), text,
@@ -161,6 +154,7 @@ def _made(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[...,
     path = cache.store(tools, name, text)
     filename = str(path) if path else cache.register(name, text)
     signature = _signature(parts, signatures)
+    lock = threading.Lock()
 
     def compiled(code: bytes | None) -> tuple[Callable[..., int], bytes | None]:
         found: dict[str, Any] = {"shift": primitives.shift, "__name__": __name__}
@@ -172,8 +166,16 @@ def _made(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Callable[...,
         made = numba.njit(**options)(found["slabs"])
         return objectcode.specialise(made, signature, code)
 
+    def load(code: bytes) -> Callable[..., int]:
+        return compiled(code)[0]
+
     wanted = sharing.Wanted(name, digest, path and path.with_suffix(".code"))
-    return sharing.obtain(wanted, lambda code: compiled(code)[0], lambda: compiled(None))[0]
+
+    def obtain() -> Callable[..., int]:
+        with lock:
+            return sharing.obtain(wanted, load, lambda: compiled(None))[0]
+
+    return Code(name, lambda: sharing.known(wanted, load), obtain)
 
 
 def _signature(parts: tuple[Part, ...], signatures: tuple[Any, ...]) -> Any:

@@ -7,7 +7,7 @@ import linecache
 import threading
 import time
 from collections import defaultdict
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from gpusched.fusion import generate, tuned
@@ -23,6 +23,7 @@ from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
 from gpusched.fusion.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.fusion.backends.cuda.skeleton.text import threads
+from gpusched.fusion.handles import Handle
 from gpusched.fusion.kernel import EXACT, Kernel
 from gpusched.fusion.statistics import updating
 
@@ -175,6 +176,7 @@ _compiling: defaultdict[tuple[int, Kernel], threading.Lock] = defaultdict(thread
 """One a kernel: while a thread waits for one that another process compiles, others go on."""
 _runtimes: dict[int, GpuRuntime] = {}
 _kernels: dict[tuple[int, Kernel], CudaKernel] = {}
+_handles: dict[tuple[int, Kernel], Handle] = {}
 _scans: dict[tuple[int, str, str], CudaScan] = {}
 
 
@@ -211,6 +213,45 @@ def forget(kernel: Kernel) -> None:
     with _lock:
         for found in [key for key in _kernels if key[1] == kernel]:
             del _kernels[found]
+        for found in [key for key in _handles if key[1] == kernel]:
+            del _handles[found]
+
+
+def handle(kernel: Kernel) -> Handle:
+    """Return `kernel` as launches on CuPy's current device hold it; nothing is compiled or read."""
+    import cupy
+
+    number = cupy.cuda.runtime.getDevice()
+    found = _handles.get((number, kernel))
+    if found is None:
+        made = Handle(kernel, partial(_known, number, kernel), partial(_compiled, number, kernel))
+        found = _handles.setdefault((number, kernel), made)
+    return found
+
+
+def _compiled(number: int, kernel: Kernel) -> CudaKernel:
+    """Return a kernel for a device, from whatever thread this is called."""
+    import cupy
+
+    with cupy.cuda.Device(number):
+        found = get(kernel)
+        found.prepare()
+    return found
+
+
+def _known(number: int, kernel: Kernel) -> CudaKernel | None:
+    """Return a kernel for a device if it need not be compiled: it is loaded, or in a file."""
+    import cupy
+
+    if (number, kernel) in _kernels:
+        return _compiled(number, kernel)
+    with cupy.cuda.Device(number):
+        runtime = _runtime()
+    parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
+    kept = (cubins.wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
+    if all(each.path is not None and each.path.exists() for each in kept):
+        return _compiled(number, kernel)
+    return None
 
 
 def get(kernel: Kernel) -> CudaKernel:
