@@ -77,7 +77,7 @@ test-peers-common: $(VENV)/.test
 test-nightly: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly -m "not peers" $(ARGS)
 
-# Of the default tier; ARGS='-m "not (peers or nightly)"' measures all tests.
+# Of the default tier; make test-all prints it for all tests.
 coverage: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) --cov --cov-branch --cov-report= $(ARGS)
 	$(BIN)/python -m tests.folder_coverage

@@ -1,7 +1,8 @@
 """Runs every part of the tests but the nightly ones, and writes down that it did.
 
-``python -m tests.everything`` is ``make test-all``. ``--shard 2/4`` runs the second of four shares
-of the parts, each on a machine of its own, and writes nothing down.
+``python -m tests.everything`` is ``make test-all``. It prints which share of the package's lines
+and branches the tests reached. ``--shard 2/4`` runs the second of four shares of the parts, each on
+a machine of its own, and writes nothing down.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import folder_coverage
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/verification.md"
@@ -33,6 +36,9 @@ PARTS = (
     "docs",
 )
 """Makefile's targets, the longest first."""
+
+MEASURED = "ARGS=--cov --cov-append --cov-report="
+"""Has a part that runs pytest add to what ``.coverage`` says has been reached."""
 
 _COUNTS = re.compile(r"(\d+) (passed|failed|skipped|error)")
 _LAST_LINE = re.compile(r"^=* ?(?:\d+ \w+(?:, )?)+.* in [\d.]+s")
@@ -70,6 +76,8 @@ def run(part: str) -> Outcome:
     print(f"\n=== make {part}", flush=True)
     counts: dict[str, int] = {}
     command = ["make", "--no-print-directory", part]
+    if part.startswith("test"):
+        command.append(MEASURED)
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as made:
         assert made.stdout is not None
         for line in made.stdout:
@@ -104,8 +112,24 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def row(outcomes: list[Outcome], commit: str) -> str:
-    """Return the line that is written down: date, commit, machine, counts, minutes, failures."""
+def reached(counts: Mapping[str, int]) -> str:
+    """Return the shares of lines and branches that the tests reached.
+
+    Examples
+    --------
+    >>> reached({"num_statements": 8, "covered_lines": 7, "num_branches": 4, "covered_branches": 3})
+    '87.5% of lines, 75.0% of branches'
+    """
+    lines = counts["covered_lines"] / counts["num_statements"]
+    branches = counts["covered_branches"] / counts["num_branches"]
+    return f"{lines:.1%} of lines, {branches:.1%} of branches"
+
+
+def row(outcomes: list[Outcome], commit: str, coverage: str) -> str:
+    """Return the line that is written down.
+
+    Date, commit, machine, counts, minutes, coverage, and the parts that failed.
+    """
     total = {kind: sum(o.counts.get(kind, 0) for o in outcomes) for kind in ("passed", "skipped")}
     failed = [o.part for o in outcomes if o.status]
     minutes = sum(o.seconds for o in outcomes) / 60
@@ -116,6 +140,7 @@ def row(outcomes: list[Outcome], commit: str) -> str:
         machine(),
         f"{total['passed']:,} passed, {total['skipped']:,} skipped",
         f"{minutes:.0f} ({parts})",
+        coverage,
         ", ".join(failed) or "none",
     )
     return f"| {' | '.join(cells)} |\n"
@@ -145,11 +170,15 @@ def main() -> int:
     chosen = parser.parse_args()
     parts = chosen.only or (share(PARTS, chosen.shard) if chosen.shard else list(PARTS))
     before = commit()
+    subprocess.run([sys.executable, "-m", "coverage", "erase"], cwd=ROOT, check=True)
     outcomes = [run(part) for part in parts]
+    if any(part.startswith("test") for part in parts):
+        folders = folder_coverage.by_folder(folder_coverage.summaries(ROOT / ".coverage"))
+        print(f"\n{folder_coverage.table(folders)}")
     print(f"\n{summary(outcomes)}")
     if not chosen.only and not chosen.shard:
         with PAGE.open("a") as page:
-            page.write(row(outcomes, before))
+            page.write(row(outcomes, before, reached(folders["all"])))
     return int(any(outcome.status for outcome in outcomes))
 
 

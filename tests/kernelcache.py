@@ -13,8 +13,9 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from gpusched.fusion import emitters
+
 _KEPT_SECONDS = 3 * 86400
-_PARTS = ("gpusched/fusion", "gpusched/kernels")
 
 
 def folder(root: Path) -> Path:
@@ -34,7 +35,5 @@ def digest(root: Path) -> str:
     found = hashlib.blake2b(sys.version.encode(), digest_size=8)
     for package in ("llvmlite", "numba", "numpy"):
         found.update(version(package).encode())
-    for part in _PARTS:
-        for path in sorted((root / part).rglob("*.py")):
-            found.update(path.read_bytes())
+    found.update(emitters.digest_of(root / "gpusched").encode())
     return found.hexdigest()

@@ -23,11 +23,11 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
 
     Parameters
     ----------
-    key
+    key : str
         A folder's name, of letters, digits, ``-``, ``_`` and ``.``.
-    x
+    x : dask collection
         A dask array, or another dask collection: an xarray object, a bag, `dask.delayed`.
-    directory
+    directory : str or os.PathLike, optional
         A folder that the workers see too. None takes the setting ``gpusched.batch.checkpoints``,
         which `gpusched submit` sets to a folder of the job's.
 

@@ -50,9 +50,11 @@ def choose(
 
     Parameters
     ----------
-    shape, dtype
+    shape : tuple of int, optional
         Of an array, if its chunks are wanted too: then each thread gets at least four of them.
-    on
+    dtype : dtype_like, optional
+        Of that array.
+    on : Target, optional
         What computes; by default the client's workers, or this process.
 
     Returns

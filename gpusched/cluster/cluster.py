@@ -36,46 +36,50 @@ class Cluster(SpecCluster):
 
     Parameters
     ----------
-    n_workers
+    n_workers : int, optional
         Number of workers. Default: one a GPU; on CPUs, dask's own choice for the cores.
-    threads_per_worker
+    threads_per_worker : int, optional
         Threads of each worker. Default: 1 on a GPU; on CPUs, an equal share of the cores.
-    gpus
+    gpus : int, str or sequence of int or str, optional
         ``"all"``, a number of GPUs, or a list of positions among the visible ones and of UUIDs,
         each as often as it shall have workers; 0 for CPU workers.
-    memory_limit
+    memory_limit : int, float or str, optional
         Host memory of each worker: bytes, a text such as ``"4 GiB"``, a fraction of the machine's,
         ``"auto"`` for an equal share, or 0 for no limit.
-    device_memory_limit
+    device_memory_limit : int, float or str, optional
         What task results may take of each GPU before they are spilled: bytes, a text such as
         ``"10 GiB"``, a fraction of its memory, or 0 for no limit. Several workers on it share it.
-    pool, pool_size
-        Where GPU memory comes from: ``none``, ``cupy``, ``async`` or ``rmm``; and the pool's bytes.
-    pin
+    pool : {'none', 'cupy', 'async', 'rmm'}, optional
+        Where GPU memory comes from.
+    pool_size : int or str, optional
+        Bytes of the pool.
+    pin : bool, optional
         Whether workers are bound to cores: to those near their GPU, or CPU workers to a slice
         each. Default: GPU workers are.
-    cpu_workers
+    cpu_workers : int
         Number of CPU workers besides those on GPUs, named ``cpu-0`` and so on. They have the
         resource ``CPU``, as GPU workers have ``GPU``, so that ``dask.annotate(resources={"CPU":
         1})`` places tasks on them.
-    processes
+    processes : bool
         Whether workers are processes of their own, restarted when they die. If not, everything
         runs in this process and no socket is opened.
-    fuse
+    fuse : bool, optional
         Whether fusion is on in this process, and in the workers, while the cluster is open.
-    dashboard_address
+    dashboard_address : str, optional
         Where the scheduler shows its dashboard, such as ``":8787"``. Default: nowhere.
-    asynchronous
+    asynchronous : bool
         Whether the cluster is used within ``async`` functions.
-    name
+    name : str, optional
         The name that the cluster shows.
-    host
+    host : str
         The address that the servers listen on.
-    port
+    port : int
         The scheduler's port; 0 for any that is free.
-    security
+    security : distributed.Security, optional
         Certificates for encrypted connections.
-    worker_options
+    silence_logs, loop : object, optional
+        As of `distributed.SpecCluster`.
+    worker_options : mapping of str to object, optional
         Further keyword arguments of ``distributed.Worker``.
 
     Raises

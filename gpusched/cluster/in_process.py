@@ -21,11 +21,11 @@ def local(
 
     Parameters
     ----------
-    threads
+    threads : int, optional
         Threads of the worker. Default: one a core.
-    memory_limit
+    memory_limit : int, float or str, optional
         Host memory of the worker, as in :class:`gpusched.Cluster`.
-    fuse
+    fuse : bool, optional
         Whether fusion is on within the block.
 
     Examples

@@ -35,17 +35,17 @@ def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",
 
     Parameters
     ----------
-    x
+    x : dask.array.Array or xarray object
         A dask array, or an xarray DataArray of one.
-    index
+    index : tuple of int, optional
         Position of an element, counted from the end where negative: the kernels that make it run
         for it alone. A reduction whose result they use is compiled, not stopped in.
-    chunk
+    chunk : tuple of int, optional
         Position of a chunk, in the place of an index: its kernels run over the whole of it, which
         takes 1 to 5 microseconds an operation and element.
-    stop
+    stop : {'first', 'every', 'never'}
         ``"first"``: at the first element of each kernel; ``"every"``: at each; ``"never"``.
-    condition
+    condition : str, optional
         Stops only where it holds: an expression of the kernel's variables, those that `point`
         computes included, such as ``"not isfinite(ratio)"``.
 

@@ -76,7 +76,7 @@ class Nonfinite:
 
         Parameters
         ----------
-        width
+        width : int
             Columns.
         """
         from gpusched.debugging.show import finding_text
@@ -126,7 +126,7 @@ def find_nonfinite(x: Any) -> Nonfinite | None:
 
     Parameters
     ----------
-    x
+    x : dask.array.Array or xarray.DataArray
         A dask array, or an xarray DataArray of one.
 
     Returns

@@ -36,7 +36,7 @@ class Trace:
 
         Parameters
         ----------
-        width
+        width : int
             Columns.
         """
         from gpusched.debugging.show import trace_text
@@ -79,13 +79,13 @@ def trace_element(x: Any, index: Any, *, depth: int = 8, show: bool = True) -> T
 
     Parameters
     ----------
-    x
+    x : dask.array.Array or xarray.DataArray
         A dask array, or an xarray DataArray of one.
-    index
+    index : tuple of int
         Position of the element, counted from the end where negative.
-    depth
+    depth : int
         How many tasks are gone back; each has its inputs computed.
-    show
+    show : bool
         Whether it is printed.
 
     Returns

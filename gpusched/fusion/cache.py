@@ -18,7 +18,7 @@ import dask
 
 import gpusched
 from gpusched import events
-from gpusched.fusion import codefiles, generate, hostloops, sharing
+from gpusched.fusion import codefiles, emitters, hostloops, sharing
 from gpusched.fusion.handles import Call, Handle
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
@@ -70,13 +70,8 @@ def toolchain() -> str:
     import llvmlite
     import numba
 
-    from gpusched.fusion import backends
-
     parts = [gpusched.__version__, numba.__version__, llvmlite.__version__, sys.version, _libc()]
-    parts.append(str(generate.VERSION))
-    root = Path(backends.__file__).parents[1]
-    for path in sorted([*root.glob("backends/*.py"), *root.glob("vectormath/*.py")]):
-        parts.append(hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest())
+    parts.append(emitters.digest())
     return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
 
 

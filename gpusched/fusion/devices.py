@@ -35,13 +35,16 @@ class Device:
     """Waits for what this thread has launched."""
     marks: Marks | None = None
     """For timing launches; None where they are over when their call returns."""
+    moments: bool = False
+    """Whether one kernel can compute the mean of its values and their deviations from it."""
 
 
 def _nothing() -> None:
     """Wait for nothing: calls on the host are done when they return."""
 
 
-HOST = Device("cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing)
+HOST = Device("cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
+              moments=True)  # fmt: skip
 """NumPy arrays."""
 
 

@@ -17,9 +17,6 @@ from gpusched.fusion.kernel import EXACT, MOMENTS, Access, Kernel, Output, State
 from gpusched.fusion.operations import DEFINED, ScalarFunction, named
 from gpusched.fusion.parsing import parse
 
-VERSION = 8
-"""Raise when the same kernel generates other source."""
-
 
 def input_names(kernel: Kernel) -> list[str]:
     """Return the names of the kernel's inputs in its source: a, b, ..., y, a1, ..."""

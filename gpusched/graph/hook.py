@@ -165,7 +165,7 @@ def enable(*, mathematics: str | None = None) -> _Switch:
 
     Parameters
     ----------
-    mathematics
+    mathematics : {'exact', 'fast'}, optional
         ``"exact"`` or ``"fast"``, as the setting ``fusion.mathematics`` has it; None leaves it as
         it is.
 

@@ -18,6 +18,11 @@ def fusible(function: Callable[..., Any]) -> Callable[..., Any]:
     shown to be safe is recorded again for each chunk, since it may depend on something that
     changes; where it does what a lazy chunk cannot do, it runs on real arrays.
 
+    Parameters
+    ----------
+    function : callable
+        A function of chunks, as `dask.array.map_blocks` takes. It is marked, and returned.
+
     Examples
     --------
     >>> import gpusched, numpy as np

@@ -47,9 +47,9 @@ class Explanation:
 
         Parameters
         ----------
-        details
+        details : bool
             Whether every stage, line, kernel's source and stop is shown.
-        width
+        width : int
             Columns.
         """
         from gpusched.inspection.text import text
@@ -116,7 +116,7 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
 
     Parameters
     ----------
-    subject
+    subject : dask collection or callable
         A dask array, several in a list, an xarray object, or a function.
     *args, **kwargs
         The function's: dask arrays, or NumPy arrays that stand for its chunks.

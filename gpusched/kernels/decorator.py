@@ -25,12 +25,12 @@ class _Decorator:
 
     Parameters
     ----------
-    function
+    function : callable
         Takes and returns numbers; a tuple of numbers for several results.
-    *signatures
+    *signatures : str
         Declared dtypes, such as ``"float32(float32, int64)"`` or ``"(float32, bool)(float64)"``;
         the first that fits is taken.
-    dtypes
+    dtypes : dtype_like or tuple of dtype_like, optional
         Dtypes of the results only: one, or a tuple of them.
 
     Returns

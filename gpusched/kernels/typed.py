@@ -21,9 +21,6 @@ from gpusched.kernels.narrowing import narrow_floats, narrow_integers, narrowed
 
 Dtypes = tuple[np.dtype, ...]
 
-VERSION = 2
-"""Raise when the same function becomes other machine code, so that kept code is not used."""
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -163,7 +160,7 @@ def typed(
             f"{len(found)} values, but {len(declared)} dtypes are declared"
         )
     results = declared or found
-    key = repr((VERSION, definition.digest, chosen.narrow, [d.str for d in arguments],
+    key = repr((definition.digest, chosen.narrow, [d.str for d in arguments],
                 [d.str for d in results], repr(identity)))  # fmt: skip
     digest = hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
     # Part of file names, and of symbols in PTX.

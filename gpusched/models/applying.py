@@ -47,37 +47,37 @@ def apply(
 
     Parameters
     ----------
-    model
+    model : callable or model
         A torch module, TorchScript or exported program; a JAX function; a TensorFlow function,
         module or Keras model; an ONNX model or its bytes; a scikit-learn estimator; the path of a
         file or folder with one of these; any function of arrays; or a function without arguments
         that returns one of these, and is called once in each process.
     *arrays
         dask, xarray or NumPy arrays, with the same rows in the same order.
-    dtype
+    dtype : dtype_like, sequence of dtype_like or dict, optional
         Of the results, which are converted to it: one, or one for each of several results. Found
         out with a sample if not given.
-    shape
+    shape : tuple of int, sequence of tuple or dict, optional
         Of one row's result, beside ``dtype``, so that no sample is needed: ``()`` for a number.
-    meta
+    meta : array or sequence of array, optional
         Both in one: an array of no rows, such as ``np.empty((0, 10), "float32")``, or a tuple or
         dictionary of them for several results.
-    method
+    method : str, optional
         Of the model, to be called in its place, such as ``"predict_proba"``.
-    device
+    device : str, optional
         As the model's library names it; the worker's GPU, or else the CPU, if not given.
-    library
+    library : str, optional
         ``"torch"``, ``"jax"`` or ``"tensorflow"`` for a plain function of that library's arrays.
-    cast
+    cast : bool or dtype_like
         Whether inputs of another dtype than the model's are converted to it, rather than refused;
         or the dtype that all inputs are converted to.
-    batch
+    batch : int or str, optional
         Rows that the model is given at a time at most; or bytes of them, such as ``"64 MiB"``.
         If not given, whole chunks; for torch modules on the CPU pieces that stay in the cache.
-    core
+    core : int or sequence of int, optional
         How many axes at the end make up one row; all but the first if not given. For xarray, the
         names of dimensions.
-    dims
+    dims : sequence of str, optional
         Names of the dimensions of one row's result, for xarray.
     **kwargs
         Further arguments of the model's.

@@ -22,7 +22,7 @@ def relu(x: Any) -> Any:
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape and real dtype, which the result has as well.
 
     Examples
@@ -40,7 +40,7 @@ def sigmoid(x: Any) -> Any:
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape and real dtype. The result is floating: float32 of integers of up to 16 bits,
         float64 of larger ones.
 
@@ -66,7 +66,7 @@ def silu(x: Any) -> Any:
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape and real dtype. The result is floating: float32 of integers of up to 16 bits,
         float64 of larger ones.
 
@@ -91,9 +91,9 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape; float32 or float64 (and, with ``approximate="tanh"``, any real dtype).
-    approximate
+    approximate : {'none', 'tanh'}
         ``"none"`` for ``x / 2 * (1 + erf(x / sqrt(2)))``, ``"tanh"`` for the approximation
         ``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``.
 

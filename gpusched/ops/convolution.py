@@ -30,6 +30,21 @@ def conv1d(
 ) -> Any:
     """Convolve over the last axis: as :func:`conv2d` does over two.
 
+    Parameters
+    ----------
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
+        Of shape (batch, channels, length).
+    weight : array_like
+        Of shape (outputs, channels / groups, length).
+    bias : array_like, optional
+        Of shape (outputs,).
+    stride, padding, dilation : int or tuple of int
+        As of :func:`conv2d`.
+    groups : int
+        As of :func:`conv2d`.
+    activation : str or callable, optional
+        As of :func:`conv2d`.
+
     Examples
     --------
     >>> import dask.array as da
@@ -56,18 +71,18 @@ def conv2d(
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of shape (batch, channels, height, width), float32 or float64. Chunked along any axis; the
         channels are brought into one chunk. Chunks are read with the halo that they need.
-    weight
+    weight : array_like
         Of shape (outputs, channels / groups, height, width), of the dtype of `x`.
-    bias
+    bias : array_like, optional
         Of shape (outputs,).
-    stride, padding, dilation
+    stride, padding, dilation : int or tuple of int
         One number for all axes, or one for each. Padding adds zeros.
-    groups
+    groups : int
         Into which channels and outputs are divided, each convolved by itself.
-    activation
+    activation : str or callable, optional
         A name or a function, as of :func:`gpusched.ops.linear`; one kernel with the bias.
 
     Raises
@@ -108,6 +123,21 @@ def conv3d(
     activation: Activation = None,
 ) -> Any:
     """Convolve over the last three axes: as :func:`conv2d` does over two.
+
+    Parameters
+    ----------
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
+        Of shape (batch, channels, depth, height, width).
+    weight : array_like
+        Of shape (outputs, channels / groups, depth, height, width).
+    bias : array_like, optional
+        Of shape (outputs,).
+    stride, padding, dilation : int or tuple of int
+        As of :func:`conv2d`.
+    groups : int
+        As of :func:`conv2d`.
+    activation : str or callable, optional
+        As of :func:`conv2d`.
 
     Examples
     --------

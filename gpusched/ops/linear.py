@@ -19,13 +19,13 @@ def linear(
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of shape (..., inputs).
-    weight
+    weight : array_like
         Of shape (outputs, inputs), as torch has it.
-    bias
+    bias : array_like, optional
         Of shape (outputs,).
-    activation
+    activation : str or callable, optional
         ``"relu"``, ``"sigmoid"``, ``"silu"``, ``"gelu"`` or ``"tanh"``, or a function of arrays;
         one kernel with the bias.
 

@@ -23,14 +23,14 @@ def layer_norm(
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape, float32 or float64; integers become one of them. One task a
         chunk if the axes lie in one chunk.
-    axis
+    axis : int or tuple of int
         Over which the mean and the variance (of the population) are taken.
-    weight, bias
+    weight, bias : array_like, optional
         Of the shape of `x` along these axes.
-    eps
+    eps : float
         Added to the variance.
 
     Raises
@@ -74,16 +74,16 @@ def batch_norm(
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape, float32 or float64; integers become one of them.
-    mean, variance
+    mean, variance : array_like, optional
         Of each channel, as a trained model holds them; those of `x` itself (of the population) if
         neither is given, as in training.
-    weight, bias
+    weight, bias : array_like, optional
         Of each channel.
-    eps
+    eps : float
         Added to the variance.
-    axis
+    axis : int
         Of the channels.
 
     Raises

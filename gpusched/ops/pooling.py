@@ -15,14 +15,14 @@ def max_pool(x: Any, size: Any, stride: Any = None, padding: Any = 0, dilation: 
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of shape (batch, channels, ...), with one to three further axes or more, over which windows
         slide; of any real dtype, which the result has as well. Chunked along any axis.
-    size
+    size : int or tuple of int
         Of a window: one number for all axes, or one for each.
-    stride
+    stride : int or tuple of int, optional
         From window to window; `size` if not given.
-    padding, dilation
+    padding, dilation : int or tuple of int
         One number for all axes, or one for each. Padding is less than any element.
 
     Raises
@@ -49,8 +49,10 @@ def avg_pool(x: Any, size: Any, stride: Any = None, padding: Any = 0) -> Any:
 
     Parameters
     ----------
-    x, size, stride, padding
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         As of :func:`max_pool`, but of a float dtype.
+    size, stride, padding : int or tuple of int, optional
+        As of :func:`max_pool`.
 
     Raises
     ------

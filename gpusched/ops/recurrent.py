@@ -28,15 +28,15 @@ def lstm(
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of shape (rows, times, inputs), float32 or float64. Chunks of rows run side by side, chunks
         of times one after the other; inputs are brought into one chunk.
-    weight_ih, weight_hh
+    weight_ih, weight_hh : array_like
         Of shapes (4 * units, inputs) and (4 * units, units), for the input, forget, cell and
         output gates in this order, as torch has them.
-    bias_ih, bias_hh
+    bias_ih, bias_hh : array_like, optional
         Of shape (4 * units,).
-    state
+    state : tuple of array_like, optional
         The hidden and the cell state at first, of shape (rows, units) each; zeros if not given.
 
     Returns
@@ -81,14 +81,14 @@ def gru(
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         As of :func:`lstm`.
-    weight_ih, weight_hh
+    weight_ih, weight_hh : array_like
         Of shapes (3 * units, inputs) and (3 * units, units), for the reset, update and new gates
         in this order, as torch has them.
-    bias_ih, bias_hh
+    bias_ih, bias_hh : array_like, optional
         Of shape (3 * units,).
-    state
+    state : array_like, optional
         At first, of shape (rows, units); zeros if not given.
 
     Returns

@@ -14,11 +14,11 @@ def softmax(x: Any, axis: int = -1) -> Any:
 
     Parameters
     ----------
-    x
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape and real dtype; the result has its shape and chunks, and is floating: float32
         of integers of up to 16 bits, float64 of larger ones. One task a chunk if
         the axis lies in one chunk, else dask's tree reductions.
-    axis
+    axis : int
         Along which the result's sum is 1.
 
     Raises
@@ -44,7 +44,9 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
 
     Parameters
     ----------
-    x, axis
+    x : numpy.ndarray, cupy.ndarray or dask.array.Array
+        As of :func:`softmax`.
+    axis : int
         As of :func:`softmax`.
 
     Raises

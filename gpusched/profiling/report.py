@@ -152,7 +152,7 @@ class Profile:
 
         Parameters
         ----------
-        path
+        path : str or Path, optional
             Where to write it, too.
         """
         from gpusched.profiling.html import page
@@ -167,7 +167,7 @@ class Profile:
 
         Parameters
         ----------
-        path
+        path : str or Path
             A file, whose name usually ends with ``.json``.
         """
         from gpusched.profiling.trace import trace

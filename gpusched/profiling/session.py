@@ -22,7 +22,7 @@ def profile(client: Any = _DEFAULT) -> Session:
 
     Parameters
     ----------
-    client
+    client : distributed.Client, optional
         The `distributed.Client` of the cluster that is recorded, too; None for none. Default:
         the process's own, if there is one when the block begins.
 

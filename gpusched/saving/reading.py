@@ -32,9 +32,9 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
 
     Parameters
     ----------
-    path
+    path : str or os.PathLike
         Of a file that `gpusched.save` wrote.
-    trust
+    trust : bool
         Whether to load the functions of its author's that are in it. They can do whatever you can.
         A file without any is data, and is loaded without trust.
 
@@ -98,6 +98,11 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what a file says of itself, with nothing loaded.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        A file that :func:`gpusched.save` has written.
 
     Returns
     -------

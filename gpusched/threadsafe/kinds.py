@@ -161,22 +161,56 @@ KINDS: dict[str, type[Policy]] = {
 
 
 def lock(name: str = "", *, each: bool = False) -> Lock:
-    """Return the policy of one call at a time; see `Lock`."""
+    """Return the policy of one call at a time; see `Lock`.
+
+    Parameters
+    ----------
+    name : str
+        What all policies of the same kind and name share; by default, the wrapped library's name.
+    each : bool
+        Whether each object that wrapped functions return is protected by itself.
+    """
     return Lock(name, each)
 
 
 def one_thread(name: str = "", *, each: bool = False) -> OneThread:
-    """Return the policy of every call on one thread; see `OneThread`."""
+    """Return the policy of every call on one thread; see `OneThread`.
+
+    Parameters
+    ----------
+    name : str
+        What all policies of the same kind and name share; by default, the wrapped library's name.
+    each : bool
+        Whether each object that wrapped functions return is protected by itself.
+    """
     return OneThread(name, each)
 
 
 def limit(n: int, name: str = "") -> Limit:
-    """Return the policy of at most ``n`` calls at a time; see `Limit`."""
+    """Return the policy of at most ``n`` calls at a time; see `Limit`.
+
+    Parameters
+    ----------
+    n : int
+        Number of threads.
+    name : str
+        What all policies of the same kind and name share; by default, the wrapped library's name.
+
+    Raises
+    ------
+    ValueError
+        If that is not a positive number.
+    """
     return Limit(name, n)
 
 
 def per_thread(name: str = "") -> PerThread:
     """Return the policy of an instance for each thread; see `PerThread`.
+
+    Parameters
+    ----------
+    name : str
+        What all policies of the same kind and name share; by default, the wrapped library's name.
 
     Examples
     --------
@@ -191,12 +225,24 @@ def per_thread(name: str = "") -> PerThread:
 
 
 def per_device(name: str = "") -> PerDevice:
-    """Return the policy of an instance for each GPU; see `PerDevice`."""
+    """Return the policy of an instance for each GPU; see `PerDevice`.
+
+    Parameters
+    ----------
+    name : str
+        What all policies of the same kind and name share; by default, the wrapped library's name.
+    """
     return PerDevice(name)
 
 
 def process(name: str = "") -> Process:
-    """Return the policy of calls in a child process; see `Process`."""
+    """Return the policy of calls in a child process; see `Process`.
+
+    Parameters
+    ----------
+    name : str
+        What all policies of the same kind and name share; by default, the wrapped library's name.
+    """
     return Process(name)
 
 

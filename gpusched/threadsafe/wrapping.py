@@ -22,12 +22,12 @@ def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
 
     Parameters
     ----------
-    value
+    value : object
         What is not thread-safe. The original must not be used beside the proxy.
-    policy
+    policy : Policy or str
         A policy, or its text as in settings, such as ``"lock(hdf5)"``. Without a name it gets that
         of the package that ``value`` comes from.
-    results
+    results : bool
         Whether what calls return is wrapped, too, where it belongs to the same package, is an
         iterator or a context manager. Arrays, numbers, text and the like never are.
 
@@ -109,6 +109,11 @@ def named() -> list[Guard]:
 
 def unwrap(value: Any) -> Any:
     """Return what a proxy stands for, for code that takes the policy into its own hands.
+
+    Parameters
+    ----------
+    value : object
+        A proxy; anything else is returned as it is.
 
     Examples
     --------

@@ -43,27 +43,27 @@ def tune(
 
     Parameters
     ----------
-    kernel
+    kernel : kernel
         One of `gpusched.explain`'s kernels; a function decorated with `gpusched.kernel`; or a dask
         array, all of whose kernels are tuned.
-    sample
+    sample : sequence of array, optional
         Arrays to measure on, several in a tuple: a decorated function's arguments, or a kernel's
         inputs. A decorated function needs one; otherwise random numbers of the program's shapes
         are taken.
-    block
+    block : int or sequence of int, optional
         CUDA: threads of a block. CPU: elements that a reduction joins before their partial result
         joins the rest.
-    vector
+    vector : int or sequence of int, optional
         CUDA: elements that a thread loads or stores at once. CPU: bits of the registers used.
-    unroll
+    unroll : int or sequence of int, optional
         CUDA: vectors of each input that a thread loads before it uses the first; it computes
         ``vector * unroll`` elements at a time.
-    target
+    target : {'cpu', 'cuda'}, optional
         ``"cpu"`` or ``"cuda"``; by default where the sample is, or ``"cpu"``.
-    tolerance
+    tolerance : float, optional
         Largest relative difference of floating-point results from the default's; by default they
         must be equal, so that sums keep their order.
-    remember
+    remember : bool
         Whether the result is kept for this and later processes.
 
     Returns

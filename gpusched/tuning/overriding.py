@@ -29,18 +29,18 @@ def override(
 
     Parameters
     ----------
-    kernel
+    kernel : str, kernel or override
         One of `gpusched.explain`'s kernels, or its name.
-    mine
+    mine : str, Path or callable
         A function in the place of the source's `point`, with the same arguments (inputs, then
         constants) and as many results; or the whole changed source, as text or in a file.
-    tolerance
+    tolerance : float, optional
         Largest relative difference of floating-point results from the original's. By default they
         may differ as far as the original may from NumPy's: not at all for plain arithmetic. Other
         numbers must be equal.
-    check
+    check : bool
         Whether it is compared at all.
-    target
+    target : {'cpu', 'cuda'}
         Whose loops a source has: ``"cpu"``, or ``"cuda"`` for one that began as ``cuda_source``.
         The other target takes its other functions, and has loops of its own.
 

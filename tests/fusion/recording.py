@@ -11,7 +11,7 @@ import numpy as np
 from gpusched.fusion import functions  # noqa: F401  (registers what is recorded)
 from gpusched.fusion.cache import kernels, reference
 from gpusched.fusion.chunk import LazyChunk, lazies, references
-from gpusched.fusion.devices import HOST
+from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.plan import Launch, Plan
 from gpusched.fusion.record import Recorder
 
@@ -31,9 +31,11 @@ class Recording:
         return self.plan.launches
 
 
-def record(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu") -> Recording:
+def record(
+    function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", device: Device = HOST
+) -> Recording:
     """Record `function` on lazy chunks that stand for `arrays`."""
-    recorder = Recorder(replace(HOST, compile=BACKENDS[backend]))
+    recorder = Recorder(replace(device, compile=BACKENDS[backend]))
     chunks = [LazyChunk(recorder, recorder.leaf(array)) for array in arrays]
     result = function(*chunks)
     recorder.flush(lazies(result))

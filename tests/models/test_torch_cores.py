@@ -94,6 +94,7 @@ class TestPieces:
 
     @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
     @pytest.mark.filterwarnings("ignore::FutureWarning")
+    @pytest.mark.filterwarnings("ignore:Converting a tensor to a Python integer")
     def test_what_was_traced_gets_whole_chunks(self) -> None:
         class Shaped(torch.nn.Module):  # type: ignore[misc, name-defined]
             def forward(self, x: Any) -> Any:

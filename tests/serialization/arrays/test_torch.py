@@ -62,6 +62,7 @@ def tensors(draw: st.DrawFn) -> Any:
     return tensor.conj() if dtype.is_complex and draw(st.booleans()) else tensor
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @given(tensors())
 def test_every_tensor_comes_back_as_it_was(tensor: Any) -> None:
     check_same(sent(tensor), tensor)
@@ -112,6 +113,8 @@ def test_parameters_and_modules_come_back() -> None:
     assert found[0].weight.requires_grad
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")  # Within torch.
 @pytest.mark.parametrize("kind", ["sparse", "quantized", "attribute"])
 def test_tensors_without_plain_bytes_come_back(kind: str) -> None:
     if kind == "sparse":

@@ -7,10 +7,9 @@ import importlib.metadata
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 
 import gpusched
-from gpusched.fusion.backends.cuda import skeleton
+from gpusched.fusion import emitters
 from gpusched.fusion.backends.cuda.compiler import Compiled
 from gpusched.fusion.cache import directory
 from gpusched.fusion.kernel import EXACT
@@ -22,14 +21,12 @@ _PACKAGES = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvrtc
 @lru_cache(maxsize=1)
 def toolchain() -> str:
     """Return a digest of everything but the source and the kind of GPU that a cubin depends on."""
-    parts = [gpusched.__version__, sys.version, str(skeleton.VERSION)]
+    parts = [gpusched.__version__, sys.version, emitters.digest()]
     for package in _PACKAGES:
         try:
             parts.append(importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             parts.append("none")
-    for name in ("compiler", "device", "vectorload"):
-        parts.append((Path(__file__).parent / f"{name}.py").read_text())
     return hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
 
 

@@ -15,9 +15,6 @@ from gpusched.fusion.backends.cuda.skeleton.elementwise import flat, nest
 from gpusched.fusion.backends.cuda.skeleton.reduction import reduce_inner, reduce_outer
 from gpusched.fusion.kernel import Kernel
 
-VERSION = 2
-"""Raise when the same kernel generates other source."""
-
 
 def source(kernel: Kernel) -> str:
     """Return the whole text of a kernel for CUDA."""
