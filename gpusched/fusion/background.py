@@ -1,4 +1,4 @@
-"""Compilation while tasks go on: a thread that compiles what is asked for, most wanted first."""
+"""Compilation while tasks go on: threads that have made what is asked for."""
 
 from __future__ import annotations
 
@@ -6,77 +6,99 @@ import logging
 import threading
 from collections.abc import Iterable
 
-from gpusched.fusion.handles import Code
+from gpusched.fusion import service
+from gpusched.fusion.handles import Handle
 
 logger = logging.getLogger(__name__)
 
+THREADS = 16
+"""Threads at most. They wait for the compile service, which decides what comes first; without one
+they compile in turn."""
+
 
 class Background:
-    """A thread that compiles, and ends when there is nothing left to do.
+    """Threads that see to it that kernels are compiled, and end when there is nothing left to do.
 
     Notes
     -----
-    Thread-safe. The thread does not keep the process from ending.
+    Thread-safe. The threads do not keep the process from ending.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._wanted: dict[Code, float] = {}
-        self._thread: threading.Thread | None = None
+        self._lock = threading.Condition()
+        self._wanted: dict[Handle, float] = {}
+        self._threads = 0
+        self._refused = False
 
-    def request(self, codes: Iterable[Code], gain: float) -> None:
-        """Have something compiled.
+    def request(self, handles: Iterable[Handle], gain: float, urgent: bool = True) -> None:
+        """Have kernels compiled.
 
         Parameters
         ----------
-        codes
-            What.
+        handles
+            The kernels. Those that have been asked for before are compiled sooner.
         gain
-            Seconds that are expected to be saved by it: the larger, the sooner its turn.
+            Seconds that are expected to be saved by them: the more, the sooner their turn.
+        urgent
+            Whether that is worth taking time from tasks.
         """
         with self._lock:
-            for code in codes:
-                code.requested = True
-                self._wanted[code] = self._wanted.get(code, 0.0) + gain
-            if self._wanted and self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="gpusched-compile", daemon=True
-                )
-                self._thread.start()
+            for handle in handles:
+                if handle.requested and handle not in self._wanted and urgent:
+                    service.urge(handle.name, gain)
+                elif not handle.requested:
+                    self._wanted[handle] = gain
+                    self._start()
+                handle.requested = True
+                handle.urgent |= urgent
 
-    def _next(self) -> Code | None:
+    def _start(self) -> None:
+        if self._threads >= THREADS or self._refused:
+            return
+        thread = threading.Thread(target=self._run, name="gpusched-compile", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self._threads:
+                self._refused = True
+                logger.warning("kernels are not compiled, as there are no threads: %s", error)
+            return
+        self._threads += 1
+
+    def _next(self) -> tuple[Handle, float] | None:
         with self._lock:
             if not self._wanted:
-                self._thread = None
+                self._threads -= 1
+                self._lock.notify_all()
                 return None
             most = max(self._wanted, key=self._wanted.__getitem__)
-            del self._wanted[most]
-            return most
+            return most, self._wanted.pop(most)
 
     def _run(self) -> None:
-        while (code := self._next()) is not None:
+        while (found := self._next()) is not None:
+            handle, gain = found
             try:
-                code.wait()
+                with service.wishing(gain, handle.urgent):
+                    handle.wait()
             except Exception as error:
                 # Whoever runs the plan says so: a failed kernel is a reason not to fuse.
-                logger.info("kernel %s cannot be compiled", code.name, exc_info=True)
-                code.error = error
+                logger.info("kernel %s cannot be compiled", handle.name, exc_info=True)
+                handle.error = error
 
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until all is compiled that has been asked for."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until all is compiled that has been asked for; return whether it is."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._threads, timeout)
 
 
 _process = Background()
 
 
-def request(codes: Iterable[Code], gain: float) -> None:
-    """Have something compiled in this process's background; see `Background.request`."""
-    _process.request(codes, gain)
+def request(handles: Iterable[Handle], gain: float, urgent: bool = True) -> None:
+    """Have kernels compiled in this process's background; see `Background.request`."""
+    _process.request(handles, gain, urgent)
 
 
-def join(timeout: float | None = None) -> None:
-    """Wait until all is compiled that this process has asked for."""
-    _process.join(timeout)
+def join(timeout: float | None = None) -> bool:
+    """Wait until all is compiled that this process has asked for; return whether it is."""
+    return _process.join(timeout)

@@ -11,6 +11,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +20,8 @@ import dask
 
 import gpusched
 from gpusched import events
-from gpusched.fusion import codefiles, emitters, hostloops, sharing
+from gpusched.fusion import codefiles, emitters, hostloops, service, sharing
+from gpusched.fusion.backends import native, processors
 from gpusched.fusion.handles import Call, Handle
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.statistics import updating
@@ -36,11 +39,13 @@ class CompiledKernel:
     name: str
     """Its name in profiles and counters."""
     call: Call
+    native: native.NativeKernel | None = None
+    """The same for other machine code to call; None where numba or Python runs the kernel."""
     ready: ClassVar[bool] = True
     """That it can be called at once, as a `Handle` says it."""
 
     def look(self) -> bool:
-        """Return that there is machine code."""
+        """Return that it can be called."""
         return True
 
     def wait(self) -> None:
@@ -65,13 +70,11 @@ def user_caches() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
+@lru_cache(maxsize=1)
 def toolchain() -> str:
     """Return a short digest of everything but kernel and processor that machine code depends on."""
-    import llvmlite
-    import numba
-
-    parts = [gpusched.__version__, numba.__version__, llvmlite.__version__, sys.version, _libc()]
-    parts.append(emitters.digest())
+    compilers = [version("numba"), version("llvmlite")]
+    parts = [gpusched.__version__, *compilers, sys.version, _libc(), emitters.digest()]
     return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
 
 
@@ -81,17 +84,6 @@ def _libc() -> str:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, ValueError):
         return ""  # Not glibc.
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where the machine code of a kernel is looked for, and what it is compiled from."""
-
-    kernel: Kernel
-    """With the options that have been chosen for it."""
-    source: str
-    filename: str
-    wanted: sharing.Wanted
 
 
 class KernelCache:
@@ -106,7 +98,6 @@ class KernelCache:
         self._compiled: dict[Kernel, CompiledKernel] = {}
         self._handles: dict[Kernel, Handle] = {}
         self._locks: defaultdict[Kernel, threading.Lock] = defaultdict(threading.Lock)
-        self._toolchain: str | None = None
 
     def __len__(self) -> int:
         return len(self._compiled)
@@ -119,12 +110,7 @@ class KernelCache:
         """Return `kernel` as launches hold it, the same for all; nothing is compiled or read."""
         found = self._handles.get(kernel)
         if found is None:
-
-            def known() -> Call | None:
-                compiled = self.known(kernel)
-                return None if compiled is None else compiled.call
-
-            made = Handle(kernel, known, lambda: self.get(kernel).call)
+            made = Handle(kernel, partial(self.known, kernel), partial(self.get, kernel))
             found = self._handles.setdefault(kernel, made)
         return found
 
@@ -134,7 +120,7 @@ class KernelCache:
         if found is not None or not self._locks[kernel].acquire(blocking=False):
             return found  # Somebody is compiling it.
         try:
-            found = self._compiled.get(kernel) or self._load(kernel)
+            found = self._compiled.get(kernel) or _loaded(kernel)
             if found is not None:
                 self._compiled[kernel] = found
             return found
@@ -149,7 +135,7 @@ class KernelCache:
         started = time.perf_counter()
         with self._locks[kernel]:
             if kernel not in self._compiled:
-                self._compiled[kernel] = self._compile(kernel)
+                self._compiled[kernel] = _obtained(kernel)
             elif events.active:
                 events.record_since("compile", kernel.name, started, about="thread")
             return self._compiled[kernel]
@@ -164,52 +150,128 @@ class KernelCache:
         self._compiled.pop(kernel, None)
         self._handles.pop(kernel, None)
 
-    def _load(self, kernel: Kernel) -> CompiledKernel | None:
+
+def _loaded(kernel: Kernel) -> CompiledKernel | None:
+    """Return a kernel whose machine code is in a file."""
+    if processors.interpreted():
+        return reference(kernel)
+    prepared = prepare(kernel)
+    return sharing.known(prepared.wanted, prepared.load)
+
+
+def _obtained(kernel: Kernel) -> CompiledKernel:
+    """Return a kernel from a file, from others, or compiled now."""
+    if processors.interpreted():
+        return reference(kernel)
+    started = time.perf_counter()
+    prepared = prepare(kernel)
+    found, _ = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
+    with updating() as counters:
+        counters.compile_seconds += time.perf_counter() - started
+    return found
+
+
+@dataclass(frozen=True)
+class PreparedKernel:
+    """A kernel's source, and what is needed to compile or to load it."""
+
+    kernel: Kernel
+    """What was asked for."""
+    chosen: Kernel
+    """The same with the options that are the fastest here; it is what is compiled."""
+    source: str
+    filename: str
+    """Where the source is kept; a made-up name in `linecache` where there is no cache directory."""
+    stored: Path | None
+    """The file of the source; None if there is none."""
+
+    @cached_property
+    def wanted(self) -> sharing.Wanted:
+        """What to look for, and where."""
+        name = self.chosen.name
+        parts = ("cpu", toolchain(), processors.key(), self.chosen.description, self.source)
+        key = hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+        path = self.stored and self.stored.with_name(f"{name}-{key}.code")
+        return sharing.Wanted(name, key, path)
+
+    def load(self, code: bytes) -> CompiledKernel:
+        """Return the kernel of machine code, which nothing of numba is needed for.
+
+        Raises
+        ------
+        gpusched.fusion.backends.native.UnknownCodeError
+            If it cannot run here.
+        """
+        found = native.load(code, self.chosen.name)
+        return self._compiled(found.call, found)
+
+    def compile(self) -> bytes | None:
+        """Return the machine code, made by numba; None if it is good in one process only."""
+        code = service.compiled(self.chosen, self.wanted)
+        if code is not None:
+            return code
         from gpusched.fusion.backends import cpu
 
-        place = self._place(kernel)
-        call = sharing.known(
-            place.wanted,
-            lambda code: cpu.compile_kernel(place.kernel, place.source, place.filename, code)[0],
-        )
-        return None if call is None else self._made(kernel, place, call)
+        with service.here():
+            code = cpu.compile_code(self.chosen, self.source, self.filename)
+        sharing.count_compilation()
+        return code
 
-    def _compile(self, kernel: Kernel) -> CompiledKernel:
+    def build(self) -> tuple[CompiledKernel, bytes | None]:
+        """Return the kernel, compiled now, and its machine code unless it is this process's."""
+        code = self.compile()
+        if code is not None:
+            return self.load(code), code
         from gpusched.fusion.backends import cpu
 
-        started = time.perf_counter()
-        place = self._place(kernel)
-        text, filename = place.source, place.filename
-        call, _ = sharing.obtain(
-            place.wanted,
-            lambda code: cpu.compile_kernel(place.kernel, text, filename, code)[0],
-            lambda: cpu.compile_kernel(place.kernel, text, filename),
+        return self._compiled(cpu.compile_here(self.chosen, self.source, self.filename)), None
+
+    def _compiled(self, call: Call, found: native.NativeKernel | None = None) -> CompiledKernel:
+        return CompiledKernel(
+            self.kernel, self.source, self.filename, self.kernel.name, call, found
         )
-        with updating() as counters:
-            counters.compile_seconds += time.perf_counter() - started
-        return self._made(kernel, place, call)
 
-    def _made(self, kernel: Kernel, place: _Place, call: Call) -> CompiledKernel:
-        return CompiledKernel(kernel, place.source, place.filename, kernel.name, call)
 
-    def _place(self, kernel: Kernel) -> _Place:
-        from gpusched.fusion import tuned
+def code_for(kernel: Kernel, key: str) -> bytes:
+    """Return a kernel's machine code under the key that another process has for it.
 
-        kernel = tuned.chosen(kernel, tuned.here())
-        text = hostloops.source(kernel)
-        self._toolchain = self._toolchain or toolchain()
-        stored = store(self._toolchain, kernel.name, text)
-        filename = str(stored) if stored else register(kernel.name, text)
-        key = self._key(kernel, text)
-        path = stored and stored.with_name(f"{kernel.name}-{key}.code")
-        return _Place(kernel, text, filename, sharing.Wanted(kernel.name, key, path))
+    Parameters
+    ----------
+    kernel
+        With all its options.
+    key
+        Of the code, as that process has it: of its versions and settings, too.
 
-    def _key(self, kernel: Kernel, text: str) -> str:
-        from gpusched.fusion.backends import objectcode
+    Raises
+    ------
+    OtherToolchainError
+        If this process would make other code.
+    """
+    from gpusched.fusion.backends import cpu
 
-        self._toolchain = self._toolchain or toolchain()
-        parts = ("cpu", self._toolchain, objectcode.processor(), kernel.description, text)
-        return hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+    text = hostloops.source(kernel)
+    prepared = PreparedKernel(kernel, kernel, text, register(kernel.name, text), None)
+    if prepared.wanted.key != key:
+        raise OtherToolchainError("another version of gpusched, numba or Python, or other settings")
+    code = cpu.compile_code(kernel, text, prepared.filename)
+    if code is None:
+        raise OtherToolchainError("code that is good in one process only")
+    return code
+
+
+class OtherToolchainError(RuntimeError):
+    """Code would not be what another process wants."""
+
+
+def prepare(kernel: Kernel) -> PreparedKernel:
+    """Return a kernel with its source, which is written to the cache directory if there is one."""
+    from gpusched.fusion import tuned
+
+    chosen = tuned.chosen(kernel, tuned.here())
+    text = hostloops.source(chosen)
+    stored = store(toolchain(), chosen.name, text)
+    filename = str(stored) if stored else register(chosen.name, text)
+    return PreparedKernel(kernel, chosen, text, filename, stored)
 
 
 def store(tools: str, name: str, text: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Machine code as plans hold it: it is there, or comes later."""
+"""Kernels as launches hold them: their machine code is there, or comes later."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from gpusched.fusion.backends.native import NativeKernel
+    from gpusched.fusion.cache import CompiledKernel
     from gpusched.fusion.kernel import Kernel
 
 Call = Callable[..., int | None]
@@ -28,6 +30,10 @@ class Runnable(Protocol):
         """What computes; compiles first where `ready` is False."""
 
     @property
+    def native(self) -> NativeKernel | None:
+        """The same for other machine code to call, once it is ready; None if there is no such."""
+
+    @property
     def ready(self) -> bool:
         """Whether it is compiled and loaded."""
 
@@ -38,17 +44,17 @@ class Runnable(Protocol):
         """Compile it if need be."""
 
 
-class Code:
-    """Machine code that is looked for when somebody asks for it.
+class Handle:
+    """A kernel whose machine code is looked for when somebody asks for it.
 
     Parameters
     ----------
-    name
-        For people.
+    kernel
+        The definition.
     known
-        Returns what to call if that takes next to nothing, and None otherwise.
+        Returns it compiled if that takes next to nothing, and None otherwise.
     obtain
-        Returns what to call, however long that takes.
+        Returns it compiled, however long that takes.
 
     Notes
     -----
@@ -57,15 +63,22 @@ class Code:
     """
 
     def __init__(
-        self, name: str, known: Callable[[], Call | None], obtain: Callable[[], Call]
+        self,
+        kernel: Kernel,
+        known: Callable[[], CompiledKernel | None],
+        obtain: Callable[[], CompiledKernel],
     ) -> None:
-        self.name = name
+        self.kernel = kernel
+        self.name = kernel.name
         self.ready = False
         self.call: Call = self._compile_and_call
+        self.native: NativeKernel | None = None
         self.error: Exception | None = None
         """Why it could not be compiled, if so."""
         self.requested = False
         """Whether somebody has been asked to compile it."""
+        self.urgent = False
+        """Whether that is worth taking time from tasks."""
         self.spent = 0.0
         """Seconds that have been spent doing without it, in all threads."""
         self._looked = False
@@ -73,7 +86,7 @@ class Code:
         self._obtain = obtain
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}, {'' if self.ready else 'not '}compiled>"
+        return f"<Handle {self.name}, {'' if self.ready else 'not '}compiled>"
 
     def look(self) -> bool:
         """Load it if it is in memory or in a file; return whether it is ready.
@@ -92,28 +105,11 @@ class Code:
         if not self.ready:
             self._set(self._obtain())
 
-    def _set(self, found: Call) -> None:
-        self.call = found
+    def _set(self, found: CompiledKernel) -> None:
+        self.native = found.native
+        self.call = found.call
         self.ready = True
 
     def _compile_and_call(self, *arguments: Any) -> int | None:
         self.wait()
         return self.call(*arguments)
-
-
-class Handle(Code):
-    """A kernel as launches hold it.
-
-    Parameters
-    ----------
-    kernel
-        The definition.
-    known, obtain
-        As for `Code`.
-    """
-
-    def __init__(
-        self, kernel: Kernel, known: Callable[[], Call | None], obtain: Callable[[], Call]
-    ) -> None:
-        super().__init__(kernel.name, known, obtain)
-        self.kernel = kernel

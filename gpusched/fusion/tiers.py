@@ -13,7 +13,7 @@ from time import perf_counter
 from gpusched import config
 from gpusched.fusion import background, worthwhile
 from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.handles import Code, Runnable
+from gpusched.fusion.handles import Handle, Runnable
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import DEFINED
 from gpusched.fusion.statistics import updating
@@ -61,43 +61,40 @@ def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:
     return tuple(each for each in found if not each.look())
 
 
-def wait(codes: Iterable[Runnable | Code]) -> None:
+def wait(kernels: Iterable[Runnable]) -> None:
     """Compile what is not compiled; raise what the compiler raises."""
-    for code in codes:
-        code.wait()
+    for kernel in kernels:
+        kernel.wait()
 
 
-def failure(codes: Iterable[Runnable | Code]) -> Exception | None:
+def failure(kernels: Iterable[Runnable]) -> Exception | None:
     """Return why something could not be compiled, if so."""
-    return next((e for c in codes if (e := getattr(c, "error", None)) is not None), None)
+    errors = (kernel.error for kernel in kernels if isinstance(kernel, Handle))
+    return next((error for error in errors if error is not None), None)
 
 
-def spent(codes: Sequence[Runnable | Code], seconds: float, left: int = 0) -> None:
-    """Note a run without these codes, and have them compiled if that pays.
+def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
+    """Note a run without kernels, and have them compiled if that pays.
 
     Parameters
     ----------
-    codes
-        What is not ready.
+    kernels
+        Those that were not ready.
     seconds
-        How long the run took, or as much of it as is saved by having them.
+        How long the run took.
     left
         How many such runs are known to come.
     """
-    waiting = [code for code in codes if isinstance(code, Code) and not code.ready]
-    for code in waiting:
-        code.spent += seconds / len(waiting)
-    if mode() == BACKGROUND and not all(code.requested for code in waiting):
-        gain = worthwhile.gain(waiting, seconds, left)
-        if gain > 0:
-            background.request(waiting, gain)
-
-
-def loop_is_ready(loop: Code) -> bool:
-    """Return whether what calls several kernels is there; wait for it if that is configured."""
-    if not loop.look() and mode() == WAIT:
-        loop.wait()
-    return loop.ready
+    waiting = [each for each in kernels if isinstance(each, Handle) and not each.ready]
+    for handle in waiting:
+        handle.spent += seconds / len(waiting)
+    if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
+        return
+    gain = worthwhile.gain(waiting, seconds, left)
+    if gain > 0:
+        background.request(waiting, gain)
+    elif not all(handle.requested for handle in waiting) and worthwhile.later(waiting):
+        background.request(waiting, 0.0, urgent=False)
 
 
 class Unfused:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from gpusched.fusion.handles import Code
+from gpusched.fusion.handles import Handle
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import named
 
@@ -17,9 +17,6 @@ FIXED, STATEMENT, HEAVY, REDUCTION = 0.06, 0.01, 0.1, 0.1
 and for each result that is a reduction. Fitted to 15 kernels on one core of a Xeon of 2.1 GHz, of
 which the light ones took 0.07 to 0.12 s and those with three functions 0.5 s."""
 
-LOOP = 0.15
-"""Seconds of the compilation of a loop that calls several kernels, on the same machine."""
-
 SAVED = 0.5
 """Share of the unfused time that kernels save: at least half in 22 of 30 rows of performance.md."""
 
@@ -27,10 +24,9 @@ BESIDE = 2.0
 """How much longer a compilation takes beside tasks that use all cores, at low priority."""
 
 
-def expected(code: Code) -> float:
+def expected(handle: Handle) -> float:
     """Return the seconds of processor time that a compilation is expected to take."""
-    kernel = getattr(code, "kernel", None)
-    return units(kernel) if kernel is not None else LOOP
+    return units(handle.kernel)
 
 
 def units(kernel: Kernel) -> float:
@@ -41,12 +37,12 @@ def units(kernel: Kernel) -> float:
     return FIXED + STATEMENT * statements + HEAVY * heavy + REDUCTION * reductions
 
 
-def gain(codes: Iterable[Code], seconds: float, left: int) -> float:
+def gain(handles: Iterable[Handle], seconds: float, left: int) -> float:
     """Return the seconds that compiling is expected to save, in all threads; negative for a loss.
 
     Parameters
     ----------
-    codes
+    handles
         What a plan lacks.
     seconds
         How long its last run took without.
@@ -54,12 +50,21 @@ def gain(codes: Iterable[Code], seconds: float, left: int) -> float:
         How many such runs are known to come; as much is expected as there has been, if that is
         more: a program that has been repeated will be.
     """
-    waiting = list(codes)
-    ahead = max(left * seconds, sum(code.spent for code in waiting))
+    waiting = list(handles)
+    ahead = max(left * seconds, sum(handle.spent for handle in waiting))
     cost = sum(map(expected, waiting))
     # Runs that begin before the kernels are there have nothing of them.
     without = cores() * BESIDE * cost
     return SAVED * (ahead - without) - cost
+
+
+def later(handles: Iterable[Handle]) -> bool:
+    """Return whether kernels are worth the time that nothing else on this machine uses.
+
+    Whoever has run something for as long as its compilation takes may well do so again.
+    """
+    waiting = list(handles)
+    return sum(handle.spent for handle in waiting) > sum(map(expected, waiting))
 
 
 def cores() -> int:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gpusched.fusion import worthwhile
-from gpusched.fusion.handles import Code, Handle
-from gpusched.fusion.worthwhile import expected, gain
+from gpusched.fusion.cache import reference
+from gpusched.fusion.handles import Handle
+from gpusched.fusion.worthwhile import expected, gain, later
 from tests.fusion.recording import record
 
 
@@ -22,7 +23,8 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def handle_of(function: Callable[..., Any]) -> Handle:
     """Return the only kernel of a function, as if it were not compiled."""
     (launch,) = record(function, np.ones((40, 30)), backend="python").launches
-    return Handle(launch.kernel.kernel, lambda: None, lambda: None)
+    compiled = reference(launch.kernel.kernel)
+    return Handle(launch.kernel.kernel, lambda: None, lambda: compiled)
 
 
 def add(x: Any) -> Any:
@@ -36,7 +38,6 @@ def test_larger_kernels_are_expected_to_take_longer() -> None:
                      lambda x: np.exp(x) * np.sin(x) + np.cos(x))
     ]  # fmt: skip
     assert found == sorted(found) and found[0] < found[-1] / 3
-    assert expected(Code("loop", lambda: None, lambda: None)) == worthwhile.LOOP
 
 
 def test_work_pays_that_is_long_beside_the_compilation() -> None:
@@ -64,3 +65,11 @@ def test_more_cores_do_more_without(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = 10 * expected(code)
     monkeypatch.setattr(worthwhile, "cores", lambda: 64)
     assert gain([code], seconds, 1) < 0
+
+
+def test_what_has_taken_as_long_as_its_compilation_is_compiled_in_idle_time() -> None:
+    code = handle_of(add)
+    code.spent = 0.9 * expected(code)
+    assert not later([code])
+    code.spent = 1.1 * expected(code)
+    assert later([code]) and gain([code], code.spent, 0) < 0

@@ -15,7 +15,7 @@ import pytest
 import gpusched
 from gpusched.fusion import background, cache, worthwhile
 from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.handles import Code
+from gpusched.fusion.handles import Handle
 from gpusched.fusion.slabs import Slabs
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.graph.segment import Segment
@@ -29,21 +29,21 @@ class Compiler:
     """Stands for what compiles in the background: does so when it is told to."""
 
     def __init__(self) -> None:
-        self.asked: list[Code] = []
+        self.asked: list[Handle] = []
 
-    def request(self, codes: Iterable[Code], gain: float) -> None:
-        assert gain > 0
-        for code in codes:
-            code.requested = True
-            self.asked.append(code)
+    def request(self, handles: Iterable[Handle], gain: float, urgent: bool = True) -> None:
+        assert (gain > 0) == urgent
+        for handle in handles:
+            handle.requested, handle.urgent = True, urgent
+            self.asked.append(handle)
 
     def work(self) -> None:
-        for code in self.asked:
-            code.wait()
+        for handle in self.asked:
+            handle.wait()
 
     def fail(self) -> None:
-        for code in self.asked:
-            code.error = RuntimeError("no")
+        for handle in self.asked:
+            handle.error = RuntimeError("no")
 
 
 @pytest.fixture
@@ -222,28 +222,41 @@ def softmax(x: Any) -> Any:
     return powers / np.sum(powers, axis=1, keepdims=True)
 
 
-def test_kernels_run_one_by_one_until_their_loop_is_compiled(
+def test_kernels_that_share_slabs_switch_together(
     compiler: Compiler, pays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_small(monkeypatch)
-    together: list[Slabs] = []
-    run = Slabs._together
+    run: list[Slabs] = []
+    call = Slabs.__call__
 
     def noted(self: Slabs, registers: Any) -> None:
-        together.append(self)
-        run(self, registers)
+        run.append(self)
+        call(self, registers)
 
-    monkeypatch.setattr(Slabs, "_together", noted)
+    monkeypatch.setattr(Slabs, "__call__", noted)
 
     def program(x: da.Array) -> da.Array:
         return x.map_blocks(softmax, meta=VALUES[:0])
 
     x = da.from_array(VALUES.reshape(-1, 60), chunks=(320, 60))
-    computed(program, x)
+    first, counts = computed(program, x)
+    assert counts.unfused_tasks == 2 and not run and len(compiler.asked) == 3
+    compiler.asked.pop().wait()
+    _, counts = computed(program, x)
+    assert counts.unfused_tasks == 2 and not run, "not before all are ready"
     compiler.work()
-    apart, counts = computed(program, x)
-    assert counts.unfused_tasks == 0 and not together
-    compiler.work()
-    whole, _ = computed(program, x)
-    assert len(together) == 2
-    assert whole.tobytes() == apart.tobytes()
+    second, counts = computed(program, x)
+    assert counts.unfused_tasks == 0 and len(run) == 2
+    np.testing.assert_allclose(second, first, rtol=1e-14)
+
+
+def test_work_that_does_not_pay_now_is_left_for_later(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worthwhile, "units", lambda kernel: 0.0)
+    monkeypatch.setattr(worthwhile, "gain", lambda *given: -1.0)
+    computed(expression)
+    assert [(h.requested, h.urgent) for h in compiler.asked] == [(True, False)]
+    monkeypatch.setattr(worthwhile, "gain", lambda *given: 1.0)
+    computed(expression)
+    assert [h.urgent for h in compiler.asked] == [True, True], "asked for once more, with urgency"

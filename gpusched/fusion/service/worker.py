@@ -1,0 +1,71 @@
+"""A worker of the compile service: reads a kernel, writes its machine code, again and again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any, BinaryIO
+
+from gpusched.fusion.service import frames
+from gpusched.fusion.service.definitions import from_data
+
+BESIDE = 5
+"""How nice a worker is whose kernels are worth their compilation: beside tasks on all cores it gets
+a quarter of one, where 10 leaves it a tenth, so that the kernels come when the tasks are over."""
+
+
+def main(how: str) -> None:
+    """Compile what comes in by the standard input until it ends.
+
+    Parameters
+    ----------
+    how
+        ``"idle"`` to work only where the machine has nothing else to do, or ``"beside"``.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _give_way(how == "idle")
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # What a compiler prints is no answer.
+    serve(sys.stdin.buffer, out)
+
+
+def _give_way(idle: bool) -> None:
+    if idle and hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.nice(19 if idle else BESIDE)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests until there are none."""
+    while (frame := frames.read(requests)) is not None:
+        answer, code = answer_to(frame[0])
+        answers.write(frames.packed(answer, code))
+        answers.flush()
+
+
+def answer_to(request: dict[str, Any]) -> frames.Frame:
+    """Return what a client is told of its request, and the code; none after an error."""
+    started = time.process_time()
+    try:
+        code = _compiled(request)
+    except Exception as error:  # noqa: BLE001  the client compiles it itself, and shows what it gets
+        return {"error": f"{type(error).__name__}: {error}"}, b""
+    return {"seconds": time.process_time() - started}, code
+
+
+def _compiled(request: dict[str, Any]) -> bytes:
+    kernel = from_data(request["kernel"])
+    if request["target"] == "cuda":
+        from gpusched.fusion.backends.cuda import runtime
+
+        return runtime.code_for(kernel, tuple(request["cc"]), request["key"])
+    from gpusched.fusion import cache
+
+    return cache.code_for(kernel, request["key"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
