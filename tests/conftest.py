@@ -13,7 +13,7 @@ os.environ.setdefault("DASK_GPUSCHED__FUSION__STRICT", "True")
 # The same tasks run as kernels in every run; tests of tiers say otherwise.
 os.environ.setdefault("DASK_GPUSCHED__FUSION__COMPILE", "wait")
 # And no test leaves a process behind; tests of the compile service stop their own.
-os.environ.setdefault("DASK_GPUSCHED__FUSION__COMPILE_SERVICE", "False")
+os.environ.setdefault("DASK_GPUSCHED__FUSION__COMPILER", "process")
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from gpusched.fusion import service
 from gpusched.fusion.handles import Handle
+from gpusched.fusion.statistics import updating
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class Background:
     def __init__(self) -> None:
         self._lock = threading.Condition()
         self._wanted: dict[Handle, float] = {}
+        self._pending: dict[Handle, None] = {}
         self._threads = 0
         self._refused = False
 
@@ -48,6 +50,9 @@ class Background:
                     service.urge(handle.name, gain)
                 elif not handle.requested:
                     self._wanted[handle] = gain
+                    self._pending[handle] = None
+                    with updating() as counters:
+                        counters.kernels_requested += 1
                     self._start()
                 handle.requested = True
                 handle.urgent |= urgent
@@ -84,6 +89,14 @@ class Background:
                 # Whoever runs the plan says so: a failed kernel is a reason not to fuse.
                 logger.info("kernel %s cannot be compiled", handle.name, exc_info=True)
                 handle.error = error
+            finally:
+                with self._lock:
+                    self._pending.pop(handle, None)
+
+    def pending(self) -> list[Handle]:
+        """Return the kernels that have been asked for, and are not compiled yet."""
+        with self._lock:
+            return list(self._pending)
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until all is compiled that has been asked for; return whether it is."""
@@ -97,6 +110,11 @@ _process = Background()
 def request(handles: Iterable[Handle], gain: float, urgent: bool = True) -> None:
     """Have kernels compiled in this process's background; see `Background.request`."""
     _process.request(handles, gain, urgent)
+
+
+def pending() -> list[Handle]:
+    """Return the kernels that this process has asked for, and that are not compiled yet."""
+    return _process.pending()
 
 
 def join(timeout: float | None = None) -> bool:

@@ -84,6 +84,9 @@ COMBINES = {"add": 8, "multiply": 64, "minimum": 0, "maximum": 0, "fmin": 0, "fm
 """Operations that reductions use, with the largest distance from NumPy's result per partial sum,
 in units in the last place."""
 
+JOINS = {"minimum": "minimum({0}, {1})", "maximum": "maximum({0}, {1})"}
+"""Templates by which reductions join floats, where another one than the operation's is faster."""
+
 
 def _add(name: str, *templates: dict[str, str], ulp: int = 0, heavy: bool = False) -> None:
     OPERATIONS[name] = Operation(name, templates, ulp, heavy)
@@ -147,12 +150,13 @@ def _comparisons() -> None:
     ints = "{{0}} if {{0}} {} {{1}} else {{1}}"
     for name, symbol, boolean in (("minimum", "<=", "&"), ("maximum", ">=", "|")):
         table = {**_kinds("iu", ints.format(symbol)), "b": f"{{0}} {boolean} {{1}}"}
-        _add(name, {**table, "f": f"{name}({{0}}, {{1}})"})
+        _add(name, {**table, "f": f"{name}_float({{0}}, {{1}})"})
         short = "fmin" if name == "minimum" else "fmax"
         _add(short, {**table, "f": f"{short}({{0}}, {{1}})"})
     clip = "{1} if {0} < {1} else {0}"
-    _add("clip", {"f": "minimum(maximum({0}, {1}), {2})",
+    _add("clip", {"f": "clip_float({0}, {1}, {2})",
                   **_kinds("iu", f"{{2}} if ({clip}) > {{2}} else ({clip})")})  # fmt: skip
+    _add("clip_by_arrays", {"f": "minimum_float(maximum_float({0}, {1}), {2})"})
     _add("where", _kinds("b", "{1} if {0} else {2}"))
     _add("heaviside", {"f": "heaviside_float({0}, {1}, {T}(0), {T}(1))"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
@@ -440,6 +441,13 @@ class Recorder:
 
                 moved[id(node)] = self.leaf_view(self.register(node), full)
         return moved[id(node)]
+
+    def is_still(self, value: Value, size: int) -> bool:
+        """Return whether NumPy's loop over `size` elements reads one and the same of an operand."""
+        if not isinstance(value, Node) or not value.shape:
+            return True
+        still = isinstance(value, Leaf) and not any(self._registers[value.register].strides)
+        return still or math.prod(value.shape) == 1 < size
 
     # What is noted ----------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ class Statistics:
     """Chunk tasks that ran as the calls they were recorded from, as kernels were not compiled."""
     unfused_seconds: float = 0.0
     """Seconds spent in those, summed over threads."""
+    kernels_requested: int = 0
+    """Kernels that were asked for while tasks went on without them."""
     launches: int = 0
     """Kernel launches."""
     recordings: int = 0

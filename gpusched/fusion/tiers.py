@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from time import perf_counter
 
-from gpusched import config
+from gpusched import config, events
 from gpusched.fusion import background, worthwhile
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.handles import Handle, Runnable
@@ -117,6 +117,8 @@ class Unfused:
 
     def __exit__(self, *exception: object) -> None:
         seconds = perf_counter() - self._started
+        if events.active:
+            events.record_since("unfused", self._kernels[0].name, self._started)
         with updating() as counters:
             counters.tasks += 1
             counters.unfused_tasks += 1

@@ -20,6 +20,8 @@ _RULES: list[tuple[str, str]] = [
      "give plain NumPy or CuPy chunks, as with map_blocks(np.asarray)"),
     (r"^chunks on several devices$",
      "move all inputs to one device with to_backend"),
+    (r"^a collection whose graph no hook sees$",
+     "compute the arrays that it is made of by themselves, or have it call dask.array's optimize"),
     (r"^an argument that cannot be compared$",
      "pass numbers, strings or arrays to the function rather than objects"),
     (r"^your function assigns to elements",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched import config
 from gpusched.fusion import codefiles
+from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.operations import DEFINED
 from gpusched.fusion.service.connection import Connection, ServiceLostError
 from gpusched.fusion.service.definitions import to_data
@@ -154,7 +155,7 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
     cc
         Compute capability of the GPU it is for; None for the CPU.
     """
-    if not config.get("fusion.compile-service") or not _is_data(kernel):
+    if not _is_used() or not _is_data(kernel):
         return None
     wish = _wish.get()
     message = {
@@ -180,6 +181,14 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
         else:
             counters.kernels_waited += 1
     return code
+
+
+def _is_used() -> bool:
+    """Return whether the configuration says that the service compiles."""
+    found = config.get("fusion.compiler")
+    if found not in ("service", "process"):
+        raise ChoiceError(f"gpusched.fusion.compiler is {found!r}: it takes 'service' or 'process'")
+    return bool(found == "service")
 
 
 def _is_data(kernel: Kernel) -> bool:

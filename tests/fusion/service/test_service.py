@@ -32,8 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give a service and kernels a folder, for the processes that a test starts as well."""
     with tempfile.TemporaryDirectory(prefix="gpusched-") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        monkeypatch.setenv("DASK_GPUSCHED__FUSION__COMPILE_SERVICE", "True")
-        settings = {"fusion.compile-service": True, "fusion.cache-directory": str(tmp_path)}
+        monkeypatch.setenv("DASK_GPUSCHED__FUSION__COMPILER", "service")
+        settings = {"fusion.compiler": "service", "fusion.cache-directory": str(tmp_path)}
         with dask.config.set({f"gpusched.{key}": value for key, value in settings.items()}):
             reset_statistics()
             client._client.close()

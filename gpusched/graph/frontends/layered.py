@@ -1,0 +1,137 @@
+"""Expressions of arrays -> the graph of layers that dask.array would have made of the program."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from dask._task_spec import Alias
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+from dask.utils import typename
+
+from gpusched.graph.frontends.adapter import (
+    ArrayBlockwiseDep,
+    Expr,
+    ExprSequence,
+    FinalizeCompute,
+    FrontEnd,
+    front_ends,
+    make_blockwise,
+    normalised,
+    unpack_collections,
+)
+from gpusched.graph.frontends.counterparts import Exchange, counterparts
+
+
+def layered(expression: Expr) -> HighLevelGraph:
+    """Return the graph of an optimised expression, with a layer for each of its expressions.
+
+    What one task is for each block stays so: dask's optimisation of layers fuses them as it does
+    those of dask.array.
+
+    Parameters
+    ----------
+    expression
+        Of arrays, or one that has some among what it depends on.
+    """
+    return _Layers(list(front_ends())).of(expression)
+
+
+def exchanged(tasks: dict[Any, Any]) -> dict[Any, Any]:
+    """Return tasks with dask's functions in the place of a front end's copies of them."""
+    found: dict[Any, Any] = Exchange(counterparts()).value(tasks)
+    return found
+
+
+def has_arrays(expression: Expr) -> bool:
+    """Return whether an expression is of arrays, or depends on one that is."""
+    kinds = tuple(end.array for end in front_ends())
+    return bool(kinds) and any(isinstance(node, kinds) for node in expression.walk())
+
+
+class _Layers:
+    def __init__(self, ends: list[FrontEnd]) -> None:
+        self._ends = ends
+        self._exchange = Exchange(counterparts())
+        self._layers: dict[str, Layer] = {}
+        self._dependencies: dict[str, set[str]] = {}
+
+    def of(self, expression: Expr) -> HighLevelGraph:
+        for node in expression.walk():
+            if not isinstance(node, ExprSequence):
+                self._add(node)
+        known = self._layers.keys()
+        return HighLevelGraph(
+            self._layers,
+            {name: (needed & known) - {name} for name, needed in self._dependencies.items()},
+        )
+
+    def _add(self, node: Any) -> None:
+        end = next((end for end in self._ends if isinstance(node, end.array)), None)
+        if end is not None and end.fused is not None and isinstance(node, end.fused):
+            root, *others = node.exprs
+            for each in others:
+                self._put(each._name, each, end)
+            self._put(node._name, root, end)
+        else:
+            self._put(node._name, node, end)
+
+    def _put(self, name: str, node: Any, end: FrontEnd | None) -> None:
+        """Add the layer of an expression, whose chunks get keys of `name`."""
+        if name in self._layers:
+            return
+        layer = None
+        if end is not None and end.is_blockwise(node):
+            layer = self._blockwise(name, node, end)
+        needed = {each._name for each in node.dependencies()}
+        if layer is None and name != node._name:
+            self._put(node._name, node, end)
+            layer, needed = _same_chunks(name, node), {node._name}
+        elif layer is None:
+            layer = MaterializedLayer(self._exchange.value(dict(node._layer())))
+        if end is not None and not isinstance(node, FinalizeCompute):
+            layer.collection_annotations = _described(node)
+        self._layers[name] = layer
+        self._dependencies[name] = needed
+
+    def _blockwise(self, name: str, node: Any, end: FrontEnd) -> Layer | None:
+        """Return a layer that dask can fuse; None if collections are among what it is given."""
+        operands: list[Any] = []
+        numblocks: dict[str, tuple[int, ...]] = {}
+        for value, indices in zip(node.args[::2], node.args[1::2], strict=True):
+            if indices is None:
+                value, collections = unpack_collections(normalised(value))
+                if collections:
+                    return None
+            elif end.is_number(value):
+                value, indices = value.array[()], None
+            elif not isinstance(value, ArrayBlockwiseDep):
+                numblocks[value.name] = value.numblocks
+                value = value.name
+            operands += (value, indices)
+        kwargs = {}
+        for key, value in node.kwargs.items():
+            kwargs[key], collections = unpack_collections(normalised(value))
+            if collections:
+                return None
+        return make_blockwise(
+            self._exchange.value(node.func), name, node.out_ind, *operands, numblocks=numblocks,
+            new_axes=node.new_axes, concatenate=node.concatenate, **self._exchange.value(kwargs),
+        )  # fmt: skip
+
+
+def _same_chunks(name: str, node: Any) -> Layer:
+    """Return a layer in which an expression's chunks have other keys."""
+    blocks = itertools.product(*map(range, node.numblocks))
+    return MaterializedLayer({(name, *k): Alias((name, *k), (node._name, *k)) for k in blocks})
+
+
+def _described(node: Any) -> dict[str, Any]:
+    """Return what dask.array notes of an array at its layer."""
+    return {
+        "shape": node.shape,
+        "dtype": node.dtype,
+        "chunksize": node.chunksize,
+        "chunks": node.chunks,
+        "chunk_type": typename(type(node._meta)),
+    }
