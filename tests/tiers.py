@@ -9,6 +9,7 @@ starts a process or takes longer than `LIMIT` fails.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 import time
@@ -74,6 +75,7 @@ class Watch:
     _EVENTS = frozenset(["os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"])
 
     def __init__(self) -> None:
+        platform.processor()  # Asks a process once, as the first of distributed's workers would.
         self.begin()
         sys.addaudithook(self._note)
 

@@ -19,6 +19,9 @@ from gpusched.fusion.operations import DEFINED
 from gpusched.fusion.statistics import updating
 
 BACKGROUND, WAIT, OFF = "background", "wait", "off"
+"""What a process does about kernels that are not compiled."""
+ANY, FUSED, UNFUSED = "any", "fused", "unfused"
+"""What a computation says: each chunk as it comes, or all of them in one tier."""
 
 
 def mode() -> str:
@@ -42,6 +45,22 @@ def mode() -> str:
     if found not in (BACKGROUND, WAIT, OFF):
         raise ChoiceError(
             f"gpusched.fusion.compile is {found!r}: it takes 'background', 'wait' or 'off'"
+        )
+    return str(found)
+
+
+def tier() -> str:
+    """Return the tier that the chunks of a graph are computed in which is optimised here.
+
+    Raises
+    ------
+    ChoiceError
+        If the configuration has something else than one of the three.
+    """
+    found = config.get("fusion.tier")
+    if found not in (ANY, FUSED, UNFUSED):
+        raise ChoiceError(
+            f"gpusched.fusion.tier is {found!r}: it takes 'any', 'fused' or 'unfused'"
         )
     return str(found)
 

@@ -15,6 +15,7 @@ from gpusched.fusion import shortage
 from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
+from gpusched.fusion.tiers import UNFUSED
 from gpusched.graph.lasting import keep
 from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.segment import ProgramStep, Remaining, Segment
@@ -81,6 +82,8 @@ class Program:
         ))  # fmt: skip
 
     def _segments(self, steps: tuple[ProgramStep, ...]) -> list[Segment]:
+        if self.overrides.tier == UNFUSED:
+            steps = tuple(replace(step, recorded=False) for step in steps)
         segments = _segments(steps, self.inputs)
         for segment in segments:
             segment.overrides = self.overrides

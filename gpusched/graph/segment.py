@@ -280,8 +280,7 @@ class Segment:
                 examination: Examination) -> None:  # fmt: skip
         device = next(d for d in map(device_of, flat(inputs)) if d is not None)
         recorder = Recorder(self.overrides.on(device))
-        # Users' versions of kernels are waited for: NumPy does not compute what they do.
-        recorder.patient = tiers.mode() == tiers.WAIT or bool(self.overrides.found)
+        recorder.patient = tiers.mode() == tiers.WAIT or self.overrides.waits
         take()
         found: Direct | Plan | None = None
         failed: Exception | None = None

@@ -176,7 +176,7 @@ def _span(event: Event, zero: float, lines: Lines) -> Span:
 
 
 _ORIGINS = {
-    "compiled": "compiled",
+    "compiled": "compiled now",
     "disk": "loaded from disk",
     "cluster": "received from another worker",
     "thread": "waited for another thread, which had it first",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -260,3 +261,48 @@ def test_work_that_does_not_pay_now_is_left_for_later(
     monkeypatch.setattr(worthwhile, "gain", lambda *given: 1.0)
     computed(expression)
     assert [h.urgent for h in compiler.asked] == [True, True], "asked for once more, with urgency"
+
+
+@pytest.mark.parametrize("tier", ["fused", "unfused"])
+def test_one_tier_gives_the_same_bits_in_every_run(
+    compiler: Compiler, pays: None, tier: str
+) -> None:
+    found = []
+    with dask.config.set({"gpusched.fusion.tier": tier}):
+        for _ in range(3):
+            result, counts = computed(lambda x: expression(x).sum(axis=0))
+            found.append(result.tobytes())
+            assert counts.fused_tasks == (counts.tasks if tier == "fused" else 0)
+            compiler.work()
+            cache.kernels.clear()
+    assert len(set(found)) == 1
+    assert not compiler.asked, "nothing is left to the background"
+
+
+def test_a_mode_that_waits_gives_the_same_bits_in_every_run(compiler: Compiler) -> None:
+    found = []
+    with dask.config.set({"gpusched.fusion.compile": "wait"}):
+        for _ in range(2):
+            found.append(computed(lambda x: expression(x).sum(axis=0))[0].tobytes())
+            cache.kernels.clear()
+    assert found[0] == found[1]
+
+
+def test_the_tier_goes_with_a_computation_to_the_workers(compiler: Compiler) -> None:
+    for tier, fused in (("unfused", 0), ("fused", 8)):
+        with dask.config.set({"gpusched.fusion.tier": tier}):
+            graph = chunked()
+            with gpusched.enable():
+                (optimised,) = dask.optimize(expression(graph))
+        sent = pickle.loads(pickle.dumps(optimised))
+        reset_statistics()
+        np.testing.assert_allclose(sent.compute(scheduler="sync"), expression(VALUES), rtol=1e-15)
+        assert statistics().fused_tasks == fused
+
+
+def test_another_tier_is_an_error() -> None:
+    with (
+        dask.config.set({"gpusched.fusion.tier": "second"}),
+        pytest.raises(ChoiceError, match="'second': it takes 'any', 'fused' or 'unfused'"),
+    ):
+        computed(expression)
