@@ -20,7 +20,15 @@ import dask
 
 import gpusched
 from gpusched import events
-from gpusched.fusion import codefiles, emitters, hostloops, service, sharing
+from gpusched.fusion import (
+    codefiles,
+    compiletimes,
+    emitters,
+    hostloops,
+    service,
+    sharing,
+    worthwhile,
+)
 from gpusched.fusion.backends import native, processors
 from gpusched.fusion.handles import Call, Handle
 from gpusched.fusion.kernel import Kernel
@@ -213,7 +221,9 @@ class PreparedKernel:
         from gpusched.fusion.backends import cpu
 
         with service.here():
+            started = time.thread_time()
             code = cpu.compile_code(self.chosen, self.source, self.filename)
+        compiletimes.learn(worthwhile.units(self.chosen), time.thread_time() - started)
         sharing.count_compilation()
         return code
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from gpusched.fusion import compiletimes
 from gpusched.fusion.handles import Handle
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import named
@@ -26,7 +27,7 @@ BESIDE = 2.0
 
 def expected(handle: Handle) -> float:
     """Return the seconds of processor time that a compilation is expected to take."""
-    return units(handle.kernel)
+    return units(handle.kernel) * compiletimes.factor()
 
 
 def units(kernel: Kernel) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpusched import config
-from gpusched.fusion import codefiles
+from gpusched.fusion import codefiles, compiletimes, worthwhile
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.operations import DEFINED
 from gpusched.fusion.service.connection import Connection, ServiceLostError
@@ -175,12 +175,18 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
     except codefiles.DamagedCodeError as error:
         logger.warning("the compile service gave damaged code of %s: %s", wanted.name, error)
         return None
-    with updating() as counters:
-        if answer.get("first"):
-            counters.compilations += 1
-        else:
-            counters.kernels_waited += 1
+    _count(kernel, answer, learned=cc is None)
     return code
+
+
+def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
+    """Count a kernel from the service, and learn from how long it took."""
+    first = bool(answer.get("first"))
+    with updating() as counters:
+        counters.compilations += first
+        counters.kernels_waited += not first
+    if first and learned:
+        compiletimes.learn(worthwhile.units(kernel), float(answer.get("seconds", 0.0)))
 
 
 def _is_used() -> bool:
