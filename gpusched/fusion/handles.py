@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -82,6 +83,7 @@ class Handle:
         self.spent = 0.0
         """Seconds that have been spent doing without it, in all threads."""
         self._looked = False
+        self._looking = threading.Lock()
         self._known = known
         self._obtain = obtain
 
@@ -93,11 +95,13 @@ class Handle:
 
         Files are looked for once: who compiles it afterwards sets it.
         """
-        if not self.ready and not self._looked:
-            self._looked = True
-            found = self._known()
-            if found is not None:
-                self._set(found)
+        if not (self.ready or self._looked):
+            with self._looking:
+                if not self._looked:
+                    found = self._known()
+                    if found is not None:
+                        self._set(found)
+                    self._looked = True
         return self.ready
 
     def wait(self) -> None:

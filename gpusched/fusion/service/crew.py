@@ -106,7 +106,13 @@ class Crew:
 
 
 async def _started(idle: bool) -> Process:
+    """Start a worker, in a session of its own: only there has it a priority of its own."""
     arguments = ["-P", "-m", "gpusched.fusion.service.worker", "idle" if idle else "beside"]
     return await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdin=PIPE, stdout=PIPE, limit=frames.LARGEST
+        sys.executable,
+        *arguments,
+        stdin=PIPE,
+        stdout=PIPE,
+        limit=frames.LARGEST,
+        start_new_session=True,
     )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from gpusched.fusion.service import frames
 from gpusched.fusion.service.definitions import from_data
 
-BESIDE = 5
-"""How nice a worker is whose kernels are worth their compilation: beside tasks on all cores it gets
-a quarter of one, where 10 leaves it a tenth, so that the kernels come when the tasks are over."""
+BESIDE, LEAST = 5, 19
+"""How nice workers are: beside tasks on all of two cores, 5 leaves a third of one core to a kernel
+that is worth it, 10 a tenth, so that it comes when the tasks are over, and 19 next to nothing."""
+
+_GROUP = Path("/proc/self/autogroup")
+"""What Linux gives a session of processes, whose members' own niceness counts among them only."""
 
 
 def main(how: str) -> None:
@@ -34,10 +39,11 @@ def main(how: str) -> None:
 
 
 def _give_way(idle: bool) -> None:
-    if idle and hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.nice(19 if idle else BESIDE)
+    """Let tasks go first; to be called in a session of this process alone."""
+    nice = LEAST if idle else BESIDE
+    os.nice(nice)
+    with contextlib.suppress(OSError):  # There are no such groups here.
+        _GROUP.write_text(str(nice))
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
