@@ -74,7 +74,9 @@ def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
     lines = [("waiting", f"{tasks} while kernels were not compiled, {counted.unfused_seconds:.2f} "
                          "s of all threads")]  # fmt: skip
     if counted.kernels_requested:
-        lines.append(("next run", f"finds {_some(counted.kernels_requested)} compiled for them"))
+        lines.append(
+            ("next run", f"finds {_some(len(counted.kernels_requested))} compiled for them")
+        )
     else:
         lines.append(("next run", "takes as long: too little work to compile kernels for"))
     return lines

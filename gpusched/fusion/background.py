@@ -52,7 +52,7 @@ class Background:
                     self._wanted[handle] = gain
                     self._pending[handle] = None
                     with updating() as counters:
-                        counters.kernels_requested += 1
+                        counters.kernels_requested[handle.name] += 1
                     self._start()
                 handle.requested = True
                 handle.urgent |= urgent

@@ -174,8 +174,9 @@ def _obtained(kernel: Kernel) -> CompiledKernel:
     started = time.perf_counter()
     prepared = prepare(kernel)
     found, _ = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
-    with updating() as counters:
-        counters.compile_seconds += time.perf_counter() - started
+    if service.awaited():
+        with updating() as counters:
+            counters.compile_seconds += time.perf_counter() - started
     return found
 
 

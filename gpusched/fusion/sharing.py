@@ -21,7 +21,7 @@ import dask
 from dask.utils import parse_timedelta
 
 from gpusched import events
-from gpusched.fusion import codefiles
+from gpusched.fusion import codefiles, service
 from gpusched.fusion.statistics import updating
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,9 @@ def unshared(wanted: Wanted, reason: str) -> None:
     """Count and log why a kernel may be compiled once more than need be."""
     with updating() as counters:
         counters.kernels_unshared[reason] += 1
-    logger.warning("kernel %s may be compiled more than once: %s", wanted.name, reason)
+    # What no task waits for may be given up when its process ends.
+    level = logging.WARNING if service.awaited() else logging.INFO
+    logger.log(level, "kernel %s may be compiled more than once: %s", wanted.name, reason)
 
 
 def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> tuple[T, Origin] | None:

@@ -49,7 +49,7 @@ def test_missing_counts_are_named() -> None:
 
 def test_what_ran_without_its_kernels_is_told_with_what_the_next_run_finds() -> None:
     counted = Statistics(tasks=40, fused_tasks=28, unfused_tasks=12, unfused_seconds=3.456,
-                         kernels_requested=3)  # fmt: skip
+                         kernels_requested=Counter(first=2, second=1, third=1))  # fmt: skip
     lines = summary(counted, 2.0).splitlines()
     assert lines[4:6] == [
         "  waiting   12 of 40 tasks ran unfused while kernels were not compiled, 3.46 s of all "

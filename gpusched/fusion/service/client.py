@@ -59,13 +59,18 @@ def wishing(gain: float, urgent: bool) -> Iterator[None]:
         _wish.reset(token)
 
 
+def awaited() -> bool:
+    """Return whether a task waits for what this thread asks for."""
+    return _wish.get().awaited
+
+
 _turn = threading.Lock()
 
 
 @contextmanager
 def here() -> Iterator[None]:
     """Compile in this process: one kernel at a time beside tasks, and all at once if tasks wait."""
-    if _wish.get().awaited:
+    if awaited():
         yield
     else:
         with _turn:
@@ -185,6 +190,8 @@ def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
     with updating() as counters:
         counters.compilations += first
         counters.kernels_waited += not first
+        if not awaited():
+            counters.compile_seconds += float(answer.get("seconds", 0.0))
     if first and learned:
         compiletimes.learn(worthwhile.units(kernel), float(answer.get("seconds", 0.0)))
 

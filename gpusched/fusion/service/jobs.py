@@ -135,7 +135,9 @@ class Jobs:
 
 
 def _fits(job: Job) -> bool:
-    return bool(job.urgent or job.awaited) and (not job.running or job.idly)
+    # What those have asked for who are gone takes no time from their tasks any more.
+    wanted = job.urgent or job.awaited or not job.waiting
+    return bool(wanted) and (not job.running or job.idly)
 
 
 def _fits_idle(job: Job) -> bool:

@@ -97,6 +97,7 @@ class Server:
         finally:
             self._clients.pop(client, None)
             self._jobs.leave(client)
+            self._crew.call()
             writer.close()
 
     def _take(self, client: int, message: dict[str, Any]) -> None:

@@ -101,8 +101,9 @@ class TestJobs:
     def test_the_kernels_of_a_client_that_has_gone_are_compiled_all_the_same(self) -> None:
         jobs = Jobs()
         jobs.add((1, 1), request("a"))
+        assert taken(jobs, idle=False) is None
         jobs.leave(1)
-        job = jobs.take(idle=True)
+        job = jobs.take(idle=False)
         assert job is not None and jobs.finish(job) == []
 
     def test_a_kernel_that_ends_its_compiler_is_tried_twice(self) -> None:
