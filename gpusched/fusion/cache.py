@@ -110,6 +110,9 @@ class KernelCache:
     def __len__(self) -> int:
         return len(self._compiled)
 
+    def __contains__(self, kernel: Kernel) -> bool:
+        return kernel in self._compiled
+
     def __iter__(self) -> Iterator[Kernel]:
         """Yield the kernels in memory."""
         return iter(list(self._compiled))
@@ -241,6 +244,30 @@ class PreparedKernel:
         return CompiledKernel(
             self.kernel, self.source, self.filename, self.kernel.name, call, found
         )
+
+
+def is_compiled(kernel: Kernel) -> bool:
+    """Return whether this process has a kernel, or finds it on disk; nothing is loaded or written.
+
+    Examples
+    --------
+    >>> from gpusched.fusion.cache import is_compiled
+    >>> from gpusched.fusion.kernel import Kernel
+    >>> is_compiled(Kernel((), ("float64",), (), (), ("map",)))
+    False
+    """
+    from gpusched.fusion import tuned
+
+    if kernel in kernels or processors.interpreted():
+        return True
+    root = directory()
+    if root is None:
+        return False
+    chosen = tuned.chosen(kernel, tuned.here())
+    text = hostloops.source(chosen)
+    source = root / "kernels" / toolchain() / f"{chosen.name}.py"
+    path = PreparedKernel(kernel, chosen, text, str(source), source).wanted.path
+    return path is not None and path.exists()
 
 
 def code_for(kernel: Kernel, key: str) -> bytes:
