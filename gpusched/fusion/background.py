@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterable
 
@@ -103,8 +104,24 @@ class Background:
         with self._lock:
             return self._lock.wait_for(lambda: not self._threads, timeout)
 
+    def forget(self) -> None:
+        """Let what has not been compiled be asked for again, by another object."""
+        for handle in self._pending:
+            handle.requested = handle.urgent = False
+
 
 _process = Background()
+
+
+def _begin_again() -> None:
+    """Start with nothing, in a process that has been forked off and has none of the threads."""
+    global _process
+    _process.forget()
+    _process = Background()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
 
 
 def request(handles: Iterable[Handle], gain: float, urgent: bool = True) -> None:

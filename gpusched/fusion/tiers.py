@@ -7,7 +7,7 @@ them: functions of numbers that a user has written, and users' versions of kerne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 
 from gpusched import config, events
@@ -122,19 +122,25 @@ class Unfused:
     Parameters
     ----------
     kernels
-        Those that are missing.
+        Those of its plan, some of which are missing.
     left
         How many such runs are known to come.
+    synchronize
+        Waits for what the run has left to a device.
     """
 
-    def __init__(self, kernels: Sequence[Runnable], left: int) -> None:
+    def __init__(
+        self, kernels: Sequence[Runnable], left: int, synchronize: Callable[[], None]
+    ) -> None:
         self._kernels = kernels
         self._left = left
+        self._synchronize = synchronize
 
     def __enter__(self) -> None:
         self._started = perf_counter()
 
     def __exit__(self, *exception: object) -> None:
+        self._synchronize()
         seconds = perf_counter() - self._started
         if events.active:
             events.record_since("unfused", self._kernels[0].name, self._started)

@@ -15,7 +15,7 @@ from dask.array.chunk import getitem
 from gpusched.fusion import shortage, tiers
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies
-from gpusched.fusion.devices import device_of, strides_are_whole
+from gpusched.fusion.devices import Device, device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.floatingpoint import take
 from gpusched.fusion.grids import is_join
@@ -158,10 +158,10 @@ class Segment:
             found = self._decide(inputs, key)
         if isinstance(found, Waiting):
             if tiers.missing(found.kernels):
-                return self._unfused(found.kernels, key, registers)
+                return self._unfused(found.kernels, key, inputs, registers)
         elif isinstance(found, Plan):
             if not (found.ready or self._is_ready(found)):
-                return self._unfused(found.kernels, key, registers)
+                return self._unfused(found.kernels, key, inputs, registers)
             try:
                 return self._replay(found, inputs, registers)
             except ReplayError:
@@ -176,16 +176,16 @@ class Segment:
         plan.ready = not tiers.missing(plan.kernels)
         return plan.ready
 
-    def _unfused(self, kernels: tuple[Runnable, ...], key: Any, registers: Registers) -> None:
+    def _unfused(self, kernels: tuple[Runnable, ...], key: Any, inputs: tuple[Any, ...],
+                 registers: Registers) -> None:  # fmt: skip
         """Call the functions as they are, as kernels are missing."""
-        missing = tiers.missing(kernels)
-        error = tiers.failure(missing)
+        error = tiers.failure(kernels)
         if error is not None:
             direct = self._refused(error, "compilation")
             self._remember(key, direct)
             return self._direct(direct, registers)
         self.remaining.tasks -= 1
-        with tiers.Unfused(missing, self.remaining.tasks):
+        with tiers.Unfused(kernels, self.remaining.tasks, _device(inputs).synchronize):
             self.call(registers)
 
     def _refused(self, error: Exception, what: str) -> Direct:
@@ -278,8 +278,7 @@ class Segment:
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination) -> None:  # fmt: skip
-        device = next(d for d in map(device_of, flat(inputs)) if d is not None)
-        recorder = Recorder(self.overrides.on(device))
+        recorder = Recorder(self.overrides.on(_device(inputs)))
         recorder.patient = tiers.mode() == tiers.WAIT or self.overrides.waits
         take()
         found: Direct | Plan | None = None
@@ -309,7 +308,7 @@ class Segment:
         elif recorder.missing:
             self._remember(key, Waiting(recorder.missing))
             recorder.discard()
-            self._unfused(recorder.missing, key, registers)
+            self._unfused(recorder.missing, key, inputs, registers)
         elif isinstance(found, Direct):
             self.call(registers)
             self._called(found, key)
@@ -320,7 +319,7 @@ class Segment:
             self._count(recorder)
             if not found.ready:
                 recorder.discard()
-                return self._unfused(found.kernels, key, registers)
+                return self._unfused(found.kernels, key, inputs, registers)
             self._finish(found, results, seconds, registers)
 
     def _finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
@@ -404,6 +403,11 @@ class Segment:
     def _copies(self, register: int) -> bool:
         """Return whether the function that wrote a register copies small views of large arrays."""
         return any(r == register and bare(s.function) is getitem for r, s in self.steps)
+
+
+def _device(inputs: tuple[Any, ...]) -> Device:
+    """Return where the chunks among some inputs lie, of which there is one at least."""
+    return next(device for device in map(device_of, flat(inputs)) if device is not None)
 
 
 def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],

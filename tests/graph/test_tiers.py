@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ from gpusched.fusion.slabs import Slabs
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.graph.segment import Segment
 from tests.fusion.slabbed import make_small
+from tests.fusion.test_cache import sample_kernel
 
 VALUES = np.random.default_rng(3).normal(size=(64, 600))
 CHUNKS = 8
@@ -306,3 +308,19 @@ def test_another_tier_is_an_error() -> None:
         pytest.raises(ChoiceError, match="'second': it takes 'any', 'fused' or 'unfused'"),
     ):
         computed(expression)
+
+
+@pytest.mark.processes
+def test_a_forked_process_asks_for_itself(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = background.Background()
+    handle = cache.kernels.handle(sample_kernel())
+    handle.requested = handle.urgent = True
+    waiting._pending[handle] = None
+    monkeypatch.setattr(background, "_process", waiting)
+    pid = os.fork()
+    if not pid:
+        os._exit(2 * handle.requested + bool(background.pending()))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert handle.requested and background.pending() == [handle], "here all is as before"

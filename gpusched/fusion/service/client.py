@@ -82,13 +82,12 @@ class Client:
 
     Notes
     -----
-    Thread-safe. A process that was forked off this one makes a connection of its own.
+    Thread-safe. A process that is forked off has one of its own.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._process = 0
         self._refusal = ""
 
     def ask(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -110,32 +109,41 @@ class Client:
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message to a service that there is; without one, nothing happens."""
         connection = self._connection
-        if connection is not None and self._process == os.getpid():
+        if connection is not None:
             connection.tell(message)
 
     def _connected(self) -> Connection:
         with self._lock:
             if self._refusal:
                 raise UnavailableError(self._refusal)
-            if self._connection is None or self._connection.lost or self._process != os.getpid():
+            if self._connection is None or self._connection.lost:
                 try:
                     self._connection = Connection(connected(place()))
                 except UnavailableError as error:
                     self._refusal = str(error)
                     raise
-                self._process = os.getpid()
             return self._connection
 
     def close(self) -> None:
         """Close the connection, and forget what went wrong."""
         with self._lock:
-            if self._connection is not None and self._process == os.getpid():
+            if self._connection is not None:
                 self._connection.close()
             self._connection = None
             self._refusal = ""
 
 
 _client = Client()
+
+
+def _begin_again() -> None:
+    """Connect again, in a process that has been forked off, where the old lock may be held."""
+    global _client
+    _client = Client()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
 
 
 def place() -> Place:

@@ -19,6 +19,9 @@ from gpusched.fusion.service.jobs import Job, Jobs
 MOST = 8
 """Workers at most, besides the one that works only where nothing else does."""
 
+LONGEST = 600.0
+"""Seconds after which a compilation is given up: the largest kernels took 20 s."""
+
 Made = Callable[[Job, dict[str, Any], bytes], None]
 """Called with a job that is done, the answer, and the code, which is empty after an error."""
 
@@ -74,8 +77,8 @@ class Crew:
     async def _do(self, place: tuple[bool, int], job: Job) -> None:
         try:
             answer, code = await self._compiled(place, job)
-        except OSError as error:
-            self._processes.pop(place, None)
+        except (OSError, frames.FrameError) as error:
+            await self._end(self._processes.pop(place, None))
             if not self._jobs.is_wanted(job) or self._jobs.give_back(job):
                 return
             answer, code = {"error": f"the compiler's process ended: {error}"}, b""
@@ -90,7 +93,7 @@ class Crew:
         assert process.stdout is not None
         process.stdin.write(frames.packed(job.request))
         await process.stdin.drain()
-        found = await frames.receive(process.stdout)
+        found = await asyncio.wait_for(frames.receive(process.stdout), LONGEST)
         if found is None:
             raise ConnectionResetError(f"with status {await process.wait()}")
         return found
@@ -100,9 +103,12 @@ class Crew:
         for task in self._tasks:
             task.cancel()
         for process in self._processes.values():
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            await self._end(process)
+
+    async def _end(self, process: Process | None) -> None:
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def _started(idle: bool) -> Process:
