@@ -16,9 +16,10 @@ from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.tiers import UNFUSED
+from gpusched.graph.decisions import Remaining
 from gpusched.graph.lasting import keep
 from gpusched.graph.payload import named_code, pack, unpack
-from gpusched.graph.segment import ProgramStep, Remaining, Segment
+from gpusched.graph.segment import ProgramStep, Segment
 
 
 class Program:

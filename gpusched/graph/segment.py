@@ -33,6 +33,7 @@ from gpusched.fusion.record import Recorder, error_state
 from gpusched.fusion.statistics import updating
 from gpusched.graph import pieces
 from gpusched.graph.alone import gains_alone
+from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
 from gpusched.graph.known import bare, owned, plain_for, substitute_for
 from gpusched.graph.results import Results
@@ -62,29 +63,6 @@ class ProgramStep:
     def registers(self) -> set[int]:
         """Return the registers that the arguments hold."""
         return used_registers(self.args) | used_registers(self.kwargs)
-
-
-@dataclass(frozen=True)
-class Direct:
-    """The decision to call the functions as they are."""
-
-    operation: str
-    reason: str
-
-
-@dataclass
-class Remaining:
-    """How much of a graph is still to come, as far as this process knows."""
-
-    tasks: int = 0
-    """Tasks of one program; threads that count at once may miss one."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """The decision to call the functions as they are until kernels are compiled: to record then."""
-
-    kernels: tuple[Runnable, ...]
 
 
 class Segment:
