@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -19,6 +18,8 @@ that is worth it, 10 a tenth, so that it comes when the tasks are over, and 19 n
 
 _GROUP = Path("/proc/self/autogroup")
 """What Linux gives a session of processes, whose members' own niceness counts among them only."""
+
+_TRIES = 10
 
 
 def main(how: str) -> None:
@@ -42,8 +43,15 @@ def _give_way(idle: bool) -> None:
     """Let tasks go first; to be called in a session of this process alone."""
     nice = LEAST if idle else BESIDE
     os.nice(nice)
-    with contextlib.suppress(OSError):  # There are no such groups here.
-        _GROUP.write_text(str(nice))
+    for _ in range(_TRIES):
+        try:
+            _GROUP.write_text(str(nice))
+        except BlockingIOError:
+            time.sleep(0.15)  # Linux takes one such change in a tenth of a second.
+        except OSError:
+            return  # There are no such groups here.
+        else:
+            return
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
