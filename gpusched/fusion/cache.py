@@ -219,26 +219,37 @@ class PreparedKernel:
 
     def compile(self) -> bytes | None:
         """Return the machine code, made by numba; None if it is good in one process only."""
-        code = service.compiled(self.chosen, self.wanted)
-        if code is not None:
-            return code
         from gpusched.fusion.backends import cpu
+
+        return cpu.compile_code(self.chosen, self.source, self.filename)
+
+    def made_of(self, code: bytes | None) -> CompiledKernel:
+        """Return the kernel of what `compile` returned."""
+        if code is not None:
+            return self.load(code)
+        from gpusched.fusion.backends import cpu
+
+        return self._compiled(cpu.compile_here(self.chosen, self.source, self.filename))
+
+    def build(self) -> tuple[CompiledKernel, bytes | None]:
+        """Return the kernel, compiled now, and its machine code unless it is this process's.
+
+        By the compile service, or in this process; it is counted, and learned from.
+        """
+        code = service.compiled(self.chosen, self.wanted)
+        if code is None:
+            code = self._compile_here()
+        return self.made_of(code), code
+
+    def _compile_here(self) -> bytes | None:
+        import gpusched.fusion.backends.cpu  # noqa: F401  half a second, which is no kernel's time
 
         with service.here():
             started = time.thread_time()
-            code = cpu.compile_code(self.chosen, self.source, self.filename)
+            code = self.compile()
         compiletimes.learn(worthwhile.units(self.chosen), time.thread_time() - started)
         sharing.count_compilation()
         return code
-
-    def build(self) -> tuple[CompiledKernel, bytes | None]:
-        """Return the kernel, compiled now, and its machine code unless it is this process's."""
-        code = self.compile()
-        if code is not None:
-            return self.load(code), code
-        from gpusched.fusion.backends import cpu
-
-        return self._compiled(cpu.compile_here(self.chosen, self.source, self.filename)), None
 
     def _compiled(self, call: Call, found: native.NativeKernel | None = None) -> CompiledKernel:
         return CompiledKernel(
