@@ -114,6 +114,7 @@ clean:
 
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.gpu-test $(VENV)/.models-test $(VENV)/.interop-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
+	@echo "installing gpusched with its $* packages in $(VENV): a minute or two"
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@
 

@@ -7,9 +7,12 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
+from tests.kernelsettings import KERNELS
+
 # Errors inside gpusched are errors of the tests, in the processes that these start as well; set
 # before dask reads its configuration.
 os.environ.setdefault("DASK_GPUSCHED__FUSION__STRICT", "True")
+os.environ.update(KERNELS | os.environ)
 
 import pytest
 from hypothesis import HealthCheck, settings

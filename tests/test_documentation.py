@@ -23,6 +23,7 @@ import psutil
 import pytest
 
 from gpusched.cli import main
+from tests.kernelsettings import KERNELS
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE
 
@@ -105,6 +106,7 @@ class Reader:
         (folder / "scratch").mkdir()
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "COV_"))},
+            **KERNELS,
             _MARK: self.mark,
             "DASK_CONFIG": str(folder / "config"),
             "DASK_TEMPORARY_DIRECTORY": str(folder / "scratch"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 import time
 from collections import Counter
@@ -85,6 +86,7 @@ class Watch:
     _EVENTS = frozenset(["os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"])
 
     def __init__(self) -> None:
+        platform.processor()  # Asks a process once, as the first of distributed's workers would.
         self.begin()
         sys.addaudithook(self._note)
 

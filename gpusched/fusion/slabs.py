@@ -78,20 +78,25 @@ class Slabs:
         return [row_steps(launch) for launch in self.launches]
 
     @cached_property
-    def natives(self) -> list[NativeKernel]:
-        """The machine code of each."""
+    def natives(self) -> list[NativeKernel] | None:
+        """The machine code of each, compiled by now; None where the loop cannot call one."""
+        for launch in self.launches:
+            launch.kernel.wait()
         found = [launch.kernel.native for launch in self.launches]
-        return [native for native in found if native is not None]
+        callable_ = [native for native in found if native is not None and native.tiles is not None]
+        return callable_ if len(callable_) == len(found) else None
 
     @cached_property
     def layout(self) -> tilecalls.Layout:
         """The memory that the loop over slabs takes, but for the arguments."""
+        assert self.natives is not None
         return tilecalls.layout(tuple(map(_call, self.launches, self.natives, self.steps)))
 
     def __call__(self, registers: Registers) -> None:
         """Run the kernels together, slab after slab."""
-        if events.active:
-            # One after the other, so that each can be timed.
+        natives = self.natives
+        if events.active or natives is None:
+            # One after the other: so that each can be timed, or since Python runs them.
             for launch in self.launches:
                 launch(registers)
             return
@@ -99,7 +104,7 @@ class Slabs:
         start = memory.ctypes.data
         results = _Results(registers)
         for launch, native, block, steps in zip(
-            self.launches, self.natives, self.layout.blocks, self.steps, strict=True
+            self.launches, natives, self.layout.blocks, self.steps, strict=True
         ):
             arrays = [window(registers[register]) for register in launch.inputs]
             for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
@@ -108,7 +113,7 @@ class Slabs:
             results.used += arrays
         for word, (_, _, result) in zip(self.layout.results, results.converted, strict=True):
             memory[word] = result.ctypes.data
-        tiles = self.natives[0].tiles
+        tiles = natives[0].tiles
         assert tiles is not None
         errors = tiles(start, len(self.launches), self.all_rows, self.rows)
         if errors < 0:
@@ -197,7 +202,6 @@ def arranged(
     steps: list[Step],
     dying: Iterable[tuple[int, ...]],
     arrays: Registers,
-    compiled: bool = True,
 ) -> list[Step]:
     """Return the steps of a plan, with those together that gain by it.
 
@@ -209,14 +213,12 @@ def arranged(
         Per step, the registers that nobody reads later.
     arrays
         What the registers held.
-    compiled
-        Whether kernels are.
     """
     waiting = [(step, ends) for step, ends in zip(steps, dying, strict=True)]
     found: list[Step] = []
     while waiting:
         (first, _), *rest = waiting
-        together = _Together(arrays, compiled)
+        together = _Together(arrays)
         later = []
         before: list[Step] = []
         if isinstance(first, Launch) and together.takes(first):
@@ -240,12 +242,6 @@ def arranged(
 def _reduces_rows(launch: Launch) -> bool:
     loops = launch.kernel.kernel.loops
     return (loops[0], loops[-1]) == ("map", "reduce")
-
-
-def _has_loop(launch: Launch) -> bool:
-    """Return whether a kernel is machine code that the loop over slabs can call, and brings it."""
-    native = launch.kernel.native
-    return native is not None and native.tiles is not None
 
 
 def _goes_by_rows(launch: Launch) -> bool:
@@ -272,7 +268,6 @@ class _Together:
     """Launches that may share slabs, and what stands in the way of more of them."""
 
     arrays: Registers
-    compiled: bool
     launches: list[Launch] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)
     """By register that moves with the rows, the elements from one to the next."""
@@ -291,7 +286,7 @@ class _Together:
         Its outermost loop goes through as many rows. What it reads is there before the first slab,
         or written for the same rows by another one of these launches.
         """
-        if not _goes_by_rows(launch) or (self.compiled and not _has_loop(launch)):
+        if not _goes_by_rows(launch):
             return False
         moves = row_steps(launch)
         inputs = list(zip(launch.inputs, moves, strict=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -132,9 +133,20 @@ def rewrite(graph: dict[Any, Any], functions: Functions) -> dict[Any, Any]:
     if events.active:
         return {key: _noted(node, functions) for key, node in graph.items()}
     templates = Templates(lambda node: rewrite_task(node, functions), constant)
-    return {
+    found = {
         key: templates.rewrite(node) if type(node) is Task else node for key, node in graph.items()
     }
+    _count(found.values())
+    return found
+
+
+def _count(nodes: Iterable[Any]) -> None:
+    """Let each program know how many tasks of it there are."""
+    counted = Counter(
+        [node.func for node in nodes if type(node) is Task and type(node.func) is Program]
+    )
+    for program, tasks in counted.items():
+        program.remaining.tasks = tasks
 
 
 def constant(value: Any) -> Any:
