@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import struct
+import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,15 @@ def test_numbers_arrive_whole(dtype: str, number: Any) -> None:
     one, found = np.ones(1, dtype), np.empty(1, dtype)
     native.load(code(dtype)).call(one, found, number, 1)
     assert found[0] == np.dtype(dtype).type(number)
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the order that is named is not its own")
+def test_byte_order_may_be_named() -> None:
+    dtype = np.dtype(">f8").newbyteorder()  # As zarr gives it.
+    assert dtype.byteorder == "<"
+    values, found = np.arange(3.0).astype(dtype), np.empty(3)
+    native.load(code("float64")).call(values, found, 2.0, 3)
+    assert found.tolist() == [0.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("dtype", ["q", "l", "Q", "L"])

@@ -1,7 +1,8 @@
 """Python's arguments checked and converted by machine code: the functions that entries call.
 
 They are LLVM's own language, since there is nothing to be gained from another: each is a few calls
-of Python's C interface.
+of Python's C interface. An array's byte order is written ``=``, ``|`` or ``<``: these processors
+are little-endian.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ is.array:
   %order = load i8, ptr %order.place
   %native = icmp eq i8 %order, 61
   %any = icmp eq i8 %order, 124
-  %own = or i1 %native, %any
+  %little = icmp eq i8 %order, 60
+  %native.any = or i1 %native, %any
+  %own = or i1 %native.any, %little
   %flags.place = getelementptr i8, ptr %object, i64 $flags
   %has = load i32, ptr %flags.place
   %common = and i32 %has, %flags
