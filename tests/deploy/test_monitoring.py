@@ -72,6 +72,8 @@ def test_each_metric_of_a_scheduler_is_shown(exported: set[str]) -> None:
         "kernels_unshared_total",
         "policy_waits_total",
         "policy_abandoned_total",
+        "unfused_seconds_total",
+        "unfused_tasks_total",
     }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dis
 import inspect
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -201,7 +201,7 @@ def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, 
     return Interpreter(function, outside, callers).run(arguments)
 
 
-def is_of_a_library(function: types.FunctionType) -> bool:
+def is_of_a_library(function: Callable[..., Any]) -> bool:
     """Return whether a function is one of the packages of `LIBRARIES`."""
     return (function.__module__ or "").partition(".")[0] in LIBRARIES
 
