@@ -43,6 +43,10 @@ _OURS = (
 )
 
 
+_SPELLINGS = {"n_workers": "--workers", "nthreads": "--threads"}
+"""How all commands of gpusched spell what dask's spell otherwise; both are taken."""
+
+
 def worker_flags(function: _Function) -> _Function:
     """Add the flags that say what gpusched's workers are given; a decorator.
 
@@ -87,6 +91,8 @@ def adopted(
     for parameter in taken:
         if parameter.name in (defaults or {}):
             parameter.default = (defaults or {})[parameter.name]
+        if parameter.name in _SPELLINGS:
+            parameter.opts = [_SPELLINGS[parameter.name], *parameter.opts]
         if parameter.name == "preload_argv":
             parameter.callback = _check_preloads
     return taken

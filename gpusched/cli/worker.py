@@ -61,7 +61,7 @@ _PASSED_ON = (
 @worker_flags
 @click.version_option(__version__, prog_name="gpusched")
 def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> None:
-    """Start workers that join the scheduler at SCHEDULER: one on each GPU of this machine.
+    """Start workers for SCHEDULER, one per GPU of this machine.
 
     Where there is no GPU, and with --cpu, one CPU worker gets all cores, or --nworkers share them.
     Ends when the scheduler does, or on Ctrl-C or SIGTERM; no process stays behind.
