@@ -9,8 +9,9 @@
 # make test-processes   tests that start processes: clusters, commands, pages, faults
 # make test-exhaustive  all combinations of which the default tier runs some, and slow tests
 # make test-cuda        compile for GPUs and run their kernels on the CPU: needs no GPU
+# make test-gpu         tests with CuPy: on a GPU if there is one, else on an emulated one
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
-# make test-peers       run dask's own array tests with every chunk fused
+# make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
 # And beside it: make test-nightly searches for new defects, make coverage says what tests reach.
 #
@@ -28,7 +29,7 @@ EVERY := --hypothesis-profile=ci
 WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-models \
+.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-models \
     test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
 
 help:
@@ -56,6 +57,14 @@ test-exhaustive: $(VENV)/.test
 test-cuda: $(VENV)/.cuda-test
 	$(PYTEST) $(WHOLE) tests/fusion/cuda tests/kernels/test_cuda.py \
 	    tests/kernels/test_cuda_scan.py tests/inspection/test_source.py $(ARGS)
+
+# A GPU's driver is asked, as tests/tiers.py does; where there is none, every process gets the
+# emulated GPU of tests/emulated_gpu. GPUSCHED_EMULATED_GPU=devices=2,protect sets its modes.
+GPUSCHED_EMULATED_GPU ?= $(shell $(BIN)/python -c "from tests import tiers; print(int(not tiers.has_gpu()))")
+test-gpu: $(VENV)/.gpu-test
+	GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
+	    PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH} \
+	    $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test
@@ -104,7 +113,8 @@ clean:
 	rm -rf $(VENV) build dist docs/_build docs/reference/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache
 
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
-$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.models-test $(VENV)/.interop-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
+$(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.gpu-test $(VENV)/.models-test $(VENV)/.interop-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
+	@echo "installing gpusched with its $* packages in $(VENV): a minute or two"
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@
 

@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from gpusched.fusion import codefiles, hostloops
-from gpusched.fusion.cache import directory
+from gpusched.fusion.backends.processors import interpreted
+from gpusched.fusion.cache import PreparedKernel, directory, reference
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 
 _ADDED = 32 << 20
@@ -73,7 +74,7 @@ def machine(again: bool = False) -> Machine:
         found = None if again else _measured.get(name) or _read(name)
         if found is None:
             found = measure()
-            if not _interpreted():
+            if not interpreted():
                 _write(name, found)
         _measured[name] = found
         return found
@@ -162,20 +163,14 @@ _SIMPLE = (("add", "1.0"), ("multiply", "0.5")) * 8
 _HEAVY = (("exp", ""), ("log", ""), ("sin", ""))
 
 
-def _interpreted() -> bool:
-    """Return whether numba is switched off, so that Python runs kernels."""
-    import numba
-
-    return bool(numba.config.DISABLE_JIT)
-
-
 def _kernel_seconds(steps: Sequence[tuple[str, str]], dtype: str, elements: int) -> float:
     """Return the seconds of a run of a chain's kernel; no setting changes it, nobody counts it."""
-    from gpusched.fusion.backends import cpu, python
-
     kernel = _chain(steps, dtype)
-    given = kernel, hostloops.source(kernel), kernel.name
-    call = python.compile_kernel(*given) if _interpreted() else cpu.compile_kernel(*given)[0]
+    if interpreted():
+        call = reference(kernel).call
+    else:
+        prepared = PreparedKernel(kernel, kernel, hostloops.source(kernel), kernel.name, None)
+        call = prepared.made_of(prepared.compile()).call
     values: np.ndarray = np.linspace(0.5, 1.5, elements).astype(dtype)
     result = np.empty_like(values)
     call(values, result, elements)
@@ -184,7 +179,7 @@ def _kernel_seconds(steps: Sequence[tuple[str, str]], dtype: str, elements: int)
 
 def _kernel_rate(steps: Sequence[tuple[str, str]], dtype: str) -> float:
     """Return the operations a second of a chain's kernel on a chunk in the cache."""
-    elements = _SMALL if _interpreted() else _CACHED
+    elements = _SMALL if interpreted() else _CACHED
     return len(steps) * elements / _kernel_seconds(steps, dtype, elements)
 
 

@@ -7,14 +7,17 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
+from tests.kernelsettings import KERNELS
+
 # Errors inside gpusched are errors of the tests, in the processes that these start as well; set
 # before dask reads its configuration.
 os.environ.setdefault("DASK_GPUSCHED__FUSION__STRICT", "True")
+os.environ.update(KERNELS | os.environ)
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import kernelcache, tiers
+from tests import emulated_gpu, kernelcache, tiers
 
 # Timings are not tests: the first example may compile, and the machine may be busy. Only the
 # nightly run looks for new examples; the others repeat the same ones.
@@ -34,6 +37,8 @@ settings.load_profile("dev")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let all processes of this run share compiled kernels, those that tests start included."""
+    if emulated_gpu.requested() and not emulated_gpu.active:
+        raise pytest.UsageError(f"{emulated_gpu.SWITCH} is set, and {emulated_gpu.HOW}")
     if not hasattr(config, "workerinput"):
         os.environ["XDG_CACHE_HOME"] = str(kernelcache.folder(config.rootpath))
 

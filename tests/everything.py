@@ -31,6 +31,7 @@ PARTS = (
     "test",
     "test-models",
     "test-cuda",
+    "test-gpu",
     "test-interop",
     "check",
     "docs",

@@ -23,6 +23,7 @@ import psutil
 import pytest
 
 from gpusched.cli import main
+from tests.kernelsettings import KERNELS
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE
 
@@ -59,7 +60,7 @@ OF_OTHERS = {
 
 
 NEEDS = {
-    "interoperate": ("array_api_compat", "dask_ml", "sklearn", "sparse", "torch"),
+    "interoperate": ("array_api_compat", "dask_array", "dask_ml", "sklearn", "sparse", "torch"),
     "models": ("torch", "sklearn", "xarray"),
 }
 """Libraries that pages use and the extra `test` does not install."""
@@ -105,6 +106,7 @@ class Reader:
         (folder / "scratch").mkdir()
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "COV_"))},
+            **KERNELS,
             _MARK: self.mark,
             "DASK_CONFIG": str(folder / "config"),
             "DASK_TEMPORARY_DIRECTORY": str(folder / "scratch"),

@@ -8,12 +8,14 @@ starts a process or takes longer than `LIMIT` fails.
 
 from __future__ import annotations
 
+import ctypes
 import os
-import shutil
+import platform
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, TypeVar
 
 import pytest
@@ -50,13 +52,23 @@ def is_default(config: pytest.Config) -> bool:
 
 def set_markers(items: Iterable[pytest.Item]) -> None:
     """Give tests the markers that follow from their fixtures and from this machine."""
-    no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU")
-    gpu = shutil.which("nvidia-smi") is not None
+    no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU, or the emulated one: make test-gpu")
     for item in items:
         if any(_starts(definition.func) for definition in _fixtures(item)):
             item.add_marker(pytest.mark.processes)
-        if not gpu and item.get_closest_marker("gpu"):
+        if item.get_closest_marker("gpu") and not has_gpu():
             item.add_marker(no_gpu)
+
+
+@cache
+def has_gpu() -> bool:
+    """Return whether the driver, NVIDIA's or the emulated one, has a GPU for this process."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return driver.cuInit(0) == 0 == driver.cuDeviceGetCount(ctypes.byref(count)) < count.value
 
 
 def _fixtures(item: pytest.Item) -> list[Any]:
@@ -74,6 +86,7 @@ class Watch:
     _EVENTS = frozenset(["os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"])
 
     def __init__(self) -> None:
+        platform.processor()  # Asks a process once, as the first of distributed's workers would.
         self.begin()
         sys.addaudithook(self._note)
 

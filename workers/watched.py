@@ -18,6 +18,7 @@ from distributed.comm.core import CommClosedError
 from tornado.ioloop import PeriodicCallback
 
 from gpusched import events
+from gpusched.fusion import background
 from gpusched.fusion.statistics import statistics
 
 WATCH = "gpusched-watch"
@@ -190,7 +191,15 @@ def _counters() -> dict[str, Any]:
         "launches": total.launches,
         "kernels": _most(total.kernels),
         "breaks": [[*names, times] for names, times in _most(total.breaks)],
+        "unfused_tasks": total.unfused_tasks,
+        "compiling": _compiling(),
     }
+
+
+def _compiling() -> list[list[Any]]:
+    """Return name, seconds spent without, and urgency of kernels that are being compiled."""
+    pending = background.pending()[:LISTED]
+    return [[each.name, round(each.spent, 2), each.urgent] for each in pending]
 
 
 def _most(counter: Counter[Any]) -> list[Any]:

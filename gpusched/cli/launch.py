@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from gpusched.cli import script
 from gpusched.cli.errors import Failed
 from gpusched.cli.profiling import profiling
-from gpusched.cli.progress import progress
+from gpusched.cli.progress import progress, say
 from gpusched.cli.quiet import log_warnings_only
 from gpusched.cli.session import Session, connected, started
 from gpusched.cli.signals import leaving_at_once, stopping_cleanly
@@ -36,6 +36,8 @@ def launch(
     folder = script.prepare(target, arguments, module)
     log_warnings_only()
     code = 1
+    if not quiet:
+        say("starting workers" if scheduler is None else f"connecting to {scheduler}")
     try:
         with stopping_cleanly(), ExitStack() as closing, _session(local, scheduler) as session:
             session.begin()

@@ -11,9 +11,17 @@ from typing import Any, TextIO
 
 from distributed import Client, Scheduler
 
+from gpusched.fusion import service
+
 _ERASE = "\r\x1b[K"
 _WIDTH = 30
 _PENDING = ("waiting", "queued", "processing", "no-worker")
+
+
+def say(text: str) -> None:
+    """Tell somebody at a terminal what takes its time."""
+    if sys.stderr.isatty():
+        print(f"gpusched: {text}", file=sys.stderr)
 
 
 @contextmanager
@@ -54,18 +62,31 @@ def task_counts(dask_scheduler: Scheduler) -> tuple[int, int]:
     return done, sum(n for of in states for state, n in of.items() if state in _PENDING)
 
 
-def bar(done: int, pending: int, seconds: float) -> str:
+def bar(done: int, pending: int, seconds: float, compiling: int = 0) -> str:
     """Return the line that shows these counts.
+
+    Parameters
+    ----------
+    done, pending
+        Tasks.
+    seconds
+        Since the first.
+    compiling
+        Kernels that the compile service of this machine has still to compile.
 
     Examples
     --------
     >>> from gpusched.cli.progress import bar
     >>> bar(5, 15, 2.04)
     '[#######.......................] 5 of 20 tasks, 2.0 s'
+    >>> bar(5, 15, 2.04, compiling=3)
+    '[#######.......................] 5 of 20 tasks, 2.0 s, compiling 3 kernels beside them'
     """
     total = done + pending
     filled = _WIDTH * done // total if total else 0
-    return f"[{'#' * filled:.<{_WIDTH}}] {done:,} of {total:,} tasks, {seconds:.1f} s"
+    beside = f", compiling {compiling} kernel{'s' * (compiling > 1)} beside them"
+    text = f"[{'#' * filled:.<{_WIDTH}}] {done:,} of {total:,} tasks, {seconds:.1f} s"
+    return text + beside if compiling else text
 
 
 def _watch(client: Client, line: _Line, stop: threading.Event, interval: float) -> None:
@@ -80,7 +101,9 @@ def _watch(client: Client, line: _Line, stop: threading.Event, interval: float) 
         if before is None or not pending:
             before, started = done, time.monotonic()
         if pending:
-            line.draw(bar(done - before, pending, time.monotonic() - started))
+            told = service.status() or {"jobs": ()}
+            seconds = time.monotonic() - started
+            line.draw(bar(done - before, pending, seconds, len(told["jobs"])))
         else:
             line.erase()
 

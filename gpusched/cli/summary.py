@@ -54,6 +54,7 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
             f"{format_bytes(counted.bytes_written)} written by kernels",
         ),
     ]
+    lines += _tiers(counted)
     if counted.edited_launches:
         lines.append(
             ("edited", f"your versions of kernels, launched {_times(counted.edited_launches)}")
@@ -63,6 +64,30 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
             ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s")
         )
     return [*lines, *_breaks(counted)]
+
+
+def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
+    """Return what ran without its kernels, and what the next run takes for it."""
+    if not counted.unfused_tasks:
+        return []
+    tasks = f"{_of(counted.unfused_tasks, counted.tasks)} ran unfused"
+    lines = [("waiting", f"{tasks} while kernels were not compiled, {counted.unfused_seconds:.2f} "
+                         "s of all threads")]  # fmt: skip
+    if counted.kernels_requested:
+        lines.append(
+            ("next run", f"finds {_some(len(counted.kernels_requested))} compiled for them")
+        )
+    else:
+        lines.append(("next run", "takes as long: too little work to compile kernels for"))
+    return lines
+
+
+def _some(kernels: int) -> str:
+    return "one kernel" if kernels == 1 else f"{kernels:,} kernels"
+
+
+def _of(some: int, tasks: int) -> str:
+    return f"all {tasks:,} tasks" if some == tasks else f"{some:,} of {tasks:,} tasks"
 
 
 def _breaks(counted: Statistics) -> Sequence[tuple[str, str]]:

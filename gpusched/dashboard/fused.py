@@ -39,6 +39,19 @@ class Counted:
     launches: int = 0
 
 
+@dataclass(frozen=True)
+class Awaited:
+    """A kernel that is being compiled, or waits for its turn."""
+
+    name: str
+    processes: int = 0
+    """Those that have asked for it."""
+    seconds: float = 0.0
+    """What their tasks have taken without it."""
+    urgent: bool = False
+    """Whether it is compiled beside tasks, and not only when the machine has nothing else to do."""
+
+
 class Fusion:
     """The tasks that a scheduler was sent, and what its workers' processes count.
 
@@ -96,6 +109,20 @@ class Fusion:
         """Return the sums over all processes, those that have ended too."""
         names = ("tasks", "fused_tasks", "launches")
         return Counted(*(sum(told[name] for told in self._told.values()) for name in names))
+
+    def compiling(self) -> list[Awaited]:
+        """Return the kernels that processes wait for, those first that most time is spent for."""
+        found: dict[str, Awaited] = {}
+        for told in self._told.values():
+            for name, seconds, urgent in told.get("compiling", ()):
+                known = found.get(name, Awaited(name))
+                found[name] = Awaited(name, known.processes + 1, known.seconds + seconds,
+                                      known.urgent or urgent)  # fmt: skip
+        return sorted(found.values(), key=lambda each: (-each.urgent, -each.seconds))
+
+    def unfused(self) -> int:
+        """Return how many tasks have run without their kernels."""
+        return sum(told.get("unfused_tasks", 0) for told in self._told.values())
 
     def stops(self) -> list[tuple[str, str, int]]:
         """Return (operation, reason, times) of where fusion stopped, the most frequent first."""

@@ -11,6 +11,7 @@ from distributed.dashboard.components.scheduler import BOKEH_THEME, env, individ
 from distributed.utils import log_errors
 
 from gpusched.dashboard.components.base import Component
+from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.fusedtasks import FusedTasks
 from gpusched.dashboard.components.kernelbars import KernelBars
 from gpusched.dashboard.components.kerneltable import KernelTable
@@ -55,6 +56,7 @@ APPLICATIONS: dict[str, Document] = {
     "/gpus": _GPUS,
     "/kernels": _page("kernels", (KernelBars,), (KernelTable,)),
     "/fusion": _page("fusion", (FusedTasks,), (Stops,)),
+    "/compiling": _page("compiling", (Compiling,)),
     "/timeline": _page("timeline", (Timeline,)),
     "/individual-gpusched-memory": individual_doc(Memory, INTERVAL),
     "/individual-gpusched-utilization": individual_doc(Utilization, INTERVAL),
@@ -63,6 +65,7 @@ APPLICATIONS: dict[str, Document] = {
     "/individual-gpusched-kernel-source": individual_doc(KernelTable, INTERVAL),
     "/individual-gpusched-fusion": individual_doc(FusedTasks, INTERVAL),
     "/individual-gpusched-stops": individual_doc(Stops, INTERVAL),
+    "/individual-gpusched-compiling": individual_doc(Compiling, INTERVAL),
     "/individual-gpusched-timeline": individual_doc(Timeline, INTERVAL),
 }
 """By their addresses below the dashboard's."""

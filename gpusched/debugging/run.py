@@ -21,10 +21,10 @@ from gpusched.debugging.origins import (
 )
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.chunk import LazyChunk
 from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import UnrecordableError
+from gpusched.fusion.handles import Runnable
 from gpusched.fusion.overrides import OverrideError
 from gpusched.fusion.plan import Call, Empty, Launch, Register, Registers, substitute
 from gpusched.fusion.schedule import KernelBuilder
@@ -47,7 +47,7 @@ class Execution:
 
     device: Device = HOST
 
-    def kernel(self, use: KernelUse) -> CompiledKernel:
+    def kernel(self, use: KernelUse) -> Runnable:
         """Return what a launch calls: the kernel as it is compiled for."""
         return use.launch.kernel
 

@@ -93,7 +93,7 @@ def compile_check(version: Kernel, filename: str) -> None:
         defined = generate.defined_functions(version)
         editions.check_names(text, filename, {*cpu.namespace(text), *defined})
     try:
-        cpu.compile_kernel(version, text, filename)
+        cpu.compile_code(version, text, filename)
     except numba.core.errors.NumbaError as error:
         raise EditionError(complaint(what, error, filename)) from error
 

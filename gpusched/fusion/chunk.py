@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,7 +18,7 @@ from gpusched.fusion.expression import (
     UnfusibleError,
     resolve_dtypes,
 )
-from gpusched.fusion.operations import COMBINES, operation_of
+from gpusched.fusion.operations import CLIP, COMBINES, operation_of
 from gpusched.fusion.plan import Register
 from gpusched.fusion.pure import why_changing, why_method_changing
 from gpusched.fusion.record import PYTHON_SCALARS, Recorder
@@ -347,8 +348,9 @@ def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) ->
     if operation is None:
         raise UnfusibleError("no kernel for this function")
     operands = tuple(operand(recorder, i) for i in inputs)
-    fast = _power(recorder, operands) if ufunc is np.power else None
-    nodes = [fast] if fast is not None else recorder.ufunc(operation, ufunc, operands)
+    find = _BY_OPERANDS.get(ufunc)
+    found = find(recorder, operands) if find is not None else None
+    nodes = [found] if found is not None else recorder.ufunc(operation, ufunc, operands)
     chunks = tuple(LazyChunk(recorder, n, scalar=not n.shape, fresh=True) for n in nodes)
     return chunks[0] if len(chunks) == 1 else chunks
 
@@ -379,6 +381,24 @@ def _power(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
     if still or exponent.shape != np.broadcast_shapes(shape, exponent.shape):
         raise UnfusibleError("power whose exponent is broadcast")
     return None
+
+
+def _clip(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
+    """Return floats clipped to bounds that are not the same for all of them.
+
+    NumPy's loop takes the sign of a bound that is zero then, and else keeps that of the zero that
+    is clipped.
+    """
+    dtype = resolve_dtypes(CLIP, operands)[0]
+    size = max(math.prod(o.shape) for o in operands if isinstance(o, Node))
+    if dtype.kind != "f" or all(recorder.is_still(bound, size) for bound in operands[1:]):
+        return None
+    arguments = tuple(recorder.cast(o, dtype) for o in operands)
+    return recorder.apply("clip_by_arrays", arguments, dtype)
+
+
+_BY_OPERANDS = {np.power: _power, CLIP: _clip}
+"""Ufuncs whose loops look at their operands: what records those that another loop computes."""
 
 
 def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any,

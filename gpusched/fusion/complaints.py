@@ -46,5 +46,26 @@ def _innermost(text: str, filename: str) -> tuple[str, int] | None:
 def _message(text: str) -> str:
     """Return the first lines of numba's message that say what is wrong."""
     lines = [line.strip() for line in text.splitlines()]
-    said = [line for line in lines if line and not line.startswith(("Failed in", "File "))]
-    return "; ".join(said[:2]) or text
+    places = ("Failed in", "File ", "During")
+    said = [line for line in lines if line and not line.startswith(places)]
+    found = "; ".join(said[:2]) or text
+    for pattern, words in _WORDS:
+        found = pattern.sub(words, found)
+    return found
+
+
+_WORDS = [
+    (re.compile(pattern), words)
+    for pattern, words in [
+        (r"Literal\[str\]\((.*?)\)", r"the string '\1'"),
+        (r"Literal\[\w+\]\((.*?)\)", r"\1"),
+        (r"unicode_type", r"a string"),
+        (r"OptionalType\((.*?)\)", r"\1 or nothing"),
+        (r"Cannot unify (.*?) and (.*?) for '\$?[\w.]+', defined at .*? \(\d+\)(; .*)?",
+         r"it is \1 on one path and \2 on another"),
+        (r"No implementation of function Function\(<function (\w+) at 0x\w+>\) found for "
+         r"signature:; >>> \w+\((.*?)\)", r"\1 cannot be called with \2 in a kernel"),
+        (r"Unknown attribute '(\w+)' of type (\w+)(; .*)?", r"a \2 has no attribute '\1'"),
+    ]
+]  # fmt: skip
+"""numba's own words, and those that authors of kernels know."""

@@ -12,6 +12,8 @@ import numpy as np
 
 from gpusched.fusion import cache
 from gpusched.fusion.expression import SUPPORTED
+from gpusched.fusion.handles import Runnable
+from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.memory import pool
 from gpusched.fusion.timing import Marks
 
@@ -21,8 +23,8 @@ class Device:
     """A kind of array, and how to compute with it."""
 
     name: str
-    compile: cache.Compile
-    """Turns a kernel into something to call on arrays of this device."""
+    compile: Callable[[Kernel], Runnable]
+    """Turns a kernel into what launches hold, which need not be compiled yet."""
     empty: Callable[[tuple[int, ...], np.dtype], Any]
     """Allocates an uninitialised array."""
     full: Callable[[tuple[int, ...], Any, np.dtype], Any]
@@ -41,7 +43,7 @@ def _nothing() -> None:
     """Wait for nothing: calls on the host are done when they return."""
 
 
-HOST = Device("cpu", cache.kernels.get, pool.empty, pool.full, np.array, _nothing,
+HOST = Device("cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
               moments=True)  # fmt: skip
 """NumPy arrays."""
 
@@ -51,11 +53,7 @@ def cuda() -> Device:
     """Return CuPy's arrays on its current device."""
     import cupy
 
-    from gpusched.fusion.backends.cuda import runtime, skeleton
-
-    def compile_kernel(kernel: Any) -> cache.CompiledKernel:
-        call = runtime.get(kernel)
-        return cache.CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
+    from gpusched.fusion.backends.cuda import runtime
 
     def synchronize() -> None:
         cupy.cuda.get_current_stream().synchronize()
@@ -69,7 +67,7 @@ def cuda() -> Device:
         milliseconds: float = cupy.cuda.get_elapsed_time(begin, end)
         return milliseconds / 1e3
 
-    return Device("cuda", compile_kernel, cupy.empty, cupy.full, cupy.array, synchronize,
+    return Device("cuda", runtime.handle, cupy.empty, cupy.full, cupy.array, synchronize,
                   Marks(mark, seconds))  # fmt: skip
 
 

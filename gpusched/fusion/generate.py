@@ -14,7 +14,7 @@ import numpy as np
 from gpusched.fusion import scalars
 from gpusched.fusion.floatingpoint import TESTS
 from gpusched.fusion.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement, Test
-from gpusched.fusion.operations import DEFINED, ScalarFunction, named
+from gpusched.fusion.operations import DEFINED, JOINS, ScalarFunction, named
 from gpusched.fusion.parsing import parse
 
 
@@ -197,6 +197,8 @@ def combine(output: Output, so_far: str, value: str, dtype: str = "") -> str:
     operands = [
         text if "]" in text or text.isidentifier() else f"({text})" for text in (so_far, value)
     ]
+    if output.combine in JOINS and np.dtype(dtype).kind == "f":
+        return JOINS[output.combine].format(*operands)
     return expression(Statement(output.combine, 0, (), dtype, dtype), operands)
 
 

@@ -10,6 +10,7 @@ fused.
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -84,6 +85,9 @@ COMBINES = {"add": 8, "multiply": 64, "minimum": 0, "maximum": 0, "fmin": 0, "fm
 """Operations that reductions use, with the largest distance from NumPy's result per partial sum,
 in units in the last place."""
 
+JOINS = {"minimum": "minimum({0}, {1})", "maximum": "maximum({0}, {1})"}
+"""Templates by which reductions join floats, where another one than the operation's is faster."""
+
 
 def _add(name: str, *templates: dict[str, str], ulp: int = 0, heavy: bool = False) -> None:
     OPERATIONS[name] = Operation(name, templates, ulp, heavy)
@@ -147,12 +151,13 @@ def _comparisons() -> None:
     ints = "{{0}} if {{0}} {} {{1}} else {{1}}"
     for name, symbol, boolean in (("minimum", "<=", "&"), ("maximum", ">=", "|")):
         table = {**_kinds("iu", ints.format(symbol)), "b": f"{{0}} {boolean} {{1}}"}
-        _add(name, {**table, "f": f"{name}({{0}}, {{1}})"})
+        _add(name, {**table, "f": f"{name}_float({{0}}, {{1}})"})
         short = "fmin" if name == "minimum" else "fmax"
         _add(short, {**table, "f": f"{short}({{0}}, {{1}})"})
     clip = "{1} if {0} < {1} else {0}"
-    _add("clip", {"f": "minimum(maximum({0}, {1}), {2})",
+    _add("clip", {"f": "clip_float({0}, {1}, {2})",
                   **_kinds("iu", f"{{2}} if ({clip}) > {{2}} else ({clip})")})  # fmt: skip
+    _add("clip_by_arrays", {"f": "minimum_float(maximum_float({0}, {1}), {2})"})
     _add("where", _kinds("b", "{1} if {0} else {2}"))
     _add("heaviside", {"f": "heaviside_float({0}, {1}, {T}(0), {T}(1))"})
 
@@ -186,6 +191,13 @@ HIDING = frozenset(["where", "sign", "heaviside", "equal", "not_equal", "less", 
                     "signbit"])  # fmt: skip
 """Operations that an operand may not matter to, so that the compiler need not compute it for each
 element as it is written."""
+
+CHOOSING = frozenset(["where", "minimum", "maximum", "fmin", "fmax", "clip",
+                      "clip_by_arrays"])  # fmt: skip
+"""Operations whose results are one of their operands."""
+
+FEW_VALUED = frozenset(["sign", "heaviside"])
+"""Operations of floats that have few results, which the compiler knows."""
 
 UNARY_MATH = [
     "exp",
@@ -336,6 +348,27 @@ def reports(name: str, operand: np.dtype, result: np.dtype) -> int:
 def reports_of_joining(combine: str, dtype: np.dtype) -> int:
     """Return the floating-point errors that NumPy may report of a reduction."""
     return reports(combine, dtype, dtype) if combine in COMBINES else 0
+
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(np.sum), np.ufunc)
+_UMATH = vars(np._core.umath)  # type: ignore[attr-defined]
+_NUMPYS = {n: f for n, f in vars(np).items() if isinstance(f, _FUNCTIONS)}
+_NUMPYS |= {n: f for n, f in _UMATH.items() if isinstance(f, np.ufunc) and f is not CLIP}
+"""NumPy's public functions; of ufuncs those that NumPy itself holds, whoever came before us."""
+
+
+def replaced() -> str | None:
+    """Return the name of a NumPy function that the program has put another in the place of, if any.
+
+    Recorders, and numba when it compiles, call NumPy's functions by their names.
+
+    Examples
+    --------
+    >>> replaced() is None
+    True
+    """
+    names = vars(np)
+    return next((n for n, f in _NUMPYS.items() if names.get(n, f) is not f), None)
 
 
 @lru_cache(maxsize=1024)

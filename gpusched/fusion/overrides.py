@@ -12,11 +12,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import Device
 from gpusched.fusion.editions import EditionError
+from gpusched.fusion.handles import Runnable
 from gpusched.fusion.kernel import EXACT, Edition, Kernel, unchecked
 from gpusched.fusion.precision import applied, mathematics
+from gpusched.fusion.tiers import ANY, FUSED, tier
 
 
 class OverrideError(RuntimeError):
@@ -84,15 +85,24 @@ class Overrides:
     found: tuple[Override, ...] = ()
     mathematics: str = EXACT
     """Mode of all kernels, users' versions included."""
+    tier: str = ANY
+    """Whether all chunks are computed by kernels, or all as NumPy computes them."""
 
     def __bool__(self) -> bool:
-        return bool(self.found) or self.mathematics != EXACT
+        return bool(self.found) or self.mathematics != EXACT or self.tier != ANY
+
+    @property
+    def waits(self) -> bool:
+        """Whether kernels are waited for: NumPy does not compute what users' versions do."""
+        return bool(self.found) or self.tier == FUSED
 
     @cached_property
     def token(self) -> str:
         """A short digest; the same in every process."""
         parts = [f"{each.digest} {each.identity}" for each in self.found]
-        text = "|".join([*parts, *([self.mathematics] if self.mathematics != EXACT else [])])
+        parts += [self.mathematics] if self.mathematics != EXACT else []
+        parts += [self.tier] if self.tier != ANY else []
+        text = "|".join(parts)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     def of(self, kernel: Kernel) -> Override | None:
@@ -107,12 +117,14 @@ class Overrides:
         if not self:
             return device
 
-        def compile_version(kernel: Kernel) -> CompiledKernel:
+        def compile_version(kernel: Kernel) -> Runnable:
             override = self.of(kernel)
             if override is None:
                 return device.compile(applied(kernel, self.mathematics))
             try:
-                return device.compile(applied(override.version(kernel), self.mathematics))
+                found = device.compile(applied(override.version(kernel), self.mathematics))
+                found.wait()
+                return found
             except MemoryError:
                 raise
             except Exception as error:
@@ -145,14 +157,14 @@ def active() -> Overrides:
     >>> bool(active())
     False
     """
-    found, mode = _applied + _scoped.get(), mathematics()
-    if not found and mode == EXACT:
+    found, mode, chosen = _applied + _scoped.get(), mathematics(), tier()
+    if not found and mode == EXACT and chosen == ANY:
         return NONE
     last: dict[str, Override] = {}
     for each in found:
         last.pop(each.digest, None)
         last[each.digest] = each
-    return Overrides(tuple(last.values()), mode)
+    return Overrides(tuple(last.values()), mode, chosen)
 
 
 def apply(override: Override) -> None:

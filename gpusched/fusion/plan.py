@@ -13,9 +13,9 @@ import numpy as np
 
 from gpusched import events
 from gpusched.fusion import timing
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import Device
 from gpusched.fusion.floatingpoint import collecting, note
+from gpusched.fusion.handles import Runnable
 
 Registers = list[Any]
 Kind = tuple[Any, ...]
@@ -104,7 +104,7 @@ class Launch:
     """One kernel call."""
 
     device: Device
-    kernel: CompiledKernel
+    kernel: Runnable
     inputs: tuple[int, ...]
     """Registers."""
     outputs: tuple[Allocation, ...]
@@ -216,7 +216,8 @@ class Plan:
 
     Notes
     -----
-    Immutable once made, so that threads share it; each run has registers of its own.
+    Immutable once made but for `ready`, so that threads share it; each run has registers of its
+    own.
     """
 
     steps: list[Step]
@@ -233,6 +234,8 @@ class Plan:
     stages: tuple[tuple[Step, bool, tuple[int, ...]], ...] = ()
     """What runs: steps, some of them together, whether they launch kernels, and the registers
     nobody reads later."""
+    ready: bool = False
+    """Whether all kernels are known to be compiled; it stays so."""
 
     def synchronize(self) -> None:
         """Wait for the kernels of this thread, so that the results are there."""
@@ -245,6 +248,11 @@ class Plan:
     def launches(self) -> list[Launch]:
         """The kernel calls among the steps."""
         return [step for step in self.steps if isinstance(step, Launch)]
+
+    @cached_property
+    def kernels(self) -> tuple[Runnable, ...]:
+        """What they call, each once."""
+        return tuple({id(launch.kernel): launch.kernel for launch in self.launches}.values())
 
     @cached_property
     def names(self) -> list[str]:

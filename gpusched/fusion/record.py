@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
@@ -9,7 +10,7 @@ from typing import Any, NoReturn, cast
 import dask
 import numpy as np
 
-from gpusched.fusion import seams, slabs
+from gpusched.fusion import seams, slabs, tiers
 from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.expression import (
     SUPPORTED,
@@ -26,6 +27,7 @@ from gpusched.fusion.expression import (
     scalar,
 )
 from gpusched.fusion.floatingpoint import INVALID, OVERFLOW, collecting, heeded
+from gpusched.fusion.handles import Runnable
 from gpusched.fusion.kernel import MOMENTS
 from gpusched.fusion.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.fusion.plan import (
@@ -70,9 +72,6 @@ class Recorder:
     write it, an uninitialised array of its shape, dtype and strides, or a view of such a one.
     """
 
-    compiles = True
-    """Whether the device's kernels run, rather than stand in for such."""
-
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
         # Operations recorded before they are computed, so that no kernel grows without bound.
@@ -92,6 +91,10 @@ class Recorder:
         self._pending_steps: list[Step] = []
         self._stood_in: set[int] = set()
         """Registers that these write."""
+        self.patient = True
+        """Whether what is to run now may wait for a compiler."""
+        self.missing: tuple[Runnable, ...] = ()
+        """Kernels that ended the recording, as they are not compiled."""
         self.repeatable = True
         """Whether the plan may run for these very inputs: no step that has run is seen outside."""
         self.operations = 0
@@ -280,12 +283,25 @@ class Recorder:
 
     def demand(self) -> None:
         """Run what has been recorded and has not run, since values are needed now."""
+        if not self.patient:
+            self._check_compiled()
         while self._pending_steps:
             step = self._pending_steps.pop(0)
             self.release(written(step) & self._stood_in)
             step(self._registers)
             self.repeatable = False
         self._stood_in.clear()
+
+    def _check_compiled(self) -> None:
+        """End the recording if kernels that are to run are not compiled."""
+        launches = (step for step in self._pending_steps if isinstance(step, Launch))
+        self.missing = tiers.missing(launch.kernel for launch in launches)
+        if self.missing:
+            self.stop("kernels are not compiled")
+
+    def discard(self) -> None:
+        """Let go of all that stands in for results: nothing of what was recorded is to run."""
+        self.release(self._stood_in)
 
     def release(self, registers: set[int]) -> None:
         """Let go of what stands in for results."""
@@ -426,6 +442,13 @@ class Recorder:
                 moved[id(node)] = self.leaf_view(self.register(node), full)
         return moved[id(node)]
 
+    def is_still(self, value: Value, size: int) -> bool:
+        """Return whether NumPy's loop over `size` elements reads one and the same of an operand."""
+        if not isinstance(value, Node) or not value.shape:
+            return True
+        still = isinstance(value, Leaf) and not any(self._registers[value.register].strides)
+        return still or math.prod(value.shape) == 1 < size
+
     # What is noted ----------------------------------------------------------------------
 
     def escaped(self, reason: str) -> None:
@@ -452,7 +475,7 @@ class Recorder:
         constants = tuple(self._constants)
         steps = seams.arranged(list(self.steps), kept, self._registers)
         dying = last_uses(map(reads, steps), kept)
-        running = slabs.arranged(steps, dying, self._registers, self.compiles)
+        running = slabs.arranged(steps, dying, self._registers)
         ends = last_uses(map(slabs.read, running), kept)
         launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))

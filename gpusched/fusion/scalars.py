@@ -82,6 +82,25 @@ def power_int(base: Number, exponent: Number, one: Number) -> Number:
     return result
 
 
+def minimum_float(a: Number, b: Number) -> Number:
+    # The second of equal numbers, such as zeros of different signs, as x86's instructions give.
+    least = a if a < b else b
+    return a if a != a else least
+
+
+def maximum_float(a: Number, b: Number) -> Number:
+    greatest = a if a > b else b
+    return a if a != a else greatest
+
+
+def clip_float(x: Number, low: Number, high: Number) -> Number:
+    # Of bounds that are scalars: a zero stays as it is.
+    above = low if x < low else x
+    inside = high if above > high else above
+    found = high if high != high else inside
+    return low if low != low else found
+
+
 def heaviside_float(x: Number, at_zero: Number, zero: Number, one: Number) -> Number:
     side = zero if x < 0 else one
     found = at_zero if x == 0 else side

@@ -25,7 +25,7 @@ from gpusched.fusion.expression import (
 from gpusched.fusion.floatingpoint import HAS_FLAGS, OVERFLOW
 from gpusched.fusion.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
 from gpusched.fusion.layout import Loops, Strides, axis_order, nest
-from gpusched.fusion.operations import ARITHMETIC, DEFINED, HIDING, named
+from gpusched.fusion.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, HIDING, named
 from gpusched.fusion.plan import Allocation, Empty, Launch, Registers
 
 Materialised = dict[int, int]
@@ -164,8 +164,9 @@ class KernelBuilder:
         hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
         stack = list(reversed(self._roots()))
         seen: set[int] = set()
-        order: list[Node] = []
-        work = [(node, False) for node in stack]
+        order: list[Apply] = []
+        scalars: list[Scalar] = []
+        work: list[tuple[Any, bool]] = [(node, False) for node in stack]
         while work:
             node, expanded = work.pop()
             if expanded:
@@ -178,14 +179,17 @@ class KernelBuilder:
             if register is not None:
                 leaves[register].append(node)
             elif isinstance(node, Scalar):
-                text = baked(node)
-                if text is None:
-                    hoisted[node.dtype, node.value.item()].append(node)
-                else:
-                    self.names[id(node)] = text
+                scalars.append(node)
             else:
                 work.append((node, True))
                 work.extend((child, False) for child in reversed(children(node)))
+        chosen = _chosen(order)
+        for node in scalars:
+            text = None if id(node) in chosen else baked(node)
+            if text is None:
+                hoisted[node.dtype, node.value.item()].append(node)
+            else:
+                self.names[id(node)] = text
         number = 0
         for register, nodes in leaves.items():
             self.registers.append(register)
@@ -197,7 +201,6 @@ class KernelBuilder:
             self.names.update((id(node), number) for node in nodes)
             number += 1
         for node in order:
-            assert isinstance(node, Apply)
             self.order.append(node)
             self.names[id(node)] = number
             number += 1
@@ -326,14 +329,16 @@ class KernelBuilder:
         """Return which of the processor's flags count, and the statements that are tested.
 
         The flags show what arithmetic raises. They do not show what a function of several steps
-        raises, or whether a value has been computed that may not matter to what is made of it.
+        raises, or whether a value has been computed that may not matter to what is made of it, or
+        what the compiler has computed of each of a few values.
         """
-        flags, tests = 0, []
+        flags, tests, few = 0, [], _of_few_values(self.order)
         for node in self.group.nodes:
             flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
         needed = {id(root) for root in self._written()}
         for number, node in reversed(list(enumerate(self.order))):
             shown = HAS_FLAGS and node.operation in ARITHMETIC and id(node) in needed
+            shown = shown and few.isdisjoint(map(id, node.arguments))
             if node.reports and shown:
                 flags |= node.reports
             elif node.reports:
@@ -350,6 +355,43 @@ class KernelBuilder:
             root for node, root in pairs
             if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS)
         ]  # fmt: skip
+
+
+def _chosen(order: list[Apply]) -> set[int]:
+    """Return the constants that values are chosen from before arithmetic is done with those.
+
+    Knowing them, the compiler would do the arithmetic with each, and raise no error when it runs.
+    """
+    choosing = [node for node in order if node.operation in CHOOSING]
+    made = _made_of(order, {id(node) for node in choosing})
+    reporting = [node for node in order if node.reports and node.operation in ARITHMETIC]
+    if all(made.isdisjoint(map(id, node.arguments)) for node in reporting):
+        return set()
+    return {id(a) for node in choosing for a in _values(node)}
+
+
+def _of_few_values(order: list[Apply]) -> set[int]:
+    """Return the values that are made of booleans, or of whatever else has few values."""
+    few = set()
+    for node in order:
+        whole = node.dtype.kind in "biu" and node.operation not in ARITHMETIC
+        if node.operation in FEW_VALUED or whole or _values(node)[0].dtype.kind == "b":
+            few.add(id(node))
+    return _made_of(order, few)
+
+
+def _made_of(order: list[Apply], values: set[int]) -> set[int]:
+    """Return some values, and all that are made of them."""
+    found = set(values)
+    for node in order:
+        if not found.isdisjoint(map(id, _values(node))):
+            found.add(id(node))
+    return found
+
+
+def _values(node: Apply) -> tuple[Node, ...]:
+    """Return the operands that a result is made of; not the condition of `where`."""
+    return node.arguments[1:] if node.operation == "where" else node.arguments
 
 
 def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:

@@ -1,16 +1,16 @@
-"""Machine code that others have made: each kernel is compiled once a machine, and once a cluster.
+"""Machine code that others have made: each kernel is compiled once in a cluster.
 
-What is wanted is looked for on disk. What is not there is this process's to make, as soon as no
-other process of the machine is making it; in a cluster, as soon as no other worker is, whose code
-comes over the network otherwise. Waiting has an end, after which a kernel is compiled here all the
-same: compiling twice costs time, and nothing else.
+What is wanted is looked for on disk. What is not there is this process's to have made, as soon as
+no other worker of its cluster is making it, whose code comes over the network otherwise. On one
+machine the compile service sees to it that each kernel is compiled once: `gpusched.fusion.service`.
+Waiting has an end, after which a kernel is compiled all the same: compiling twice costs time, and
+nothing else.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,9 +21,8 @@ import dask
 from dask.utils import parse_timedelta
 
 from gpusched import events
-from gpusched.fusion import codefiles
+from gpusched.fusion import codefiles, service
 from gpusched.fusion.statistics import updating
-from gpusched.fusion.turns import Turn, turn
 
 logger = logging.getLogger(__name__)
 
@@ -104,34 +103,38 @@ def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, Origin]:
         Called where there is none. Its errors are the caller's.
     """
     started = perf_counter()
-    found = _from_disk(wanted, load)
+    found = _from_disk(wanted, load, complain=True)
     if found is None:
-        with _turn(wanted):
-            # Made since, perhaps, and by another process if this one had to wait.
-            found = _from_disk(wanted, load, complain=True) or _shared(wanted, load, build)
+        found = _shared(wanted, load, build)
     if events.active:
         events.record_since("compile", wanted.name, started, about=str(found[1]))
     return found
 
 
-@contextmanager
-def _turn(wanted: Wanted) -> Iterator[None]:
-    # Whoever has the turn may be waiting for another machine first.
-    taking = turn(wanted.path, 2 * patience()) if wanted.path else nullcontext(Turn())
-    with taking as taken:
-        if taken.waited:
-            with updating() as counters:
-                counters.kernels_waited += 1
-        if taken.problem:
-            unshared(wanted, taken.problem)
-        yield
+def known(wanted: Wanted, load: Load[T]) -> T | None:
+    """Return something to call, if there is a file of its code; nobody is asked, or waited for.
+
+    Parameters
+    ----------
+    wanted, load
+        As in `obtain`.
+    """
+    started = perf_counter()
+    found = _from_disk(wanted, load)
+    if found is None:
+        return None
+    if events.active:
+        events.record_since("compile", wanted.name, started, about=str(found[1]))
+    return found[0]
 
 
 def unshared(wanted: Wanted, reason: str) -> None:
     """Count and log why a kernel may be compiled once more than need be."""
     with updating() as counters:
         counters.kernels_unshared[reason] += 1
-    logger.warning("kernel %s may be compiled more than once: %s", wanted.name, reason)
+    # What no task waits for may be given up when its process ends.
+    level = logging.WARNING if service.awaited() else logging.INFO
+    logger.log(level, "kernel %s may be compiled more than once: %s", wanted.name, reason)
 
 
 def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> tuple[T, Origin] | None:
@@ -188,13 +191,17 @@ def _requested(exchange: Exchange, wanted: Wanted) -> bytes | None:
 
 def _built(wanted: Wanted, build: Build[T]) -> tuple[T, bytes | None]:
     made, code = build()
-    with updating() as counters:
-        counters.compilations += 1
     if code is None:
         return made, None
     sealed = codefiles.seal(wanted.key, code)
     _keep(wanted, sealed)
     return made, sealed
+
+
+def count_compilation() -> None:
+    """Count a kernel that is compiled because nobody else has."""
+    with updating() as counters:
+        counters.compilations += 1
 
 
 def _keep(wanted: Wanted, sealed: bytes) -> None:

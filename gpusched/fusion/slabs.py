@@ -9,7 +9,7 @@ and columns are joined in the same order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from gpusched import events
-from gpusched.fusion.devices import HOST
+from gpusched.fusion import tilecalls
+from gpusched.fusion.backends.native import NativeKernel
+from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.floatingpoint import OVERFLOW, note
 from gpusched.fusion.generate import loop_sizes, loop_strides
 from gpusched.fusion.kernel import Access
@@ -76,69 +78,110 @@ class Slabs:
         return [row_steps(launch) for launch in self.launches]
 
     @cached_property
-    def codes(self) -> list[tuple[Any, int]]:
-        """Signature and address of the machine code of each."""
-        return [code for code in map(_code_of, self.launches) if code is not None]
+    def natives(self) -> list[NativeKernel] | None:
+        """The machine code of each, compiled by now; None where the loop cannot call one."""
+        for launch in self.launches:
+            launch.kernel.wait()
+        found = [launch.kernel.native for launch in self.launches]
+        callable_ = [native for native in found if native is not None and native.tiles is not None]
+        return callable_ if len(callable_) == len(found) else None
 
     @cached_property
-    def loop(self) -> Callable[..., int]:
-        """What calls them."""
-        from gpusched.fusion.backends import together
-
-        parts = tuple(map(together.part, self.launches, self.steps))
-        signatures = tuple(signature for signature, _ in self.codes)
-        return together.loop(parts, signatures)
+    def layout(self) -> tilecalls.Layout:
+        """The memory that the loop over slabs takes, but for the arguments."""
+        assert self.natives is not None
+        return tilecalls.layout(tuple(map(_call, self.launches, self.natives, self.steps)))
 
     def __call__(self, registers: Registers) -> None:
         """Run the kernels together, slab after slab."""
-        if events.active:
-            # One after the other, so that each can be timed.
+        natives = self.natives
+        if events.active or natives is None:
+            # One after the other: so that each can be timed, or since Python runs them.
             for launch in self.launches:
                 launch(registers)
             return
-        arguments: list[Any] = [self.all_rows, self.rows]
-        unfinished: list[tuple[Allocation, Any]] = []
-        converted: list[tuple[Allocation, Any]] = []
-        for launch, (_, address), steps in zip(self.launches, self.codes, self.steps, strict=True):
+        memory = self.layout.memory.copy()
+        start = memory.ctypes.data
+        results = _Results(registers)
+        for launch, native, block, steps in zip(
+            self.launches, natives, self.layout.blocks, self.steps, strict=True
+        ):
             arrays = [window(registers[register]) for register in launch.inputs]
-            results = []
             for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
-                buffer = output.allocate(launch.device)
-                arrays.append(buffer.ravel())
-                if output.dtype == output.result_dtype:
-                    output.finish(buffer, registers)
-                elif step:
-                    result = launch.device.empty(output.result_shape, output.result_dtype)
-                    registers[output.register] = result
-                    results.append(result.ravel())
-                    converted.append((output, output.shaped(buffer)))
-                else:
-                    unfinished.append((output, buffer))
-            arguments.append(address)
-            for array, step in zip(arrays, steps, strict=True):
-                arguments += [array, step] if step else [array]
-            place = _place_of_size(launch)
-            end = len(launch.numbers) - launch.kernel.kernel.resumes
-            arguments += [*results, *launch.numbers[:place], *launch.numbers[place + 1 : end]]
-        errors = self.loop(*arguments)
-        for output, buffer in converted:
-            if output.reports and _overflows(buffer, registers[output.register]):
+                arrays.append(results.allocate(output, step, launch.device))
+            native.fill(start + 8 * block, *arrays, *launch.numbers)
+            results.used += arrays
+        for word, (_, _, result) in zip(self.layout.results, results.converted, strict=True):
+            memory[word] = result.ctypes.data
+        tiles = natives[0].tiles
+        assert tiles is not None
+        errors = tiles(start, len(self.launches), self.all_rows, self.rows)
+        if errors < 0:
+            names = ", ".join(launch.name for launch in self.launches)
+            raise RuntimeError(f"one of the kernels {names} has raised an error")
+        results.finish(errors)
+
+
+@dataclass
+class _Results:
+    """What kernels write while they run together, and what is left to do with it."""
+
+    registers: Registers
+    unfinished: list[tuple[Allocation, Any]] = field(default_factory=list)
+    """With the buffer that holds each."""
+    converted: list[tuple[Allocation, Any, Any]] = field(default_factory=list)
+    """With what is accumulated of each, and the result that the loop copies it to."""
+    used: list[Any] = field(default_factory=list)
+    """Arrays that the loop has the addresses of."""
+
+    def allocate(self, output: Allocation, step: int, device: Device) -> Any:
+        """Return what a kernel writes, in one dimension; `step` elements for each row."""
+        buffer = output.allocate(device)
+        if output.dtype == output.result_dtype:
+            output.finish(buffer, self.registers)
+        elif step:
+            result = device.empty(output.result_shape, output.result_dtype)
+            self.registers[output.register] = result
+            self.converted.append((output, output.shaped(buffer), result))
+        else:
+            self.unfinished.append((output, buffer))
+        return buffer.ravel()
+
+    def finish(self, errors: int) -> None:
+        """Put all results where they go; note floating-point errors."""
+        for output, buffer, result in self.converted:
+            if output.reports and _overflows(buffer, result):
                 note(OVERFLOW)
-        for output, buffer in unfinished:
-            output.finish(buffer, registers)
+        for output, buffer in self.unfinished:
+            output.finish(buffer, self.registers)
         if errors:
             note(errors)
+
+
+def _call(launch: Launch, native: NativeKernel, steps: list[int]) -> tilecalls.Call:
+    """Return what the loop has to know of a launch."""
+    kernel = launch.kernel.kernel
+    first = len(launch.inputs)
+    converted = tuple(
+        (first + k, steps[first + k])
+        for k, output in enumerate(launch.outputs)
+        if steps[first + k] and output.dtype != output.result_dtype
+    )
+    words = 2 * len(kernel.operands) + len(launch.numbers)
+    sizes = [np.dtype(operand.dtype).itemsize for operand in kernel.operands]
+    return tilecalls.Call(
+        native.run,
+        words,
+        tuple(step * size for step, size in zip(steps, sizes, strict=True)),
+        2 * len(kernel.operands) + len(kernel.parameters),
+        words - 1 if kernel.resumes else None,
+        converted,
+    )
 
 
 def _overflows(accumulated: Any, converted: Any) -> bool:
     """Return whether a finite number has become infinite where it was converted."""
     return bool((np.isinf(converted) & np.isfinite(accumulated)).any())
-
-
-def _code_of(launch: Launch) -> tuple[Any, int] | None:
-    from gpusched.fusion.backends import together
-
-    return together.code_of(launch.kernel)
 
 
 def row_steps(launch: Launch) -> list[int]:
@@ -151,10 +194,6 @@ def row_steps(launch: Launch) -> list[int]:
     ]
 
 
-def _place_of_size(launch: Launch) -> int:
-    return len(launch.kernel.kernel.parameters)
-
-
 def _rows(launch: Launch) -> int:
     return int(loop_sizes(launch.kernel.kernel, launch.numbers)[0])
 
@@ -163,7 +202,6 @@ def arranged(
     steps: list[Step],
     dying: Iterable[tuple[int, ...]],
     arrays: Registers,
-    compiled: bool = True,
 ) -> list[Step]:
     """Return the steps of a plan, with those together that gain by it.
 
@@ -175,14 +213,12 @@ def arranged(
         Per step, the registers that nobody reads later.
     arrays
         What the registers held.
-    compiled
-        Whether kernels are; if not, nothing is compiled here either.
     """
     waiting = [(step, ends) for step, ends in zip(steps, dying, strict=True)]
     found: list[Step] = []
     while waiting:
         (first, _), *rest = waiting
-        together = _Together(arrays, compiled)
+        together = _Together(arrays)
         later = []
         before: list[Step] = []
         if isinstance(first, Launch) and together.takes(first):
@@ -196,10 +232,7 @@ def arranged(
                     later.append((step, ends))
         rows = together.rows()
         if rows:
-            slabs = Slabs(together.in_order(), rows, together.cached())
-            if compiled:
-                _ = slabs.loop  # Compiled now, as kernels are.
-            found += [*before, slabs]
+            found += [*before, Slabs(together.in_order(), rows, together.cached())]
         else:
             found.append(first)
         waiting = later if rows else rest
@@ -235,7 +268,6 @@ class _Together:
     """Launches that may share slabs, and what stands in the way of more of them."""
 
     arrays: Registers
-    compiled: bool
     launches: list[Launch] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)
     """By register that moves with the rows, the elements from one to the next."""
@@ -254,7 +286,7 @@ class _Together:
         Its outermost loop goes through as many rows. What it reads is there before the first slab,
         or written for the same rows by another one of these launches.
         """
-        if not _goes_by_rows(launch) or (self.compiled and _code_of(launch) is None):
+        if not _goes_by_rows(launch):
             return False
         moves = row_steps(launch)
         inputs = list(zip(launch.inputs, moves, strict=False))

@@ -25,6 +25,12 @@ class Statistics:
     """Chunk tasks that held at least one function gpusched knows."""
     fused_tasks: int = 0
     """Chunk tasks that launched at least one fused kernel."""
+    unfused_tasks: int = 0
+    """Chunk tasks that ran as the calls they were recorded from, as kernels were not compiled."""
+    unfused_seconds: float = 0.0
+    """Seconds spent in those, summed over threads."""
+    kernels_requested: Counter[str] = field(default_factory=Counter)
+    """Kernels that were asked for while tasks went on without them, by name."""
     launches: int = 0
     """Kernel launches."""
     recordings: int = 0

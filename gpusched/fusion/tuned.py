@@ -15,6 +15,7 @@ from typing import Any
 
 from gpusched import config
 from gpusched.fusion import cache, choices, codefiles, sharing
+from gpusched.fusion.backends import processors
 from gpusched.fusion.kernel import Kernel, Options
 from gpusched.fusion.statistics import updating
 from gpusched.fusion.turns import turn
@@ -61,12 +62,7 @@ def generation() -> int:
 @lru_cache(maxsize=1)
 def here() -> Place:
     """Return this machine's processor."""
-    from numba.core.registry import cpu_target
-
-    from gpusched.fusion.backends import objectcode
-
-    name = cpu_target.target_context.codegen().magic_tuple()[1]
-    return Place("cpu", f"{name} {objectcode.processor()}", cache.toolchain())
+    return Place("cpu", f"{processors.name()} {processors.key()}", cache.toolchain())
 
 
 def chosen(kernel: Kernel, place: Place) -> Kernel:

@@ -41,7 +41,10 @@ def _is_pure(function: Any) -> bool:
 
 
 def conflict(steps: Sequence[Any], inputs: int) -> Any:
-    """Return a step that may change what another one reads, in whichever order they run.
+    """Return a step that may change what another one reads under another name, or at any time.
+
+    A view that is recorded may be computed as an array of its own, which a change of what it shows
+    does not reach, nor a change of it what it shows.
 
     Parameters
     ----------
@@ -53,7 +56,8 @@ def conflict(steps: Sequence[Any], inputs: int) -> Any:
     Returns
     -------
     ProgramStep or None
-        None if the results do not depend on the order of steps that do not need each other.
+        None if the results depend neither on the order of steps that do not need each other nor on
+        what is a view.
     """
     changing = [k for k, step in enumerate(steps) if may_change(step)]
     if not changing or len(steps) == len(changing) == 1:
@@ -63,8 +67,13 @@ def conflict(steps: Sequence[Any], inputs: int) -> Any:
     for k in changing:
         touched = {memory[r] for r in steps[k].registers}
         for other, step in enumerate(steps):
-            ordered = other == k or other in needs[k] or k in needs[other]
-            if not ordered and touched & {memory[r] for r in step.registers}:
+            if other == k or other in needs[k]:
+                continue
+            read = step.registers
+            if k in needs[other]:  # It is to see the change, as it does in the same register.
+                after = {inputs + j for j, need in enumerate(needs) if j == k or k in need}
+                read = read - steps[k].registers - after
+            if touched & {memory[r] for r in read}:
                 return steps[k]
     return None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusched.graph import safety
 from gpusched.graph.known import bare, known
-from gpusched.graph.quick import QUICK
+from gpusched.graph.quick import is_marked
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def reasons(steps: Iterable[Any]) -> list[tuple[str, str]]:
     """Return (name, reason) for each function of the user's own that is not recorded."""
     found = []
     for step in steps:
-        if getattr(bare(step.function), QUICK, False):
+        if is_marked(step.function):
             continue
         reason = verdict_of(step).reason
         if reason and reason != safety.LIBRARY:

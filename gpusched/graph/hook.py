@@ -15,6 +15,7 @@ from gpusched.chunking import size
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.precision import checked
 from gpusched.graph import callsites
+from gpusched.graph.frontends import entry
 
 
 class Hook:
@@ -33,6 +34,9 @@ class Hook:
     """
 
     __name__ = "optimize"
+
+    optimises_expressions = True
+    """Tells it from other hooks, which never see the graphs of array expressions."""
 
     def __init__(self, overrides: Overrides | None = None) -> None:
         self._overrides = overrides
@@ -77,6 +81,9 @@ class Hook:
 optimize = Hook()
 """What dask's configuration has while fusion is on."""
 
+
+# Here rather than in `enable`: a process may have the hook from its configuration alone.
+entry.install()
 
 _interceptors: list[Callable[..., Any]] = []
 
@@ -127,6 +134,7 @@ class _Switch:
 
     def _set(self) -> None:
         on = self._hook is optimize
+        entry.watch()
         settings = {
             "array_optimize": self._hook,
             "array_plugins": callsites.plugins(on),

@@ -39,10 +39,21 @@ def moment_chunk(
         return reductions.moment_chunk(A, order, sum, numel, dtype, computing_meta,
                                        implicit_complex_dtype, **kwargs)  # fmt: skip
     n = numel(A, **kwargs).astype(np.int64)
-    total = sum(A, dtype=dtype, **kwargs)
     found = moments(A, kwargs["axis"], n, skip=sum is chunk.nansum)
+    if _is_beyond(found):
+        return reductions.moment_chunk(A, order, sum, numel, dtype, **kwargs)
+    total = sum(A, dtype=dtype, **kwargs)
     return {"total": total, "n": n, "M": found.squares[..., None],
             "mean": found.mean, "rest": found.rest}  # fmt: skip
+
+
+def _is_beyond(found: Moments) -> bool:
+    """Return whether moments are infinite or NaN, or of nothing: dask computes them, and warns.
+
+    What is recorded is not looked at: its kernels find such errors.
+    """
+    parts = (found.mean, found.squares)
+    return not all(isinstance(p, LazyChunk) or np.isfinite(p).all() for p in parts)
 
 
 def _is_plain(a: Any, sum: Any, dtype: Any, kwargs: dict[str, Any]) -> bool:
@@ -68,11 +79,11 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
                    **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does, and the mean that it leaves out."""
     parts = None if computing_meta else _parts(pairs, order, axis, dtype)
-    if parts is None:
+    found = None if parts is None else joined(parts[2], parts[0], axis)
+    if parts is None or found is None or _is_beyond(found):
         return reductions.moment_combine(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                          **kwargs)  # fmt: skip
-    ns, totals, each = parts
-    found = joined(each, ns, axis)
+    ns, totals, _ = parts
     n, total = (np.sum(x, axis=axis, keepdims=True) for x in (ns, totals))
     return {"total": total, "n": n, "M": found.squares[..., None],
             "mean": found.mean, "rest": found.rest}  # fmt: skip
@@ -82,12 +93,13 @@ def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum
                axis: Any = None, computing_meta: bool = False, **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does."""
     parts = None if computing_meta else _parts(pairs, order, axis, dtype)
-    if parts is None:
+    found = None if parts is None else joined(parts[2], parts[0], axis)
+    if parts is None or found is None or _is_beyond(found):
         return reductions.moment_agg(pairs, order, ddof, dtype, sum, axis, computing_meta,
                                      **kwargs)  # fmt: skip
-    ns, _, each = parts
+    ns = parts[0]
     # Of one number along these axes, the sum is that number, in the shape that is asked for.
-    squares = joined(each, ns, axis).squares.sum(axis=axis, **kwargs)
+    squares = found.squares.sum(axis=axis, **kwargs)
     freedom = ns.sum(axis=axis, **kwargs) - ddof
     freedom = np.where(freedom < 0, np.nan, freedom)[()]
     return reductions.divide(squares, freedom, dtype=dtype)

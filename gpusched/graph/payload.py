@@ -12,6 +12,8 @@ from toolz import curry  # type: ignore[import-untyped]
 from gpusched.fusion.kernel import EXACT
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Register
+from gpusched.fusion.precision import MODES
+from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
 from gpusched.graph.lasting import is_of_a_library
 from gpusched.graph.quick import parts
 from gpusched.graph.segment import ProgramStep
@@ -50,6 +52,8 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     --------
     >>> import numpy as np
     >>> from gpusched.fusion.plan import Register
+    from gpusched.fusion.precision import MODES
+    from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
     >>> from gpusched.graph.payload import pack, unpack
     >>> from gpusched.graph.segment import ProgramStep
     >>> steps = tuple(ProgramStep(np.add, (Register(k), 1)) for k in range(10))
@@ -57,7 +61,9 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     (True, True)
     """
     file = io.BytesIO()
-    chosen = () if overrides.mathematics == EXACT else (overrides.mathematics,)
+    # Words only where they say something.
+    said = (overrides.mathematics, overrides.tier)
+    chosen = [word for word in said if word not in (EXACT, ANY)]
     _Compact(file, protocol=5).dump((steps, inputs, *chosen, *overrides.found))
     return file.getvalue()
 
@@ -85,5 +91,10 @@ def _code(code: CodeType) -> Any:
 def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
     """Return what `pack` was given."""
     steps, inputs, *chosen = cloudpickle.loads(payload)
-    mode = chosen.pop(0) if chosen and isinstance(chosen[0], str) else EXACT
-    return steps, inputs, Overrides(tuple(chosen), mode) if chosen or mode != EXACT else NONE
+    words = [each for each in chosen if isinstance(each, str)]
+    found = Overrides(
+        tuple(chosen[len(words) :]),
+        next((word for word in words if word in MODES), EXACT),
+        next((word for word in words if word in (FUSED, UNFUSED)), ANY),
+    )
+    return steps, inputs, found or NONE

@@ -15,6 +15,8 @@ from gpusched.fusion import shortage
 from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
+from gpusched.fusion.tiers import UNFUSED
+from gpusched.graph.decisions import Remaining
 from gpusched.graph.lasting import keep
 from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.segment import ProgramStep, Segment
@@ -45,6 +47,8 @@ class Program:
         self.steps = steps
         self.inputs = inputs
         self.overrides = overrides
+        self.remaining = Remaining()
+        """Its tasks in the graph that was made last, for whoever computes them in this process."""
         self.segments = self._segments(steps)
         self._payload: bytes | None = None
         self._token = ""
@@ -79,9 +83,12 @@ class Program:
         ))  # fmt: skip
 
     def _segments(self, steps: tuple[ProgramStep, ...]) -> list[Segment]:
+        if self.overrides.tier == UNFUSED:
+            steps = tuple(replace(step, recorded=False) for step in steps)
         segments = _segments(steps, self.inputs)
         for segment in segments:
             segment.overrides = self.overrides
+            segment.remaining = self.remaining
         return segments
 
     def payload(self) -> tuple[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from toolz import curry  # type: ignore[import-untyped]
@@ -97,6 +97,13 @@ QUICK = "__gpusched_quick__"
 """Attribute of functions that are, besides those of the table."""
 
 
+def is_marked(function: Any) -> bool:
+    """Return whether a function, or what a partial application calls, has that attribute."""
+    while isinstance(function, partial):
+        function = function.func
+    return bool(getattr(function, QUICK, False))
+
+
 def slow_part(function: Any) -> str | None:
     """Return the name of a part of `function` that is not known to be quick, or None.
 
@@ -108,6 +115,6 @@ def slow_part(function: Any) -> str | None:
     ('sort', None)
     """
     for part in parts(function):
-        if id(part) not in _quick() and not getattr(part, QUICK, False):
+        if id(part) not in _quick() and not is_marked(part):
             return str(getattr(part, "__name__", type(part).__name__))
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +38,7 @@ from gpusched.graph.known import bare, computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.program import Program, name_of
-from gpusched.graph.quick import QUICK
+from gpusched.graph.quick import is_marked
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.templates import Templates
 
@@ -64,6 +65,8 @@ class Traits:
     """Whether what was recorded of it holds for the next chunk."""
     identity: Any
     """What makes two calls' functions the same, the values they read from outside included."""
+    refused: bool = False
+    """Whether it is a function of the user's own that is not shown to be safe."""
 
 
 class Functions:
@@ -112,7 +115,7 @@ def _settled(function: Any) -> Traits | None:
     """Return the traits of a function that are the same in every call; None if they are not."""
     if known(function):
         return Traits(True, True, _identity(function))
-    if getattr(bare(function), QUICK, False):
+    if is_marked(function):
         return Traits(False, False, _identity(function))
     return None
 
@@ -121,7 +124,8 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     verdict = safety.examined(function, kinds, names)
     safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
-    return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity))
+    refused = not safe and not asked and verdict.reason != safety.LIBRARY
+    return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity), refused)
 
 
 def rewrite(graph: dict[Any, Any], functions: Functions) -> dict[Any, Any]:
@@ -129,9 +133,20 @@ def rewrite(graph: dict[Any, Any], functions: Functions) -> dict[Any, Any]:
     if events.active:
         return {key: _noted(node, functions) for key, node in graph.items()}
     templates = Templates(lambda node: rewrite_task(node, functions), constant)
-    return {
+    found = {
         key: templates.rewrite(node) if type(node) is Task else node for key, node in graph.items()
     }
+    _count(found.values())
+    return found
+
+
+def _count(nodes: Iterable[Any]) -> None:
+    """Let each program know how many tasks of it there are."""
+    counted = Counter(
+        [node.func for node in nodes if type(node) is Task and type(node.func) is Program]
+    )
+    for program, tasks in counted.items():
+        program.remaining.tasks = tasks
 
 
 def constant(value: Any) -> Any:
@@ -148,13 +163,15 @@ def _noted(node: Any, functions: Functions) -> Any:
 
 
 def rewrite_task(node: Any, functions: Functions) -> Any:
-    """Return the task as a program, or itself if nothing in it can be fused."""
+    """Return the task as a program, or itself if nothing in it can be fused or is a graph break."""
     return rewrite_labelled(node, functions)[0]
 
 
 def rewrite_labelled(node: Any, functions: Functions) -> tuple[Any, list[Any]]:
     """Return what `rewrite_task` does, and the key of the task that each step was."""
-    if type(node) is not Task or not worthwhile(node, functions):
+    if type(node) is not Task:
+        return node, []
+    if not worthwhile(node, functions) and not is_counted(node, functions):
         return node, []
     return translated(node, functions)
 
@@ -181,7 +198,7 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
     program = translation.program()
     changing = conflict(program.steps, program.inputs)
     if changing is not None:
-        # Then the order of calls matters, which is dask's to choose.
+        # Then the order of calls matters, or what is a view: both are as dask has them.
         with updating() as counters:
             counters.breaks[name_of(changing.function), CONFLICT] += 1
         return node, []
@@ -200,6 +217,18 @@ def worthwhile(task: Task, functions: Functions) -> bool:
     joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
     recorded = functions.traits(function, task.args, kwargs).recorded
     return recorded and computes(function) and not joins
+
+
+def is_counted(task: Task, functions: Functions) -> bool:
+    """Return whether a task calls a function that is a graph break, which whoever runs it counts.
+
+    A program is what counts it, be there anything to fuse or not.
+    """
+    if task.func is _execute_subgraph:
+        inner = task.args[0].values()
+        return any(is_counted(node, functions) for node in inner if type(node) is Task)
+    function, kwargs = called(task)
+    return functions.traits(function, task.args, kwargs).refused
 
 
 def called(task: Task) -> tuple[Any, dict[str, Any]]:

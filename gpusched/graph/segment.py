@@ -12,13 +12,15 @@ import dask
 import numpy as np
 from dask.array.chunk import getitem
 
-from gpusched.fusion import shortage
+from gpusched.fusion import shortage, tiers
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies
-from gpusched.fusion.devices import device_of, strides_are_whole
+from gpusched.fusion.devices import Device, device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.floatingpoint import take
 from gpusched.fusion.grids import is_join
+from gpusched.fusion.handles import Runnable
+from gpusched.fusion.operations import replaced
 from gpusched.fusion.overrides import NONE, OverrideError
 from gpusched.fusion.plan import (
     Plan,
@@ -32,6 +34,7 @@ from gpusched.fusion.record import Recorder, error_state
 from gpusched.fusion.statistics import updating
 from gpusched.graph import pieces
 from gpusched.graph.alone import gains_alone
+from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
 from gpusched.graph.known import bare, owned, plain_for, substitute_for
 from gpusched.graph.results import Results
@@ -61,14 +64,6 @@ class ProgramStep:
     def registers(self) -> set[int]:
         """Return the registers that the arguments hold."""
         return used_registers(self.args) | used_registers(self.kwargs)
-
-
-@dataclass(frozen=True)
-class Direct:
-    """The decision to call the functions as they are."""
-
-    operation: str
-    reason: str
 
 
 class Segment:
@@ -109,7 +104,9 @@ class Segment:
         """Whether small inputs may become a large one."""
         self.errors = error_state()
         """What `numpy.errstate` says where the program is made, which tells programs apart."""
-        self._plans: dict[Any, Plan | Direct] = {}
+        self.remaining = Remaining()
+        """Of the program."""
+        self._plans: dict[Any, Plan | Direct | Waiting] = {}
         self._lock = threading.Lock()
         self._own = [step for _, step in steps if recorded and is_own(step)]
         self._examination: Examination | None = None
@@ -138,7 +135,12 @@ class Segment:
         found = self._plans.get(key) if key is not None else None
         if found is None:
             found = self._decide(inputs, key)
-        if isinstance(found, Plan):
+        if isinstance(found, Waiting):
+            if tiers.missing(found.kernels):
+                return self._unfused(found.kernels, key, inputs, registers)
+        elif isinstance(found, Plan):
+            if not (found.ready or self._is_ready(found)):
+                return self._unfused(found.kernels, key, inputs, registers)
             try:
                 return self._replay(found, inputs, registers)
             except ReplayError:
@@ -147,6 +149,30 @@ class Segment:
         if isinstance(found, Direct):
             return self._direct(found, registers)
         return self._record(inputs, key, registers, examination)
+
+    def _is_ready(self, plan: Plan) -> bool:
+        """Return whether a plan's kernels are compiled by now."""
+        plan.ready = not tiers.missing(plan.kernels)
+        return plan.ready
+
+    def _unfused(self, kernels: tuple[Runnable, ...], key: Any, inputs: tuple[Any, ...],
+                 registers: Registers) -> None:  # fmt: skip
+        """Call the functions as they are, as kernels are missing."""
+        error = tiers.failure(kernels)
+        if error is not None:
+            direct = self._refused(error, "compilation")
+            self._remember(key, direct)
+            return self._direct(direct, registers)
+        self.remaining.tasks -= 1
+        with tiers.Unfused(kernels, self.remaining.tasks, _device(inputs).synchronize):
+            self.call(registers)
+
+    def _refused(self, error: Exception, what: str) -> Direct:
+        """Return the decision to do without kernels after something has failed."""
+        if dask.config.get("gpusched.fusion.strict", False):
+            raise error
+        reason = f"{what} failed: {type(error).__name__}: {error}"
+        return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:
         with updating() as counters:
@@ -200,11 +226,14 @@ class Segment:
         if reason is None:
             return None
         found = Direct(name, reason)
-        if key is not None:
+        if not replaced():
             self._remember(key, found)
         return found
 
-    def _remember(self, key: Any, found: Plan | Direct) -> None:
+    def _remember(self, key: Any, found: Plan | Direct | Waiting) -> None:
+        """Keep what is to be done with such inputs; a key of None stands for this time only."""
+        if key is None:
+            return
         room = max(CONSTANTS - held(found), 0)
         with self._lock:
             while len(self._plans) >= PLANS or sum(map(held, self._plans.values())) > room:
@@ -214,10 +243,7 @@ class Segment:
     def _replay(self, plan: Plan, inputs: tuple[Any, ...], registers: Registers) -> None:
         take()
         results, seconds = plan.run(flat(inputs))
-        for register, result in zip(self.outputs, results, strict=True):
-            registers[register] = result
-        count(plan, seconds)
-        self._report(registers)
+        self._finish(plan, results, seconds, registers)
 
     def _report(self, registers: Registers) -> None:
         """Have NumPy repeat the calls where kernels have raised errors, so that it reports them.
@@ -232,51 +258,70 @@ class Segment:
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination) -> None:  # fmt: skip
-        device = next(d for d in map(device_of, flat(inputs)) if d is not None)
-        recorder = Recorder(self.overrides.on(device))
+        recorder = Recorder(self.overrides.on(_device(inputs)))
+        recorder.patient = tiers.mode() == tiers.WAIT or self.overrides.waits
         take()
-        direct: Direct | None = None
+        found: Direct | Plan | None = None
         failed: Exception | None = None
         try:
             local, arrays = self.trace(recorder, inputs, registers)
-            direct = self.too_little(recorder)
-            if direct is None:
-                plan = recorder.plan(arrays, self.structures(recorder, local))
-                results, seconds = recorder.run(plan, flat(inputs))
+            found = self.too_little(recorder)
+            if found is None:
+                found = recorder.plan(arrays, self.structures(recorder, local))
+                if recorder.patient:
+                    tiers.wait(found.kernels)
+                if self._is_ready(found):
+                    results, seconds = recorder.run(found, flat(inputs))
         except (MemoryError, OverrideError, ChoiceError):
             # Says nothing about the functions: there may be room the next time, and NumPy's own
             # run is not what the user's version of a kernel does, nor what was configured.
             raise
         except UnrecordableError as reason:
-            direct = Direct(bare_name(self.steps[-1][1].function), str(reason))
+            found = Direct(bare_name(self.steps[-1][1].function), str(reason))
         except Exception as error:  # noqa: BLE001  _call_after decides
             failed = error
             if isinstance(error, OSError):
                 key = None  # There may be files or a disk the next time.
         # Not while an error is handled, which would be shown beside what the functions raise.
         if failed is not None:
-            direct = self._call_after(failed, registers)
-        elif direct is not None:
+            self._called(self._call_after(failed, registers), key)
+        elif recorder.missing:
+            self._remember(key, Waiting(recorder.missing))
+            recorder.discard()
+            self._unfused(recorder.missing, key, inputs, registers)
+        elif isinstance(found, Direct):
             self.call(registers)
-        if direct is not None:
-            if key is not None:
-                self._remember(key, direct)
-            with updating() as counters:
-                counters.tasks += 1
-                counters.breaks[direct.operation, direct.reason] += 1
-            return
+            self._called(found, key)
+        elif isinstance(found, Plan):
+            lasts = recorder.escape is None and self.replayed and self.errors == error_state()
+            if lasts and examination.holds():
+                self._remember(key, found)
+            self._count(recorder)
+            if not found.ready:
+                recorder.discard()
+                return self._unfused(found.kernels, key, inputs, registers)
+            self._finish(found, results, seconds, registers)
+
+    def _finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
+        """Keep the results of a plan, and report the errors that its kernels have raised."""
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
-        lasts = recorder.escape is None and self.replayed and self.errors == error_state()
-        if key is not None and lasts and examination.holds():
-            self._remember(key, plan)
+        count(plan, seconds)
+        self._report(registers)
+
+    def _called(self, direct: Direct, key: Any) -> None:
+        """Remember and count that the functions have been called as they are."""
+        self._remember(key, direct)
+        with updating() as counters:
+            counters.tasks += 1
+            counters.breaks[direct.operation, direct.reason] += 1
+
+    def _count(self, recorder: Recorder) -> None:
         with updating() as counters:
             counters.recordings += 1
             counters.breaks.update(recorder.breaks)
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
-        count(plan, seconds)
-        self._report(registers)
 
     def _call_after(self, error: Exception, registers: Registers) -> Direct:
         """Call the functions as they are after a recording has failed.
@@ -285,10 +330,7 @@ class Segment:
         recorder was at fault, which is counted.
         """
         self.call(registers)
-        if dask.config.get("gpusched.fusion.strict", False):
-            raise error
-        return Direct(bare_name(self.steps[-1][1].function),
-                      f"recording failed: {type(error).__name__}: {error}")  # fmt: skip
+        return self._refused(error, "recording")
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
@@ -341,6 +383,11 @@ class Segment:
     def _copies(self, register: int) -> bool:
         """Return whether the function that wrote a register copies small views of large arrays."""
         return any(r == register and bare(s.function) is getitem for r, s in self.steps)
+
+
+def _device(inputs: tuple[Any, ...]) -> Device:
+    """Return where the chunks among some inputs lie, of which there is one at least."""
+    return next(device for device in map(device_of, flat(inputs)) if device is not None)
 
 
 def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
@@ -398,13 +445,16 @@ def describe(value: Any) -> Any:
     raise TypeError(f"an argument of type {type(value).__name__}")
 
 
-def held(found: Plan | Direct) -> int:
+def held(found: Plan | Direct | Waiting) -> int:
     """Return the bytes of the arrays that a plan holds."""
     return sum(int(a.nbytes) for _, a in found.constants) if isinstance(found, Plan) else 0
 
 
 def _obstacle(inputs: tuple[Any, ...], key: Any,
               size_of: Callable[[list[int]], int]) -> str | None:  # fmt: skip
+    missing = replaced()
+    if missing:
+        return f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
     arrays, devices = [], set()
     for value in flat(inputs):
         if not hasattr(value, "__array_ufunc__") or isinstance(value, np.generic):

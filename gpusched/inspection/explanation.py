@@ -96,6 +96,7 @@ def _kernel(kernel: ExplainedKernel) -> dict[str, Any]:
         "name": kernel.name,
         "edited": kernel.edited,
         "tuned": list(kernel.tuned),
+        "compiled": kernel.compiled,
         "launches": kernel.launches,
         "stages": list(kernel.stages),
         "inputs": [asdict(each) for each in kernel.inputs],

@@ -16,6 +16,8 @@ from dask.utils import ensure_dict
 
 from gpusched.graph import enable
 from gpusched.graph.direct import optimised
+from gpusched.graph.frontends.adapter import expression_of, front_ends
+from gpusched.graph.frontends.layered import has_arrays, layered
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,18 @@ def gather(subject: Any, *args: Any, **kwargs: Any) -> Wanted:
                 f"only arrays are explained, and xarray objects of them; this is a "
                 f"{type(each).__name__}"
             )
+    expression = expression_of(collections)
+    if expression is not None and has_arrays(expression):
+        expression = expression.optimize()
+        return wanted_of(layered(expression), list(flatten(expression.__dask_keys__())))
     graphs = [each.__dask_graph__() for each in collections]
-    layered = [
+    layers = [
         graph
         if isinstance(graph, HighLevelGraph)
         else HighLevelGraph.from_collections(f"graph-{k}", graph, dependencies=())
         for k, graph in enumerate(graphs)
     ]
-    built = layered[0] if len(layered) == 1 else HighLevelGraph.merge(*layered)
+    built = layers[0] if len(layers) == 1 else HighLevelGraph.merge(*layers)
     return wanted_of(built, list(flatten([each.__dask_keys__() for each in collections])))
 
 
@@ -81,7 +87,8 @@ def wanted_of(built: HighLevelGraph, keys: list[Any]) -> Wanted:
 
 def _of_arrays(collection: Any) -> bool:
     from_xarray = type(collection).__module__.partition(".")[0] == "xarray"
-    return from_xarray or isinstance(collection, Array)
+    kinds = (Array, *[end.collection for end in front_ends()])
+    return from_xarray or isinstance(collection, kinds)
 
 
 def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpusched.fusion import generate, hostloops
+from gpusched.fusion import cache, compiletimes, generate, hostloops, tiers, worthwhile
 from gpusched.fusion.choices import words
 from gpusched.fusion.edited import Edited
 from gpusched.fusion.kernel import Kernel
@@ -71,6 +71,21 @@ class ExplainedKernel:
 
         text = skeleton.source(self.kernel)
         return text if self.kernel.edition else annotated(self.use, text)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether this machine's CPU has its machine code now."""
+        return cache.is_compiled(self.kernel)
+
+    @property
+    def waits(self) -> bool:
+        """Whether tasks wait until it is compiled; they run unfused otherwise."""
+        return not tiers.has_unfused(self.kernel)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds of processor time that its compilation is expected to take on this machine."""
+        return worthwhile.units(self.kernel) * compiletimes.factor()
 
     @property
     def tuned(self) -> tuple[str, ...]:

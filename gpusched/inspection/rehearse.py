@@ -277,7 +277,7 @@ class Rehearser(Rehearsal):
         results = [v for v in arrays_in(value) if not any(np.may_share_memory(v, g) for g in given)]
         if results or reason is not None:
             written = sum(v.size * v.itemsize for v in results)
-            read = written if bare(function) is pieces else sum(map(extent, given))
+            read = written if _reads_its_result(function, given) else sum(map(extent, given))
             source = bare(function) in GETTERS and not given
             self._variant.calls.append(CallUse(name, layer, read, written, reason is None, source))
 
@@ -358,6 +358,14 @@ def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
         if found is not None:
             return found
     return elementwise(function, args, kwargs)
+
+
+def _reads_its_result(function: Any, given: list[Any]) -> bool:
+    """Return whether a call reads no more than it returns: a piece of an array or of a source."""
+    if bare(function) is pieces:
+        return True
+    # Of a Zarr array, an HDF5 dataset and the like, the rest is not read.
+    return bare(function) in GETTERS and bool(given) and not arrays_in(given)
 
 
 def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:

@@ -158,6 +158,10 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
             yield "", f"your version of {known.edited}"
         for told in known.tuned:
             yield "", f"tuned: {told}"
+        if not known.compiled:
+            until = "tasks wait for it" if known.waits else "unfused until then"
+            took = seconds(known.compile_seconds)
+            yield "", f"not compiled on this machine yet: takes about {took}, {until}"
         if mode != EXACT:
             yield "", f"{mode} mathematics"
         yield (

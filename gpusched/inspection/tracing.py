@@ -48,8 +48,6 @@ class TracingRecorder(Recorder):
     Belongs to one thread.
     """
 
-    compiles = False
-
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self.origins: dict[int, Origin] = {}

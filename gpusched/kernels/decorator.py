@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
+from gpusched.kernels.laws import warn_unless_order_is_free
 from gpusched.kernels.raw import RawKernel
 from gpusched.kernels.reduction import ReductionKernel
 from gpusched.kernels.scan import ScanKernel
@@ -14,6 +15,9 @@ from gpusched.kernels.signatures import Signature, dtypes_of, parse
 from gpusched.kernels.stencil import StencilKernel
 
 Function = Callable[..., Any]
+
+
+_MISSING = object()
 
 
 class _Decorator:
@@ -76,6 +80,10 @@ class _Decorator:
             return ElementwiseKernel(given[0])
         if given and dtypes is not None:
             raise KernelError("give signatures, or dtypes of the results, not both")
+        if any(not isinstance(text, str) for text in given):
+            raise KernelError(
+                f"a kernel is made of a Python function, not of {given[0]!r}; signatures are text"
+            )
         signatures = parse(given)
         if dtypes is not None:
             signatures = (Signature(dtypes_of(dtypes)),)
@@ -87,7 +95,7 @@ class _Decorator:
 
     @staticmethod
     def reduction(
-        identity: Any, value: Function | ElementwiseKernel | None = None
+        identity: Any = _MISSING, value: Function | ElementwiseKernel | None = None
     ) -> Callable[[Function], ReductionKernel]:
         """Make a reduction of a function that joins two values.
 
@@ -106,7 +114,8 @@ class _Decorator:
         Notes
         -----
         The function must be associative and commutative: chunks, and the threads of a GPU, join
-        their values in an order of their own. Integers narrower than 64 bits are joined as int64.
+        their values in an order of their own; a warning names samples for which it is not.
+        Integers narrower than 64 bits are joined as int64.
 
         Examples
         --------
@@ -117,15 +126,18 @@ class _Decorator:
         >>> float(squared_distance(np.array([1.0, 2.0]), np.array([4.0, 6.0])))
         25.0
         """
+        _check_identity("reduction", identity)
 
         def decorate(function: Function) -> ReductionKernel:
-            return ReductionKernel(function, identity, value)
+            made = ReductionKernel(function, identity, value)
+            warn_unless_order_is_free(function, made.identity)
+            return made
 
         return decorate
 
     @staticmethod
     def scan(
-        identity: Any, value: Function | ElementwiseKernel | None = None
+        identity: Any = _MISSING, value: Function | ElementwiseKernel | None = None
     ) -> Callable[[Function], ScanKernel]:
         """Make a scan of a function that joins two values, as `numpy.cumsum` is made of addition.
 
@@ -155,6 +167,7 @@ class _Decorator:
         >>> highest_so_far(np.array([1, 3, 2, 5]))
         array([1, 3, 3, 5])
         """
+        _check_identity("scan", identity)
 
         def decorate(function: Function) -> ScanKernel:
             return ScanKernel(function, identity, value)
@@ -200,8 +213,18 @@ class _Decorator:
         """
         return RawKernel(function)
 
+    @overload
     @staticmethod
-    def stencil(boundary: Any = "reflect") -> Callable[[Function], StencilKernel]:
+    def stencil(function: Function, /) -> StencilKernel: ...
+
+    @overload
+    @staticmethod
+    def stencil(
+        boundary: Any = "reflect", *, dtypes: Any = None
+    ) -> Callable[[Function], StencilKernel]: ...
+
+    @staticmethod
+    def stencil(boundary: Any = "reflect", *, dtypes: Any = None) -> Any:
         """Make a stencil of a function of neighbours.
 
         Parameters
@@ -209,6 +232,8 @@ class _Decorator:
         boundary
             What lies beyond the edges of the whole array: ``"reflect"`` (the edge is repeated),
             ``"nearest"``, ``"periodic"`` or a number; a tuple has one for each axis.
+        dtypes : dtype_like, optional
+            The dtype of the result, where it is not to be the one that numba infers.
 
         Returns
         -------
@@ -223,6 +248,7 @@ class _Decorator:
 
         Notes
         -----
+        Offsets are constant integers; ``for i in range(-1, 2)`` gives constants, too.
         On dask arrays it wraps `dask.array.overlap`. The kernel reads each input once; arrays are
         copied before, to have their borders.
 
@@ -235,11 +261,23 @@ class _Decorator:
         >>> slope(np.array([0.0, 1.0, 4.0, 9.0]), 1.0)
         array([0.5, 2. , 4. , 2.5])
         """
+        if callable(boundary):
+            return StencilKernel(boundary, "reflect")
+        signatures = () if dtypes is None else (Signature(dtypes_of(dtypes)),)
 
         def decorate(function: Function) -> StencilKernel:
-            return StencilKernel(function, boundary)
+            return StencilKernel(function, boundary, signatures)
 
         return decorate
+
+
+def _check_identity(kind: str, identity: Any) -> None:
+    """Raise an error that says what to write, where a decorator has no identity."""
+    if identity is _MISSING or callable(identity):
+        raise KernelError(
+            f"a {kind} needs the number that changes nothing when joined: write "
+            f"@gpusched.kernel.{kind}(identity=0)"
+        )
 
 
 kernel: _Decorator = _Decorator()

@@ -95,6 +95,7 @@ class ElementwiseKernel(Shown, Freezable):
         A `dask.array.Array` among the arguments makes the result one.
         """
         kernel = self.frozen()
+        args = with_defaults(args, kernel.definition.arity, self.python.__defaults__ or ())
         for value in args:
             if blocks.is_dask(value):
                 return blocks.elementwise(kernel, args)
@@ -111,6 +112,19 @@ class ElementwiseKernel(Shown, Freezable):
     def __reduce__(self) -> Any:
         frozen = self.frozen()
         return _restore, (frozen, self.__name__, self.__doc__)  # type: ignore[attr-defined]
+
+
+def with_defaults(args: tuple[Any, ...], arity: int, defaults: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments with the defaults of those that are not given.
+
+    Examples
+    --------
+    >>> from gpusched.kernels.elementwise import with_defaults
+    >>> with_defaults((1,), 3, (5, 6)), with_defaults((1, 2), 3, (5, 6))
+    ((1, 5, 6), (1, 2, 6))
+    """
+    missing = arity - len(args)
+    return (*args, *defaults[-missing:]) if 0 < missing <= len(defaults) else args
 
 
 def _restore(frozen: ScalarKernel, name: str, doc: str | None) -> ElementwiseKernel:

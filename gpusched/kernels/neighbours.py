@@ -13,6 +13,7 @@ from typing import Any
 
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.trees import compiled, tree_of
+from gpusched.kernels.unrolling import Unrolling, constant
 
 Offset = tuple[int, ...]
 
@@ -48,6 +49,7 @@ def analyse(function: Any) -> Neighbourhood:
     """
     tree, filename = _parsed(function)
     names = [argument.arg for argument in tree.args.args]
+    tree = Unrolling(names, filename, function.__name__).visit(tree)
     finder = _Finder(names, filename, function.__name__)
     tree.body = [finder.visit(statement) for statement in tree.body]
     if not any(finder.found.values()):
@@ -58,11 +60,14 @@ def analyse(function: Any) -> Neighbourhood:
     _check_axes(finder, filename, tree.lineno)
     parameters = [inner for name in names for inner in ([*finder.found[name].values()] or [name])]
     tree.args.args = [ast.arg(arg=name) for name in parameters]
+    tree.args.defaults = []  # those of the user's function are given in its call
     offsets = tuple(tuple(finder.found[name]) or None for name in names)
     return Neighbourhood(compiled(tree, filename, function), offsets)
 
 
 def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
+    if not isinstance(function, types.FunctionType):
+        raise KernelError(f"a stencil is made of a Python function, not of {function!r}")
     code = function.__code__
     tree = tree_of(function)
     if tree is None:
@@ -72,10 +77,9 @@ def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
             "in a file or a notebook cell"
         )
     arguments = tree.args
-    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         raise KernelError(
-            f"{location(code)}: stencil {function.__name__} can only have positional parameters "
-            "without defaults"
+            f"{location(code)}: stencil {function.__name__} can only have positional parameters"
         )
     return tree, code.co_filename
 
@@ -115,10 +119,7 @@ class _Finder(ast.NodeTransformer):
         )
 
     def _offset(self, node: ast.Subscript) -> Offset:
-        try:
-            value = ast.literal_eval(node.slice)
-        except ValueError:
-            value = None
+        value = constant(node.slice)
         items = value if isinstance(value, tuple) else (value,)
         if not isinstance(node.ctx, ast.Load) or not all(type(i) is int for i in items):
             raise KernelError(

@@ -34,7 +34,8 @@ class RawKernel:
 
     Notes
     -----
-    Thread-safe. CuPy arrays are computed on their GPU, by numba-cuda. NumPy arrays are computed by
+    Thread-safe. CuPy arrays are computed on their GPU, by numba-cuda, which contracts a
+    multiplication and an addition into one operation that rounds once. NumPy arrays are computed by
     machine code for the CPU: one core runs the threads of a block one after another, from barrier
     to barrier, and every index is checked. Where that cannot be, the simulator computes them: it
     takes microseconds for each access, and is counted in `gpusched.statistics` as a break, with
@@ -183,7 +184,7 @@ class RawKernel:
         definition = self._body.frozen().definition
         found = self._dispatchers.get(definition.digest)
         if found is None:
-            found = cuda.jit(fma=False)(definition.bind(_for_cuda))
+            found = cuda.jit()(definition.bind(_for_cuda))
             self._dispatchers[definition.digest] = found
         stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
         found[(*extents, stream)](*arguments)

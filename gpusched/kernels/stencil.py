@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from gpusched.kernels import blocks
-from gpusched.kernels.elementwise import ElementwiseKernel
+from gpusched.kernels.elementwise import ElementwiseKernel, with_defaults
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.interior import MODES, Boundary, InteriorKernel, PaddedKernel
 from gpusched.kernels.neighbours import Neighbourhood, analyse
 from gpusched.kernels.shown import Shown
+from gpusched.kernels.signatures import Signature
 
 NAMES = {"wrap": "periodic", "symmetric": "reflect", "edge": "nearest"}
 """Other names of boundaries: NumPy's and SciPy's."""
@@ -28,18 +29,25 @@ class StencilKernel(Shown):
         Its parameters are indexed with offsets, such as ``a[-1, 0]``, or used as numbers.
     boundary
         What lies beyond the edges; a tuple has one for each axis.
+    signatures
+        The declared dtype of the result; none for what numba infers.
 
     Notes
     -----
     Thread-safe.
     """
 
-    def __init__(self, function: Callable[..., Any], boundary: Any) -> None:
-        self._make(function, analyse(function), boundary)
+    def __init__(
+        self, function: Callable[..., Any], boundary: Any, signatures: tuple[Signature, ...] = ()
+    ) -> None:
+        defaults = getattr(function, "__defaults__", None) or ()
+        self._make(function, analyse(function), boundary, signatures, defaults)
 
-    def _make(self, function: Any, found: Neighbourhood, boundary: Any) -> None:
+    def _make(self, function: Any, found: Neighbourhood, boundary: Any,
+              signatures: tuple[Signature, ...], defaults: tuple[Any, ...]) -> None:  # fmt: skip
         self._found = found
-        self._points = ElementwiseKernel(found.function)
+        self._points = ElementwiseKernel(found.function, signatures)
+        self._defaults = defaults
         update_wrapper(self, function)
         self.python = function
         """The function as Python runs it, on whatever can be indexed with offsets: see `at`."""
@@ -58,10 +66,13 @@ class StencilKernel(Shown):
 
     def __call__(self, *args: Any) -> Any:
         """Return the function's values around each element, of the shape of its arrays."""
-        kernel = self.frozen()
+        kernel, args = self.frozen(), self._filled(args)
         if any(map(blocks.is_dask, args)):
             return blocks.stencil(kernel, args)
         return kernel(*args)
+
+    def _filled(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return with_defaults(args, len(self._found.offsets), self._defaults)
 
     def at(self, index: tuple[int, ...], *args: Any) -> Any:
         """Return the value at one place, as plain Python computes it: for pdb.
@@ -76,7 +87,7 @@ class StencilKernel(Shown):
         1.5
         """
         values = []
-        for value, found in zip(args, self._found.offsets, strict=True):
+        for value, found in zip(self._filled(args), self._found.offsets, strict=True):
             if found is None:
                 values.append(value[index] if np.ndim(value) else value)
             else:
@@ -85,13 +96,15 @@ class StencilKernel(Shown):
         return self.python(*values)
 
     def __reduce__(self) -> Any:
-        return _restore, (self._points, self._found.offsets, self.boundary)
+        return _restore, (self._points, self._found.offsets, self.boundary, self._defaults)
 
     def __repr__(self) -> str:
         return f"<gpusched stencil {self.__name__}>"  # type: ignore[attr-defined]
 
 
-def _restore(points: ElementwiseKernel, offsets: Any, boundary: Any) -> StencilKernel:
+def _restore(
+    points: ElementwiseKernel, offsets: Any, boundary: Any, defaults: tuple[Any, ...]
+) -> StencilKernel:
     found: Any = points.python
     kernel = StencilKernel.__new__(StencilKernel)
 
@@ -104,7 +117,7 @@ def _restore(points: ElementwiseKernel, offsets: Any, boundary: Any) -> StencilK
         return found(*numbers)
 
     function.__name__, function.__doc__ = found.__name__, found.__doc__
-    kernel._make(function, Neighbourhood(found, offsets), boundary)
+    kernel._make(function, Neighbourhood(found, offsets), boundary, points.signatures, defaults)
     return kernel
 
 

@@ -213,6 +213,18 @@ def _dtype(definition: Definition, found: Any, narrow: bool) -> np.dtype:
             # Integers in the function are 64 bits wide, and make numba widen float32.
             return np.dtype(np.float32) if narrow and dtype == np.float64 else dtype
     raise KernelError(
-        f"{location(definition.function.__code__)}: kernel {definition.name} returns {found}; a "
-        "kernel returns a number, or a tuple of numbers, of the same kind on every path"
+        f"{location(definition.function.__code__)}: kernel {definition.name} returns "
+        f"{_in_words(found)}; a kernel returns a number, or a tuple of numbers, of the same kind "
+        "on every path"
     )
+
+
+def _in_words(found: Any) -> str:
+    """Return what a function returns that is no number, as its author would say it."""
+    from numba import types as numba_types
+
+    if isinstance(found, numba_types.Optional):
+        return f"{found.type} on some paths and nothing on others"
+    kinds = {numba_types.NoneType: "nothing", numba_types.UnicodeType: "a string",
+             numba_types.Literal: "a string", numba_types.Array: "an array"}  # fmt: skip
+    return next((word for kind, word in kinds.items() if isinstance(found, kind)), str(found))

@@ -24,6 +24,7 @@ COLORS = {
     "scheduling": ("#c26aa6", "#fff"),
     "task": ("#b9c4d0", "#1b1f24"),
     "kernel": ("#2f9e62", "#fff"),
+    "unfused": ("#a3b86c", "#1b1f24"),
     "compile": ("#e0872e", "#1b1f24"),
     "transfer": ("#3f7fcf", "#fff"),
     "compression": ("#2aa5b5", "#fff"),

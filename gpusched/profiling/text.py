@@ -19,6 +19,7 @@ _LINES = 4
 TOLD = {
     "kernel": "kernels",
     "task": "in tasks, outside kernels",
+    "unfused": "unfused, as kernels were not compiled",
     "compile": "compiling, loading, and waiting for that",
     "graph": "building graphs",
     "scheduling": "scheduling",

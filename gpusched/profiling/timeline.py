@@ -16,8 +16,8 @@ from gpusched.profiling.clocks import Offset
 from gpusched.profiling.lines import Lines
 from gpusched.profiling.recorded import Report
 
-KINDS = ("graph", "scheduling", "task", "kernel", "compile", "transfer", "compression", "spill",
-         "unspill", "wait")  # fmt: skip
+KINDS = ("graph", "scheduling", "task", "kernel", "unfused", "compile", "transfer", "compression",
+         "spill", "unspill", "wait")  # fmt: skip
 """What a timeline shows."""
 
 _SLACK = 1e-7
@@ -159,6 +159,8 @@ def _span(event: Event, zero: float, lines: Lines) -> Span:
     elif event.kind == "kernel":
         places = lines.of_kernel(task, event.about[1])
         detail = "" if event.about[0] == "cpu" else f"on {event.about[0]}"
+    elif event.kind == "unfused":
+        detail = "as NumPy runs it, since this kernel was not compiled"
     elif event.kind == "compile":
         detail = _ORIGINS[event.about]
     elif event.kind == "transfer":
@@ -174,7 +176,7 @@ def _span(event: Event, zero: float, lines: Lines) -> Span:
 
 
 _ORIGINS = {
-    "compiled": "compiled here",
+    "compiled": "compiled now",
     "disk": "loaded from disk",
     "cluster": "received from another worker",
     "thread": "waited for another thread, which had it first",

@@ -12,6 +12,7 @@ from pathlib import Path
 # Idle OpenMP threads of one contender must not spin while the next one is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from gpusched.fusion import service
 from tests.benchmarks import page, report, results
 from tests.benchmarks.contenders import CONTENDERS
 from tests.benchmarks.contenders.base import Case
@@ -65,6 +66,9 @@ def main(arguments: list[str]) -> int:
 def _compile_anew(folder: Path) -> None:
     """Keep what is compiled in a folder of this run, so that first calls are first calls."""
     os.environ["DASK_GPUSCHED__FUSION__CACHE_DIRECTORY"] = str(folder / "gpusched")
+    # A compile service of its own, which has compiled nothing before.
+    os.environ["XDG_RUNTIME_DIR"] = str(folder / "run")
+    (folder / "run").mkdir(mode=0o700)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "torch")
     import dask
 
@@ -88,6 +92,7 @@ def _measure(options: argparse.Namespace, run: str, found: results.Results) -> N
                 print(file=sys.stderr)
     finally:
         clusters.close()
+        service.stop()
 
 
 if __name__ == "__main__":

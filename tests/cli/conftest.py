@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpusched.cli import main
+from tests.kernelsettings import KERNELS
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_gone
 
@@ -55,6 +56,7 @@ class Runner:
         self.scratch.mkdir()
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "COV_"))},
+            **KERNELS,
             _MARK: self.mark,
             "TMPDIR": str(self.scratch),
             "XDG_CACHE_HOME": str(cache),

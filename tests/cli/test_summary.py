@@ -45,3 +45,18 @@ def test_nothing_to_fuse_is_said() -> None:
 def test_missing_counts_are_named() -> None:
     lines = summary(Statistics(tasks=1), 1.0, missing=["worker a died"]).splitlines()
     assert lines[-1] == "  missing   worker a died"
+
+
+def test_what_ran_without_its_kernels_is_told_with_what_the_next_run_finds() -> None:
+    counted = Statistics(tasks=40, fused_tasks=28, unfused_tasks=12, unfused_seconds=3.456,
+                         kernels_requested=Counter(first=2, second=1, third=1))  # fmt: skip
+    lines = summary(counted, 2.0).splitlines()
+    assert lines[4:6] == [
+        "  waiting   12 of 40 tasks ran unfused while kernels were not compiled, 3.46 s of all "
+        "threads",
+        "  next run  finds 3 kernels compiled for them",
+    ]
+    counted = Statistics(tasks=4, unfused_tasks=4, unfused_seconds=0.1)
+    lines = summary(counted, 2.0).splitlines()
+    assert "all 4 tasks ran unfused" in lines[4]
+    assert lines[5] == "  next run  takes as long: too little work to compile kernels for"

@@ -20,6 +20,7 @@ from distributed import Client
 from gpusched.cluster import authority
 from gpusched.cluster.certificates import create, load
 from tests.cli.conftest import call
+from tests.kernelsettings import KERNELS
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for, wait_gone
 
@@ -41,7 +42,9 @@ class Processes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("DASK_")}
+        self.environment = {
+            k: v for k, v in os.environ.items() if not k.startswith("DASK_")
+        } | KERNELS
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *command: str) -> tuple[subprocess.Popen[bytes], Path]:

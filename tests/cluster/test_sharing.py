@@ -21,8 +21,8 @@ from distributed import Client, Event, LocalCluster, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster.kernels import Kernels
-from gpusched.fusion import hostloops, sharing
-from gpusched.fusion.cache import KernelCache
+from gpusched.fusion import sharing
+from gpusched.fusion.cache import KernelCache, prepare
 from gpusched.fusion.codefiles import seal
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
@@ -95,8 +95,7 @@ def use(constant: int, patience: str = "60s") -> None:
 
 def hold(constant: int, event: str) -> None:
     """Take the right to make a kernel, and never make it."""
-    one = kernel(constant)
-    key = KernelCache()._key(one, hostloops.source(one))
+    key = prepare(kernel(constant)).wanted.key
     assert sharing.exchanges[0].request(key, 60) is None
     Event(event).set()
     threading.Event().wait()
@@ -128,7 +127,7 @@ def waiting(dask_scheduler: Any) -> int:
 
 def test_workers_that_start_together_compile_once(client: Client, cluster: Apart) -> None:
     before = codes(cluster, 0)
-    client.gather([run(client, worker, use, 11) for worker in names(client) for _ in range(2)])
+    client.gather([run(client, worker, use, 11) for worker in names(client)])
     found = counted(client)
     assert sum(counts.compilations for counts in found) == 1
     assert sum(counts.kernels_received for counts in found) == 1

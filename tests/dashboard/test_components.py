@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.figures import SHOWN
 from gpusched.dashboard.components.fusedtasks import FusedTasks
 from gpusched.dashboard.components.kernelbars import KernelBars
@@ -154,6 +155,23 @@ def test_stops_have_remedies(scheduler: Any, observer: Observer) -> None:
     stops.update()
     assert stops.title.text == "Fusion stopped 3 times, for these reasons"
     assert stops.source.data["remedy"][0].startswith("make chunks larger")
+
+
+def test_kernels_that_are_compiled_are_shown_with_what_they_cost(
+    scheduler: Any, observer: Observer
+) -> None:
+    rest = {"tasks": 9, "fused_tasks": 0, "launches": 0, "kernels": [], "breaks": []}
+    for process, compiling in ((1, [["add", 0.5, False]]),
+                               (2, [["add", 0.25, False], ["mul", 0.5, True]])):  # fmt: skip
+        observer.fusion.tell(("host", process), rest | {"unfused_tasks": 3, "compiling": compiling})
+    shown = Compiling(scheduler)
+    shown.update()
+    assert shown.title.text == "2 kernels to be compiled; 6 tasks ran without so far"
+    data = shown.source.data
+    assert list(zip(data["kernel"], data["seconds"], data["processes"], strict=True)) == [
+        ("mul", 0.5, 1), ("add", 0.75, 2)
+    ]  # fmt: skip
+    assert data["when"] == ["beside tasks", "when the machine has nothing else to do"]
 
 
 def span(kind: str, start: float, end: float, thread: str = "ThreadPoolExecutor-1_0") -> Any:

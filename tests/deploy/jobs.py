@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.kernelsettings import KERNELS
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 _MARK = "GPUSCHED_TEST_JOB"
 
@@ -25,6 +27,7 @@ class Site:
     def environment(self) -> dict[str, str]:
         """Return the variables of what is started."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "COV_"))}
+        kept |= KERNELS
         return kept | {
             _MARK: self.mark,
             "DASK_CONFIG": str(self.folder / "config"),

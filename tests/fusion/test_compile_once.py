@@ -1,12 +1,9 @@
-"""Each kernel is compiled once a machine, by whichever process wants it first."""
+"""A kernel that is in a file is compiled by no other process."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +18,6 @@ import pytest
 from gpusched.fusion.cache import CompiledKernel, KernelCache
 from gpusched.fusion.codefiles import DamagedCodeError, seal, unseal
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
-from gpusched.fusion.turns import turn
 from tests.fusion.test_cache import sample_kernel
 
 ROOT = Path(__file__).parents[2]
@@ -47,17 +43,6 @@ print(json.dumps({name: getattr(counted, name) for name in (
 )}))
 """
 """A process that wants kernels as soon as it is told to."""
-
-HOLDING = """
-import sys
-from pathlib import Path
-from gpusched.fusion.turns import turn
-
-with turn(Path(sys.argv[1]), 0) as taken:
-    print("problem" if taken.problem else "held", flush=True)
-    sys.stdin.readline()
-"""
-"""A process that never makes what it has the turn for."""
 
 
 @pytest.fixture
@@ -122,71 +107,6 @@ def check(compiled: CompiledKernel) -> None:
 
 
 @pytest.mark.processes
-def test_processes_that_start_together_compile_once(folder: Path) -> None:
-    with (
-        process(ASKING, str(folder), "3", "5") as a,
-        process(ASKING, str(folder), "3", "5") as b,
-        process(ASKING, str(folder), "3", "5") as c,
-        process(ASKING, str(folder), "3", "5") as d,
-    ):
-        for running in (a, b, c, d):
-            start(running)
-        found = [counts(running) for running in (a, b, c, d)]
-    assert sum(f["compilations"] for f in found) == 2
-    assert sum(f["kernels_loaded"] for f in found) == 6
-    assert all(f["compilations"] + f["kernels_loaded"] == 2 for f in found)
-    assert not any(f["kernels_unshared"] for f in found)
-    assert len(list(folder.rglob("*.code"))) == 2
-    assert not left_over(folder)
-
-
-@pytest.mark.processes
-def test_the_turn_of_a_killed_process_passes_to_who_waits(folder: Path) -> None:
-    check(KernelCache().get(sample_kernel()))
-    path = code_file(folder)
-    path.unlink()
-    with process(HOLDING, str(path)) as holder:
-        assert line(holder) == "held"
-        with process(ASKING, str(folder), "3") as running:
-            start(running)
-            assert line(running).startswith("waiting for another process at")
-            holder.send_signal(signal.SIGKILL)
-            found = counts(running)
-    assert (found["compilations"], found["kernels_waited"]) == (1, 1)
-    assert not found["kernels_unshared"]
-    assert path.exists()
-    assert not left_over(folder)
-
-
-@pytest.mark.processes
-def test_who_has_waited_finds_it_on_disk(folder: Path) -> None:
-    check(KernelCache().get(sample_kernel()))
-    path = code_file(folder)
-    content = path.read_bytes()
-    path.unlink()
-    with process(ASKING, str(folder), "3") as running:
-        with turn(path, 0):
-            start(running)
-            assert line(running).startswith("waiting for another process at")
-            path.write_bytes(content)
-        found = counts(running)
-    assert (found["compilations"], found["kernels_loaded"], found["kernels_waited"]) == (0, 1, 1)
-
-
-def test_waiting_has_an_end(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    check(KernelCache().get(sample_kernel()))
-    path = code_file(folder)
-    path.unlink()
-    reset_statistics()
-    with turn(path, 0), dask.config.set({"gpusched.fusion.compile-patience": "10ms"}):
-        check(KernelCache().get(sample_kernel()))
-    assert statistics().compilations == 1
-    assert statistics().kernels_unshared == {"another process took too long": 1}
-    assert "may be compiled more than once: another process took too long" in caplog.text
-    assert path.exists()
-
-
-@pytest.mark.processes
 def test_a_folder_that_cannot_be_written_costs_a_compilation_a_process(folder: Path) -> None:
     (folder / "kernels").write_text("in the way")
     for found in (asked(folder, 3), asked(folder, 3)):
@@ -194,19 +114,6 @@ def test_a_folder_that_cannot_be_written_costs_a_compilation_a_process(folder: P
         assert sum(found["kernels_unshared"].values()) == 1
         assert "cannot write" in next(iter(found["kernels_unshared"]))
     assert (folder / "kernels").read_text() == "in the way"
-
-
-def test_a_filesystem_without_locks_costs_only_the_waiting(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(handle: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refused)
-    check(KernelCache().get(sample_kernel()))
-    assert statistics().kernels_unshared == {"no locks: No locks available": 1}
-    check(KernelCache().get(sample_kernel()))
-    assert (statistics().compilations, statistics().kernels_loaded) == (1, 1)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "of another kernel"])
@@ -254,14 +161,16 @@ def test_numba_s_options_do_not_share(folder: Path) -> None:
     assert asked(folder, 3, NUMBA_OPT="1")["compilations"] == 1
 
 
-def test_an_error_in_compiling_ends_the_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_compiling_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gpusched.fusion.backends import cpu
 
     def fail(*args: Any) -> Callable[..., None]:
         raise RuntimeError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "compile_kernel", fail)
+        patch.setattr(cpu, "compile_code", fail)
         with pytest.raises(RuntimeError, match="no"):
             KernelCache().get(sample_kernel())
     assert statistics() == Statistics()

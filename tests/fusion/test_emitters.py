@@ -41,7 +41,7 @@ def test_writers_of_users_kernels_are_among_them() -> None:
 
 
 def test_it_is_part_of_each_backends_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    toolchains = cache.toolchain, cubins.toolchain.__wrapped__
+    toolchains = cache.toolchain.__wrapped__, cubins.toolchain.__wrapped__
     before = [toolchain() for toolchain in toolchains]
     monkeypatch.setattr(emitters, "digest", lambda: "other code")
     assert all(old != toolchain() for old, toolchain in zip(before, toolchains, strict=True))

@@ -165,3 +165,62 @@ def test_plain_python_finds_the_same(backend: str) -> None:
     assert errors_of(recording, values) & DIVIDE
     values[7] = -1
     assert errors_of(recording, values) == INVALID
+
+
+def division_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that divides one by a function's results."""
+
+    def divided(*arrays: Any) -> Any:
+        with np.errstate(all="ignore"):
+            found = function(*arrays)
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(1 / result for result in results)
+
+    return divided
+
+
+def assert_reported(function: Callable[..., Any], samples: list[np.ndarray]) -> None:
+    """Assert that errors are found in every array in which NumPy reports some."""
+    missed = []
+    recording = record(function, *arrays_of(samples, 0))
+    for k in range(len(samples[0])):
+        arrays = arrays_of(samples, k)
+        told = reported(function, *arrays)
+        if told and not errors_of(recording, *arrays):
+            missed.append(([a[-1] for a in arrays], told))
+    assert not missed, missed[:5]
+
+
+CHOICES: dict[str, tuple[Callable[..., Any], str]] = {
+    "numbers": (lambda x: np.where(x > 0, 0.0, 2.0), "float64"),
+    "a number": (lambda x: np.where(x > 0, x, 0.0), "float32"),
+    "twice": (lambda x: np.where(x > 0, np.where(x > 1, 0.0, x), 2.0) * 3, "float64"),
+    "minimum": (lambda x: np.minimum(x, 0), "float64"),
+    "maximum": (lambda x: np.maximum(x, 0), "float32"),
+    "fmin": (lambda x: np.fmin(x, 0), "float64"),
+    "clip": (lambda x: np.clip(x, 0, 1), "float64"),
+    "clip to one": (lambda x: np.clip(x, 0, 0), "float32"),
+    "nan_to_num": (np.nan_to_num, "float64"),
+    "booleans": (lambda x: x > 0, "float64"),
+    "converted": (lambda x: (x > 0).astype("float32") - 1, "float32"),
+    "of booleans": (lambda x: x * 1.0, "bool"),
+    "sign": (lambda x: np.sign(x) * 2, "float64"),
+    "shift": (lambda x: x << 60, "int64"),
+}
+"""Operations with few results, or with results that are constants, and dtypes of what they take."""
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_errors_of_what_the_compiler_may_know_are_found(name: str) -> None:
+    function, dtype = CHOICES[name]
+    assert_reported(
+        division_by(function), operands("positive" if dtype != "bool" else "invert", dtype)
+    )
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(n, d) for n, d in CASES if fuses(n, d) and n != "power"]
+)
+def test_errors_of_divisions_by_every_operations_results_are_found(name: str, dtype: str) -> None:
+    assert_reported(division_by(ufunc_of(name)), operands(name, dtype))

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,7 +50,7 @@ def test_blocks_come_from_some_places_in_turn() -> None:
 def test_processors_that_read_ahead_themselves_are_left_to_read_in_sequence(
     processor: str, order: list[int], distance: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numba.config, "CPU_NAME", processor)
+    monkeypatch.setenv("NUMBA_CPU_NAME", processor)
     monkeypatch.setattr(primitives, "_READS_AHEAD", processors.reads_ahead())
     assert [primitives.spread.py_func(n, 5, 2) for n in range(5)] == order
     assert primitives.ahead.py_func(7) == distance

@@ -64,7 +64,11 @@ def use() -> None:
 
 
 def compile_cubin(cubin: bytes = CUBIN) -> Compiled:
-    return cubins.cached("add_1", "text", (9, 0), lambda: Compiled("add_1", (9, 0), cubin))[0]
+    def build() -> Compiled:
+        sharing.count_compilation()
+        return Compiled("add_1", (9, 0), cubin)
+
+    return cubins.cached("add_1", "text", (9, 0), build)[0]
 
 
 def files(folder: Path) -> list[Path]:
@@ -133,7 +137,7 @@ def test_who_cannot_compile_says_so(others: Others, monkeypatch: pytest.MonkeyPa
     def fail(*args: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(cpu, "compile_kernel", fail)
+    monkeypatch.setattr(cpu, "compile_code", fail)
     with (
         dask.config.set({"gpusched.fusion.cache-directory": None}),
         pytest.raises(RuntimeError, match="no"),

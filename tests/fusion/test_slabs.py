@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.fusion import slabs
-from gpusched.fusion.backends import python, together
 from gpusched.fusion.floatingpoint import INVALID, take
 from gpusched.fusion.plan import Launch, Plan, last_uses, reads, used_registers, written
 from gpusched.fusion.slabs import Slabs
@@ -223,33 +222,6 @@ def test_profiles_time_each_kernel() -> None:
     assert sorted(names) == sorted(plan.names)
 
 
-@pytest.mark.usefixtures("small")
-def test_the_loop_s_source_says_what_it_does() -> None:
-    plan = record(statistics, np.ones((512, 64), "f4")).plan
-    (found,) = slabs_of(plan)
-    parts = tuple(map(together.part, found.launches, found.steps))
-    text = together.source(parts)
-    assert all(len(line) < 200 for line in text.splitlines()), text
-    called: list[tuple[int, int]] = []
-
-    def called_by(k: int) -> Any:
-        place = 1 + len(parts[k].arrays) + len(parts[k].before)
-        return lambda *arguments: called.append((k, arguments[place])) or 0
-
-    space: dict[str, Any] = {"shift": python.shift}
-    space |= {f"call_{k}": called_by(k) for k in range(len(parts))}
-    exec(text, space)
-    given: list[Any] = [20, 8]
-    for part in parts:
-        given.append(0)
-        for moves in part.moved:
-            given += [python.Window(np.ones(64)), 1] if moves else [python.Window(np.ones(64))]
-        given += [python.Window(np.ones(64)) for _ in part.converted]
-        given += [0] * (len(part.before) + len(part.after))
-    space["slabs"](*given)
-    assert called == [(k, rows) for rows in (8, 8, 4) for k in range(len(parts))]
-
-
 @pytest.mark.processes
 @pytest.mark.slow
 def test_the_loop_comes_from_disk(tmp_path: Any) -> None:
@@ -272,4 +244,3 @@ def test_the_loop_comes_from_disk(tmp_path: Any) -> None:
         for _ in range(2)
     ]  # fmt: skip
     assert int(run[0]) > 0 and int(run[1]) == 0
-    assert list(tmp_path.glob("kernels/*/slabs_*.code"))

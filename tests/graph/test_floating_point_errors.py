@@ -196,3 +196,33 @@ def test_chunks_of_ordinary_data_are_not_repeated() -> None:
             da.exp(x) - x, x.mean(axis=1), (x.T * 2).max(), scheduler="sync",
         )  # fmt: skip
         assert gpusched.statistics().repeats == before
+
+
+BEYOND = {
+    "one sign": np.full(6000, 1.7e308),
+    "both signs": np.tile([1.7e308, -1.7e308], 3000),
+    "squares": np.tile([1e200, -1e200], 3000),
+    "one number": np.concatenate([np.ones(5999), [1.7e308]]),
+    "nothing": np.ones(0),
+}
+"""Numbers whose variances float64 cannot hold, or that have none."""
+
+
+@pytest.mark.parametrize("chunks", [6000, 3000])
+@pytest.mark.parametrize("name", BEYOND)
+def test_variances_beyond_the_largest_number(name: str, chunks: int) -> None:
+    x = da.from_array(BEYOND[name], chunks=chunks)
+    for least in (1, 4096):  # Fused, and with the functions called as they are.
+        for array in (x.var(), x.std(), x.std(ddof=1)):
+            expected = outcome(lambda array=array: array.compute(scheduler="sync"))
+            with dask.config.set({"gpusched.fusion.minimum-elements": least}), enable():
+                found = outcome(lambda array=array: array.compute(scheduler="sync"))
+            np.testing.assert_equal(found[0], expected[0])
+            assert {text for _, text in found[1]} == {text for _, text in expected[1]}
+
+
+def test_divisions_by_booleans() -> None:
+    for shape in ((), (5000,)):
+        x = da.from_array(np.zeros(shape, bool), chunks=2500)
+        same(1 / x)
+        same(1 / x * 2)

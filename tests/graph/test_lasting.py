@@ -13,7 +13,7 @@ from dask.array import reductions
 from toolz import compose
 
 from gpusched import enable
-from gpusched.fusion.cache import KernelCache
+from gpusched.fusion import cache
 from gpusched.fusion.statistics import statistics
 from gpusched.graph import fusible, lasting
 from gpusched.graph.lasting import lasts
@@ -177,14 +177,16 @@ def test_calls_between_kernels_keep_their_error_state():
 
 
 def test_a_failure_that_passes_is_for_one_run(monkeypatch):
-    def failing(self, kernel):
+    def failing(kernel):
         raise OSError("too many open files")
 
     x = da.from_array(X, chunks=10_000)
     program = (x + 1.0625) * 2.71875
     with enable(), dask.config.set({"gpusched.fusion.strict": False}):
         with monkeypatch.context() as patch:
-            patch.setattr(KernelCache, "_compile", failing)
+            cache.kernels.clear()
+            patch.setattr(cache, "_loaded", lambda kernel: None)
+            patch.setattr(cache, "_obtained", failing)
             np.testing.assert_allclose(program.compute(scheduler="sync"), (X + 1.0625) * 2.71875)
         before = statistics().fused_tasks
         program.compute(scheduler="sync")

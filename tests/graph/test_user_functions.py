@@ -587,3 +587,82 @@ def test_two_results_are_two_arrays() -> None:
         assert not np.may_share_memory(first, second)
         assert not np.may_share_memory(third, given)
     assert statistics().launches > 0
+
+
+REPLACED: dict[str, Callable[..., Any]] = {
+    "multiply": lambda *args: np.add(*args),
+    "sqrt": np.square,
+    "where": lambda *args: args[1],
+    "sum": lambda a, **options: a,
+}
+"""NumPy's functions, and what a program may have put in the place of them."""
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_functions_of_numpys_that_are_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chain(x: da.Array) -> da.Array:
+        return (x + len(name)) * 3  # Another plan for each name.
+
+    monkeypatch.setattr(np, name, REPLACED[name])
+    compare(lambda x: x.map_blocks(lambda b: np.nan_to_num(b) * np.sqrt(abs(b)), dtype="f8"))
+    compare(lambda x: (x.sum(axis=0) + 1) / 2)
+    compare(chain)
+    reset_statistics()
+    outcome(chain)
+    assert not statistics().recordings
+    assert [reason for _, reason in statistics().breaks] == [
+        f"numpy.{name} is not NumPy's, so that no kernel can be compiled"
+    ]
+    monkeypatch.undo()
+    reset_statistics()
+    outcome(chain)
+    assert statistics().launches
+
+
+def adds_hundred(t: Any) -> Any:
+    t += 100
+    return t * 2
+
+
+def sorted_beside(first: Any, second: Any) -> Any:
+    return np.sort(first, axis=0) + second
+
+
+SHOWN: dict[str, Callable[[da.Array], da.Array]] = {
+    "a function of the user's": lambda c: c.map_blocks(lambda t: t[::-1]),
+    "a function of numpy's": lambda c: c.map_blocks(np.flip),
+    "dask's": lambda c: c[::-1],
+    "itself": lambda c: c,
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_change_of_a_view_is_seen_by_who_reads_what_it_shows(shown: str) -> None:
+    def changed(x: da.Array) -> da.Array:
+        c = x * 2 + 1
+        after = SHOWN[shown](c).map_blocks(adds_hundred)
+        return da.map_blocks(sorted_beside, c, after, dtype=float)
+
+    def shows(x: da.Array) -> da.Array:
+        c = x * 2 + 1
+        after = c.map_blocks(adds_hundred)
+        return da.map_blocks(sorted_beside, SHOWN[shown](c), after, dtype=float)
+
+    compare(changed)
+    if shown != "dask's":  # Its views are made in an order that is dask's to choose.
+        compare(shows)
+
+
+def test_a_function_that_is_alone_in_its_task_is_counted() -> None:
+    seen: list[int] = []
+
+    def notes(t: Any) -> Any:
+        seen.append(t.size)
+        return t + 1
+
+    compare(lambda x: x.map_blocks(notes, dtype=float))
+    reset_statistics()
+    outcome(lambda x: x.map_blocks(notes, dtype=float))
+    (((name, reason), count),) = statistics().breaks.items()
+    assert (name, count) == ("notes", 2)
+    assert reason.startswith("your function uses .append of seen, a list")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.kernelsettings import KERNELS
 from tests.waiting import PATIENCE, kill_all, wait_for
 
 SUBNET = "10.231.77"
@@ -150,6 +151,7 @@ class Site:
         self.logs: list[tuple[str, subprocess.Popen[bytes], Path]] = []
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("DASK_")},
+            **KERNELS,
             "PYTHONUNBUFFERED": "1",
         }
 

@@ -158,3 +158,22 @@ def test_links_say_why_a_result_is_written() -> None:
     reasons = {link.reason for stage in found.stages for link in stage.links}
     assert "each task needs several of its chunks" in reasons
     assert "2 stages use it" in reasons
+
+
+class Stored:
+    """An array that is kept elsewhere, as Zarr's and HDF5's are."""
+
+    shape, dtype, ndim = (400, 400), np.dtype("f8"), 2
+    nbytes = 400 * 400 * 8
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.ones(self.shape)[index]
+
+
+def test_a_chunk_reads_no_more_of_a_source_than_it_takes() -> None:
+    x = da.from_array(Stored(), chunks=100)
+    with dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = explain(x * 2 + 1)
+    # Read from the source, written as a chunk, read by the kernel, and written by it.
+    assert found.totals.bytes_moved == 4 * Stored.nbytes
+    assert found.totals.bytes_least == 2 * Stored.nbytes

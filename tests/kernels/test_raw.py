@@ -280,3 +280,14 @@ def test_machine_code(cc: tuple[int, int]) -> None:
     compiled = scale.compile("float32[:]", "float32", "float32[:]", cc=cc)
     assert "F64" not in compiled.sass()
     assert transpose.compile("float32[:,:]", "float32[:,:]", cc=cc).name == "transpose"
+
+
+@pytest.mark.gpu
+def test_cupy_arrays_on_the_stream_of_the_thread() -> None:
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    values = np.arange(70_000, dtype="float32")  # Blocks enough that numba-cuda does not warn.
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        x = cupy.asarray(values)
+        out = cupy.full(x.shape, np.nan, "float32")
+        scale[274, 256](x, np.float32(3), out)
+        assert np.array_equal(out.get(stream=stream), values * 3)

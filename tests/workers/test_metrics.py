@@ -143,11 +143,12 @@ def test_kernels_are_those_of_the_statistics() -> None:
         total.kernels_loaded, total.kernels_received, total.kernels_waited = 7, 8, 9
         total.kernels_unshared.update({"a damaged file": 2, "another worker took too long": 1})
         total.buffers_made, total.buffers_reused = 10, 11
+        total.unfused_tasks, total.unfused_seconds = 1, 0.25
     assert collect(object())["kernels"] == {
         "tasks": 5, "fused_tasks": 4, "launches": 3, "seconds": 0.5,
         "compilations": 2, "compile_seconds": 1.5, "distinct": 2,
         "loaded": 7, "received": 8, "waited": 9, "unshared": 3,
-        "buffers_made": 10, "buffers_reused": 11,
+        "buffers_made": 10, "buffers_reused": 11, "unfused_tasks": 1, "unfused_seconds": 0.25,
     }  # fmt: skip
     reset_statistics()
 

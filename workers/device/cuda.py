@@ -96,7 +96,9 @@ class CudaDevice:
         """Copy a value back to the device."""
         if isinstance(frozen.header, _Plain):
             shape, dtype = frozen.header
-            return cupy.asarray(frozen.frames[0].view(dtype).reshape(shape))
+            value = cupy.asarray(frozen.frames[0].view(dtype).reshape(shape))
+            cupy.cuda.get_current_stream().synchronize()
+            return value
         header, on_device = frozen.header
         placed = zip(frozen.frames, on_device, strict=True)
         frames = [cupy.asarray(f) if device else memoryview(f) for f, device in placed]
@@ -111,10 +113,15 @@ class CudaDevice:
 
     @contextmanager
     def stream(self) -> Iterator[Any]:
-        """Give the calling thread its own stream, which waits for no other."""
+        """Give the calling thread its own stream.
+
+        It begins after what the null stream has been given so far: values that were unpickled or
+        copied in other threads are copied there, and nobody else waits for those copies.
+        """
         if not hasattr(self._threads, "stream"):
             self._threads.stream = cupy.cuda.Stream(non_blocking=True)
         with self._threads.stream as stream:
+            stream.wait_event(cupy.cuda.Stream.null.record())
             yield stream
 
     def synchronize(self) -> None:

@@ -91,7 +91,8 @@ _KERNELS = {"launches": "launches", "seconds": "kernel_seconds", "compilations":
             "loaded": "kernels_loaded", "received": "kernels_received",
             "waited": "kernels_waited", "unshared": "",
             "compile_seconds": "compile_seconds", "fused_tasks": "fused_tasks",
-            "tasks": "tasks", "distinct": "", "buffers_made": "buffers_made",
+            "tasks": "tasks", "unfused_tasks": "unfused_tasks",
+            "unfused_seconds": "unfused_seconds", "distinct": "", "buffers_made": "buffers_made",
             "buffers_reused": "buffers_reused"}  # fmt: skip
 """The fields of `gpusched.fusion.statistics.Statistics` by their keys here."""
 

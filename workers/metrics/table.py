@@ -77,6 +77,11 @@ METRICS = (
            "Chunk tasks that held at least one function gpusched knows."),
     Metric("kernels", "fused_tasks", "fused_tasks_total", "counter",
            "Chunk tasks that launched at least one fused kernel."),
+    Metric("kernels", "unfused_tasks", "unfused_tasks_total", "counter",
+           "Chunk tasks that ran as the calls they were recorded from, as kernels were not "
+           "compiled."),
+    Metric("kernels", "unfused_seconds", "unfused_seconds_total", "counter",
+           "Seconds spent in those, summed over threads."),
     Metric("kernels", "distinct", "distinct_kernels", "gauge",
            "Different fused kernels launched so far."),
     Metric("kernels", "buffers_made", "chunk_buffers_made_total", "counter",

@@ -24,6 +24,7 @@ WINDOW = 30.0
 
 _TOLD = {
     "kernel": "kernel",
+    "unfused": "unfused: the kernel is not compiled",
     "compile": "compiling, or loading a kernel",
     "transfer": "transfer",
     "compression": "compression",

@@ -42,12 +42,13 @@ class Tuned(Compiler):
     """Bits of the vectors."""
     interleave = 0
     """Vectors that loops compute at once; 0 leaves it to LLVM."""
+    apart = False
+    """Whether only the machine code is wanted, and nothing in this process calls it."""
 
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
                  flags: Any, locals: Any) -> None:  # fmt: skip
         flags.noalias = True
         library = target.codegen().create_library("gpusched.kernel")
-        library.enable_object_caching()
         add_module = library.add_ir_module
         preferred = f'"prefer-vector-width"="{self.vector}"'
 
@@ -60,15 +61,18 @@ class Tuned(Compiler):
             add_module(module)
 
         library.add_ir_module = add_wide
+        if self.apart:
+            libraries.keep_apart(library, flags)
         libraries.skip_declared(library)
         variants.inline(library)
         super().__init__(typing, target, library, args, result, flags, locals)
 
 
 @lru_cache(maxsize=16)
-def pipeline(vector: int | None, interleave: int = 0) -> type[Tuned]:
+def pipeline(vector: int | None, interleave: int = 0, apart: bool = False) -> type[Tuned]:
     """Return the pipeline for vectors of so many bits, as wide as they get if None."""
-    return type("Tuned", (Tuned,), {"vector": vector or WIDEST, "interleave": interleave})
+    choices = {"vector": vector or WIDEST, "interleave": interleave, "apart": apart}
+    return type("Tuned", (Tuned,), choices)
 
 
 def interleave(kernel: Kernel) -> int:
@@ -165,10 +169,8 @@ def signature(kernel: Kernel) -> Any:
     return result(*arrays, *constants, *[types.int64] * numbers)
 
 
-def compile_kernel(
-    kernel: Kernel, text: str, filename: str, code: bytes | None = None
-) -> tuple[Callable[..., int | None], bytes | None]:
-    """Compile a kernel's source, unless there is code of it; return what to call, and the code.
+def compile_code(kernel: Kernel, text: str, filename: str) -> bytes | None:
+    """Compile a kernel's source to machine code that runs without numba.
 
     Parameters
     ----------
@@ -177,10 +179,27 @@ def compile_kernel(
     text
         Its source, defining ``point`` and ``kernel``.
     filename
-        Where the source lies: for tracebacks.
-    code
-        From an earlier call, for the same kind of processor.
+        Where the source lies: for errors.
+
+    Returns
+    -------
+    bytes or None
+        What `gpusched.fusion.backends.native.load` makes a kernel of, here or in another process on
+        the same kind of processor; None if the kernel calls what only numba has, so that
+        `compile_here` is the way to run it.
     """
+    function = _dispatcher(kernel, text, filename, apart=True)
+    return objectcode.object_code(function, signature(kernel), tiled=len(kernel.loops) > 1)
+
+
+def compile_here(kernel: Kernel, text: str, filename: str) -> Callable[..., int | None]:
+    """Compile a kernel's source; return what numba has to call in this process only."""
+    function = _dispatcher(kernel, text, filename, apart=False)
+    return objectcode.specialise(function, signature(kernel))
+
+
+def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
+    """Return numba's function of a kernel; a plain one where NUMBA_DISABLE_JIT is set."""
     silent = bool(kernel.flags & INVALID)
     found = namespace(text, kernel.mathematics == FAST, silent) | {"__name__": __name__}
     inlined = quiet.Inlined if silent else libraries.Inlined
@@ -197,7 +216,5 @@ def compile_kernel(
                 found[name] = device(value, pipeline_class=inlined)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
-    dispatcher = numba.njit(no_cfunc_wrapper=True, **options,
-                            pipeline_class=pipeline(vector(kernel), interleave(kernel)),
-                            )(found["kernel"])  # fmt: skip
-    return objectcode.specialise(dispatcher, signature(kernel), code)
+    chosen = pipeline(vector(kernel), interleave(kernel), apart)
+    return numba.njit(no_cfunc_wrapper=True, **options, pipeline_class=chosen)(found["kernel"])

@@ -1,4 +1,4 @@
-"""Numba's code libraries with what kernels need only: compiled faster, loaded faster.
+"""Numba's code libraries with what kernels need only: compiled faster.
 
 The machine code of kernels stays as it would be, to the byte.
 """
@@ -9,8 +9,6 @@ from typing import Any
 
 import llvmlite.binding
 from numba.core.compiler import Compiler
-
-_EXTERNAL = llvmlite.binding.Linkage.external
 
 _ENVIRONMENT = "_ZN08NumbaEnv"
 """How numba's names of the variables begin that hold a function's Python objects."""
@@ -58,24 +56,13 @@ def _leave_to_callers(library: Any) -> None:
     library._finalize_final_module = finalize_environments
 
 
-def forget_instructions(library: Any) -> None:
-    """Let a compiled library be kept as its machine code and the names that this defines.
+def keep_apart(library: Any, flags: Any) -> None:
+    """Have a function compiled that nothing in this process calls: its module is what is wanted."""
+    flags.no_compile = flags.no_cpython_wrapper = True
 
-    Numba keeps LLVM's instructions, too, for other functions to inline; nothing inlines kernels.
-    """
-    library._shared_module = llvmlite.binding.parse_assembly(_definitions(defined(library)))
+    def finalize() -> None:
+        library._finalize_dynamic_globals()
+        library._verify_declare_only_symbols()
+        library._finalized = True
 
-
-def defined(library: Any) -> list[str]:
-    """Return the names of the functions that a compiled library lets others call."""
-    return [f.name for f in library.get_defined_functions() if f.linkage == _EXTERNAL]
-
-
-def declared(names: list[str]) -> bytes:
-    """Return a module, as LLVM's bitcode, that has these names and no instructions."""
-    module: bytes = llvmlite.binding.parse_assembly(_definitions(names)).as_bitcode()
-    return module
-
-
-def _definitions(names: list[str]) -> str:
-    return "\n".join(f'define void @"{name}"() {{ ret void }}' for name in names)
+    library._finalize_final_module = finalize

@@ -55,6 +55,8 @@ class Prepared:
         default=lambda result: [np.asarray(x) for x in several(result)]
     )
     """Turns what `run` returned into arrays; None where there is no result to check."""
+    settle: Callable[[], Any] | None = None
+    """Has everything compiled that later calls are timed with, where a first call does not wait."""
 
 
 Prepare = Callable[[Case], Prepared]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask
+
 from tests.benchmarks.contenders import dask_threads
 from tests.benchmarks.contenders.base import Case, Prepared, Unavailable
 
@@ -26,4 +28,8 @@ def prepare(case: Case) -> Prepared:
             raise Unavailable("no kernel was launched, so this would time plain dask")
         return dask_threads.to_numpy(results)
 
-    return Prepared(run, to_numpy)
+    def settle() -> None:
+        with dask.config.set({"gpusched.fusion.tier": "fused"}):
+            run()
+
+    return Prepared(run, to_numpy, settle)

@@ -79,3 +79,27 @@ def test_disassembler_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     sys.modules["nvidia"].__path__ = []
     with pytest.raises(FileNotFoundError, match="nvidia-cuda-nvdisasm"):
         compiler.disassembler()
+
+
+@pytest.mark.processes
+def test_kernels_compile_with_a_numpy_without_row_stack() -> None:
+    pytest.importorskip("numba_cuda", reason="numba-cuda comes with the extra cuda-test")
+    code = """
+import numpy as np
+vars(np).pop("row_stack", None)
+np.__all__ = [name for name in np.__all__ if name != "row_stack"]
+real = np.__getattr__
+def refuse(name):
+    if name == "row_stack":
+        raise AttributeError(name)
+    return real(name)
+np.__getattr__ = refuse
+from gpusched.fusion.backends.cuda.compiler import compile_kernel
+from gpusched.fusion.backends.cuda.numba_cuda import cuda, types
+def kernel(x):
+    x[0] = cuda.threadIdx.x
+assert compile_kernel(kernel, (types.CPointer(types.float32),), (9, 0)).cubin
+assert not hasattr(np, "row_stack")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

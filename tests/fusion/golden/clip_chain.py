@@ -4,12 +4,19 @@
 #   out: float32 [unit]
 
 
+def clip_float(x, low, high):
+    above = low if x < low else x
+    inside = high if above > high else above
+    found = high if high != high else inside
+    return low if low != low else found
+
+
 def point(a, b, s0):
     t0 = a + b                                    # float32  add
     t1 = t0 * a                                   # float32  multiply
     t2 = t1 - b                                   # float32  subtract
     t3 = t2 / float32(2.0)                        # float32  divide
-    t4 = minimum(maximum(t3, float32(0.0)), s0)   # float32  clip
+    t4 = clip_float(t3, float32(0.0), s0)         # float32  clip
     return t4
 
 

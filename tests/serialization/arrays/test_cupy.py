@@ -117,7 +117,10 @@ def test_sparse_matrices_come_back(way: Any, name: str) -> None:
         parts = ("data", "offsets")
     else:
         ends = cupy.asarray(np.arange(3, dtype="i4"))
-        matrix = build((data, places, ends), shape=(2, 2))
+        try:
+            matrix = build((data, places, ends), shape=(2, 2))
+        except ImportError:
+            pytest.skip("cuSPARSE comes with cupy-cuda13x[ctk]")
         parts = ("data", "indices", "indptr")
     found = way(matrix)
     assert type(found) is type(matrix)

@@ -67,6 +67,16 @@ class CudaKernel:
             rest = (*arguments[self._arrays :], *found.extras)
             self._runtime.launch(self._code, found, arrays, addresses, rest)
 
+    @staticmethod
+    def parts(kernel: Kernel) -> list[Kernel]:
+        """Return what is compiled for a kernel: itself, and what joins its partial results."""
+        return [kernel, *(partials(kernel, n) for n in (1, 2))] if kernel.reduces else [kernel]
+
+    def prepare(self) -> None:
+        """Compile what joins partial results, so that no launch has to."""
+        if self.kernel.reduces:
+            self._second(True), self._second(False)
+
     def geometry(self, numbers: tuple[int, ...], aligned: bool) -> Geometry:
         """Return the launch for some sizes and strides, memoised."""
         found = self._geometries.get((aligned, numbers))

@@ -9,6 +9,27 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+
+def _import_array_functions() -> None:
+    """Import what numba-cuda would import at its first compilation.
+
+    It registers `numpy.row_stack` there, which NumPy 2.5 no longer has: without that name no
+    kernel compiles.
+    """
+    missing = "row_stack" not in vars(np)
+    if missing:
+        vars(np)["row_stack"] = np.vstack
+    try:
+        import_module("numba.cuda.np.arrayobj")
+    finally:
+        if missing:
+            del vars(np)["row_stack"]
+
+
+_import_array_functions()
+
 cgutils: Any = import_module("numba.cuda.cgutils")
 compiler: Any = import_module("numba.cuda.compiler")
 compiler_lock: Any = import_module("numba.cuda.core.compiler_lock")

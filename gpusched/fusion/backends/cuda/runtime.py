@@ -7,10 +7,10 @@ import linecache
 import threading
 import time
 from collections import defaultdict
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
-from gpusched.fusion import generate, tuned
+from gpusched.fusion import generate, service, sharing, tuned
 from gpusched.fusion.backends.cuda import compiler, cubins, skeleton
 from gpusched.fusion.backends.cuda.compiler import (
     MISSING,
@@ -23,6 +23,8 @@ from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
 from gpusched.fusion.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.fusion.backends.cuda.skeleton.text import threads
+from gpusched.fusion.cache import CompiledKernel, OtherToolchainError
+from gpusched.fusion.handles import Handle
 from gpusched.fusion.kernel import EXACT, Kernel
 from gpusched.fusion.statistics import updating
 
@@ -57,6 +59,29 @@ def check_driver() -> None:
 def compile_for(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
     """Compile a kernel for GPUs of one compute capability, whether or not one is here."""
     return _build(kernel, skeleton.source(kernel), cc)
+
+
+def code_for(kernel: Kernel, cc: tuple[int, int], key: str) -> bytes:
+    """Return a kernel's cubin under the key that another process has for it.
+
+    Parameters
+    ----------
+    kernel
+        With all its options.
+    cc
+        Compute capability.
+    key
+        Of the cubin, as that process has it: of its versions, too.
+
+    Raises
+    ------
+    gpusched.fusion.cache.OtherToolchainError
+        If this process would make another one.
+    """
+    text = skeleton.source(kernel)
+    if cubins.wanted(kernel.name, text, cc, kernel.mathematics).key != key:
+        raise OtherToolchainError("another version of gpusched, Python or a compiler")
+    return _build(kernel, text, cc).cubin
 
 
 def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
@@ -138,8 +163,16 @@ class GpuRuntime:
 
         def build() -> Compiled:
             if isinstance(kernel, ScanCode):
+                sharing.count_compilation()
                 return kernel.build(self.cc)
-            return _build(kernel, text, self.cc)
+            wanted = cubins.wanted(kernel.name, text, self.cc, kernel.mathematics)
+            cubin = service.compiled(kernel, wanted, self.cc)
+            if cubin is not None:
+                return Compiled(kernel.name, self.cc, cubin)
+            with service.here():
+                found = _build(kernel, text, self.cc)
+            sharing.count_compilation()
+            return found
 
         started = time.perf_counter()
         mode = EXACT if isinstance(kernel, ScanCode) else kernel.mathematics
@@ -175,6 +208,7 @@ _compiling: defaultdict[tuple[int, Kernel], threading.Lock] = defaultdict(thread
 """One a kernel: while a thread waits for one that another process compiles, others go on."""
 _runtimes: dict[int, GpuRuntime] = {}
 _kernels: dict[tuple[int, Kernel], CudaKernel] = {}
+_handles: dict[tuple[int, Kernel], Handle] = {}
 _scans: dict[tuple[int, str, str], CudaScan] = {}
 
 
@@ -211,6 +245,45 @@ def forget(kernel: Kernel) -> None:
     with _lock:
         for found in [key for key in _kernels if key[1] == kernel]:
             del _kernels[found]
+        for found in [key for key in _handles if key[1] == kernel]:
+            del _handles[found]
+
+
+def handle(kernel: Kernel) -> Handle:
+    """Return `kernel` as launches on CuPy's current device hold it; nothing is compiled or read."""
+    import cupy
+
+    number = cupy.cuda.runtime.getDevice()
+    found = _handles.get((number, kernel))
+    if found is None:
+        made = Handle(kernel, partial(_known, number, kernel), partial(_compiled, number, kernel))
+        found = _handles.setdefault((number, kernel), made)
+    return found
+
+
+def _compiled(number: int, kernel: Kernel) -> CompiledKernel:
+    """Return a kernel for a device, from whatever thread this is called."""
+    import cupy
+
+    with cupy.cuda.Device(number):
+        call = get(kernel)
+        call.prepare()
+    return CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
+
+
+def _known(number: int, kernel: Kernel) -> CompiledKernel | None:
+    """Return a kernel for a device if it need not be compiled: it is loaded, or in a file."""
+    import cupy
+
+    if (number, kernel) in _kernels:
+        return _compiled(number, kernel)
+    with cupy.cuda.Device(number):
+        runtime = _runtime()
+    parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
+    kept = (cubins.wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
+    if all(each.path is not None and each.path.exists() for each in kept):
+        return _compiled(number, kernel)
+    return None
 
 
 def get(kernel: Kernel) -> CudaKernel:

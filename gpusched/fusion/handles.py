@@ -1,0 +1,119 @@
+"""Kernels as launches hold them: their machine code is there, or comes later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from gpusched.fusion.backends.native import NativeKernel
+    from gpusched.fusion.cache import CompiledKernel
+    from gpusched.fusion.kernel import Kernel
+
+Call = Callable[..., int | None]
+"""Machine code: given windows on the arrays, then constants, sizes and strides."""
+
+
+class Runnable(Protocol):
+    """A kernel that can be called, at once or as soon as it has been compiled."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """Its definition."""
+
+    @property
+    def name(self) -> str:
+        """Its name in profiles and counters."""
+
+    @property
+    def call(self) -> Call:
+        """What computes; compiles first where `ready` is False."""
+
+    @property
+    def native(self) -> NativeKernel | None:
+        """The same for other machine code to call, once it is ready; None if there is no such."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is compiled and loaded."""
+
+    def look(self) -> bool:
+        """Load it if it is in a file; return whether it is ready."""
+
+    def wait(self) -> None:
+        """Compile it if need be."""
+
+
+class Handle:
+    """A kernel whose machine code is looked for when somebody asks for it.
+
+    Parameters
+    ----------
+    kernel
+        The definition.
+    known
+        Returns it compiled if that takes next to nothing, and None otherwise.
+    obtain
+        Returns it compiled, however long that takes.
+
+    Notes
+    -----
+    Thread-safe: what threads set is the same whoever sets it, and never taken back. `call` is set
+    before `ready`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        known: Callable[[], CompiledKernel | None],
+        obtain: Callable[[], CompiledKernel],
+    ) -> None:
+        self.kernel = kernel
+        self.name = kernel.name
+        self.ready = False
+        self.call: Call = self._compile_and_call
+        self.native: NativeKernel | None = None
+        self.error: Exception | None = None
+        """Why it could not be compiled, if so."""
+        self.requested = False
+        """Whether somebody has been asked to compile it."""
+        self.urgent = False
+        """Whether that is worth taking time from tasks."""
+        self.spent = 0.0
+        """Seconds that have been spent doing without it, in all threads."""
+        self._looked = False
+        self._looking = threading.Lock()
+        self._known = known
+        self._obtain = obtain
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.name}, {'' if self.ready else 'not '}compiled>"
+
+    def look(self) -> bool:
+        """Load it if it is in memory or in a file; return whether it is ready.
+
+        Files are looked for once: who compiles it afterwards sets it.
+        """
+        if not (self.ready or self._looked):
+            with self._looking:
+                if not self._looked:
+                    found = self._known()
+                    if found is not None:
+                        self._set(found)
+                    self._looked = True
+        return self.ready
+
+    def wait(self) -> None:
+        """Compile it if need be; raise what the compiler raises."""
+        if not self.ready:
+            self._set(self._obtain())
+
+    def _set(self, found: CompiledKernel) -> None:
+        self.native = found.native
+        self.call = found.call
+        self.ready = True
+
+    def _compile_and_call(self, *arguments: Any) -> int | None:
+        self.wait()
+        return self.call(*arguments)

@@ -1,0 +1,268 @@
+"""Asks the compile service for kernels, and starts it where there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpusched import config
+from gpusched.fusion import codefiles, compiletimes, worthwhile
+from gpusched.fusion.choices import ChoiceError
+from gpusched.fusion.operations import DEFINED
+from gpusched.fusion.service.connection import Connection, ServiceLostError
+from gpusched.fusion.service.definitions import to_data
+from gpusched.fusion.service.places import Place, folder
+from gpusched.fusion.service.start import UnavailableError, connected
+from gpusched.fusion.statistics import updating
+
+if TYPE_CHECKING:
+    from gpusched.fusion.kernel import Kernel
+    from gpusched.fusion.sharing import Wanted
+
+logger = logging.getLogger(__name__)
+
+TRIES = 3
+"""How often a request is made, if the service ends while it has it."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How much a kernel is wanted."""
+
+    gain: float = 0.0
+    """Seconds that are expected to be saved by it."""
+    urgent: bool = True
+    """Whether it is worth taking time from tasks."""
+    awaited: bool = True
+    """Whether a task waits for it."""
+
+
+_AWAITED = Wish()
+_wish: ContextVar[Wish] = ContextVar("gpusched-wish", default=_AWAITED)
+
+
+@contextmanager
+def wishing(gain: float, urgent: bool) -> Iterator[None]:
+    """Ask for kernels in this thread as ones that no task waits for."""
+    token = _wish.set(Wish(gain, urgent, awaited=False))
+    try:
+        yield
+    finally:
+        _wish.reset(token)
+
+
+def awaited() -> bool:
+    """Return whether a task waits for what this thread asks for."""
+    return _wish.get().awaited
+
+
+_turn = threading.Lock()
+
+
+@contextmanager
+def here() -> Iterator[None]:
+    """Compile in this process: one kernel at a time beside tasks, and all at once if tasks wait."""
+    if awaited():
+        yield
+    else:
+        with _turn:
+            yield
+
+
+class Client:
+    """The connection of a process to the service, made when it is first needed.
+
+    Notes
+    -----
+    Thread-safe. A process that is forked off has one of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._refusal = ""
+
+    def ask(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Return the answer to a message.
+
+        Raises
+        ------
+        UnavailableError
+            If there is no service, and none can be started.
+        """
+        for _ in range(TRIES):
+            connection = self._connected()
+            try:
+                return connection.ask(message)
+            except ServiceLostError:
+                logger.info("the compile service ended; another one is started")
+        raise UnavailableError(f"the compile service ended {TRIES} times")
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send a message to a service that there is; without one, nothing happens."""
+        connection = self._connection
+        if connection is not None:
+            connection.tell(message)
+
+    def _connected(self) -> Connection:
+        with self._lock:
+            if self._refusal:
+                raise UnavailableError(self._refusal)
+            if self._connection is None or self._connection.lost:
+                try:
+                    self._connection = Connection(connected(place()))
+                except UnavailableError as error:
+                    self._refusal = str(error)
+                    raise
+            return self._connection
+
+    def close(self) -> None:
+        """Close the connection, and forget what went wrong."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            self._refusal = ""
+
+
+_client = Client()
+
+
+def _begin_again() -> None:
+    """Connect again, in a process that has been forked off, where the old lock may be held."""
+    global _client
+    _client = Client()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
+
+
+def place() -> Place:
+    """Return where the service is that makes the machine code of this process."""
+    from gpusched.fusion import cache
+    from gpusched.fusion.backends import processors
+
+    parts = [cache.toolchain(), processors.key(), sys.executable, sys.prefix]
+    identity = hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
+    return Place(folder(), identity)
+
+
+def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) -> bytes | None:
+    """Return the machine code of a kernel; None if it is to be compiled in this process.
+
+    Parameters
+    ----------
+    kernel
+        The kernel, with all its options.
+    wanted
+        The key of the code, and where it is kept.
+    cc
+        Compute capability of the GPU it is for; None for the CPU.
+    """
+    if not _is_used() or not _is_data(kernel):
+        return None
+    wish = _wish.get()
+    message = {
+        "op": "compile", "name": wanted.name, "key": wanted.key, "kernel": to_data(kernel),
+        "target": "cuda" if cc else "cpu", "cc": cc, "path": wanted.path and str(wanted.path),
+        "gain": wish.gain, "urgent": wish.urgent, "awaited": wish.awaited,
+    }  # fmt: skip
+    try:
+        answer, sealed = _client.ask(message)
+        if "error" in answer:
+            logger.info("the compile service has not made %s: %s", wanted.name, answer["error"])
+            return None
+        code = codefiles.unseal(wanted.key, sealed)
+    except UnavailableError as error:
+        _complain(str(error))
+        return None
+    except codefiles.DamagedCodeError as error:
+        logger.warning("the compile service gave damaged code of %s: %s", wanted.name, error)
+        return None
+    _count(kernel, answer, learned=cc is None)
+    return code
+
+
+def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
+    """Count a kernel from the service, and learn from how long it took."""
+    first = bool(answer.get("first"))
+    with updating() as counters:
+        counters.compilations += first
+        counters.kernels_waited += not first
+        if not awaited():
+            counters.compile_seconds += float(answer.get("seconds", 0.0))
+    if first and learned:
+        compiletimes.learn(worthwhile.units(kernel), float(answer.get("seconds", 0.0)))
+
+
+def _is_used() -> bool:
+    """Return whether the configuration says that the service compiles."""
+    found = config.get("fusion.compiler")
+    if found not in ("service", "process"):
+        raise ChoiceError(f"gpusched.fusion.compiler is {found!r}: it takes 'service' or 'process'")
+    return bool(found == "service")
+
+
+def _is_data(kernel: Kernel) -> bool:
+    """Return whether a kernel is nothing but its definition: no user's code is in it."""
+    if kernel.edition is not None or kernel.original is not None:
+        return False
+    operations = {s.operation for s in kernel.statements} | {o.combine for o in kernel.outputs}
+    return not operations & DEFINED.keys()
+
+
+_complained: set[str] = set()
+
+
+def _complain(reason: str) -> None:
+    if reason not in _complained:
+        _complained.add(reason)
+        logger.warning("kernels are compiled in this process, not by a service: %s", reason)
+
+
+def urge(name: str, gain: float) -> None:
+    """Let the service compile a kernel sooner that it has been asked for.
+
+    Parameters
+    ----------
+    name
+        The kernel's.
+    gain
+        Seconds that are expected to be saved besides what was said.
+    """
+    _client.tell({"op": "urge", "name": name, "gain": gain})
+
+
+def status() -> dict[str, Any] | None:
+    """Return what the service is doing; None if there is none. None is started."""
+    try:
+        connection = Connection(connected(place(), start=False))
+    except UnavailableError:
+        return None
+    try:
+        return connection.ask({"op": "status"})[0]
+    except ServiceLostError:
+        return None
+    finally:
+        connection.close()
+
+
+def stop() -> None:
+    """End the service, if there is one; what it was compiling is given up."""
+    try:
+        connection = Connection(connected(place(), start=False))
+    except UnavailableError:
+        return
+    connection.tell({"op": "stop"})
+    connection.wait_until_lost()
+    connection.close()
+    _client.close()

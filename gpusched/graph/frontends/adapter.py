@@ -1,0 +1,204 @@
+"""The private names of dask and of dask-array that array expressions are reached by; no others.
+
+dask has no hook for the graph that an expression becomes: ``__dask_optimize__`` of array
+expressions is the identity. Where a new version of dask or dask-array has other names,
+tests/frontends/test_adapter.py says which have moved.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dask._expr import (
+    Expr,
+    FinalizeCompute,
+    HLGExpr,
+    HLGFinalizeCompute,
+    _ExprSequence,
+    _HLGExprSequence,
+)
+from dask.blockwise import blockwise as make_blockwise
+from dask.delayed import unpack_collections
+from dask.layers import ArrayBlockwiseDep
+
+__all__ = [
+    "ArrayBlockwiseDep",
+    "Expr",
+    "ExprSequence",
+    "FinalizeCompute",
+    "FrontEnd",
+    "HLGExpr",
+    "HLGFinalizeCompute",
+    "HLGSequence",
+    "entered_through",
+    "expression_of",
+    "front_ends",
+    "make_blockwise",
+    "normalised",
+    "optimise_by",
+    "replace_entry",
+    "unpack_collections",
+]
+
+ExprSequence = _ExprSequence
+HLGSequence = _HLGExprSequence
+
+ENTRY = "collections_to_expr"
+"""What dask and distributed make one expression of all collections with that are computed."""
+
+ENTERED_FROM = ("dask.base", "dask.delayed", "dask.dataframe.dask_expr._expr", "distributed.client")
+"""Modules that have `ENTRY` as a name of their own."""
+
+IN_TREE = ("dask.array._array_expr._expr", "dask.array._array_expr._blockwise",
+           "dask.array._array_expr._io", "dask.array._array_expr._collection")  # fmt: skip
+PACKAGE = ("dask_array._expr", "dask_array._blockwise", "dask_array.io._from_array",
+           "dask_array._collection")  # fmt: skip
+
+COUNTERPARTS = {
+    "dask_array._chunk": ("dask.array.chunk",),
+    "dask_array._core_utils": ("dask.array.core",),
+    "dask_array._dispatch": ("dask.array.backends",),
+    "dask_array._einsum": ("dask.array.einsumfuncs",),
+    "dask_array._overlap": ("dask.array.overlap",),
+    "dask_array._shuffle": ("dask.array._shuffle",),
+    "dask_array._ufunc": ("dask.array.ufunc",),
+    "dask_array._utils": ("dask.array.utils",),
+    "dask_array.creation._utils": ("dask.array.creation", "dask.array.wrap"),
+    "dask_array.io._store": ("dask.array.core",),
+    "dask_array.linalg._tensordot": ("dask.array.routines",),
+    "dask_array.random._expr": ("dask.array.random",),
+    "dask_array.reductions._common": ("dask.array.reductions",),
+    "dask_array.reductions._cumulative": ("dask.array.reductions",),
+    "dask_array.slicing._utils": ("dask.array.slicing",),
+}
+"""Modules of dask-array, and those of dask with functions of the same names."""
+
+REWRITTEN = {
+    "dask_array._core_utils._concatenate2":
+        ("dask.array.core._concatenate2", "af3d1144b953b56d"),
+    "dask_array._core_utils.concatenate3":
+        ("dask.array.core.concatenate3", "7bbd5b190da80c9d"),
+    "dask_array._dispatch._divide":
+        ("dask.array.numpy_compat.divide", "4b8e4de68cf3c11e"),
+    "dask_array._dispatch._nannumel":
+        ("dask.array.backends._nannumel", "0b4445dd31085e41"),
+    "dask_array._dispatch._numel":
+        ("dask.array.backends._numel_ndarray", "96898160d8322a80"),
+    "dask_array._utils.array_safe":
+        ("dask.array.utils.array_safe", "1e0f7dd05ea4f512"),
+    "dask_array._utils.asarray_safe":
+        ("dask.array.utils.asarray_safe", "76ae39a93200d8f4"),
+    "dask_array._utils.meta_from_array":
+        ("dask.array.utils.meta_from_array", "4bb15decfce5904a"),
+    "dask_array.io._store.load_store_chunk":
+        ("dask.array.core.load_store_chunk", "c66eac0c302d1ea1"),
+    "dask_array.linalg._tensordot._matmul":
+        ("dask.array.routines._matmul", "d478f9fa484d7059"),
+    "dask_array.reductions._common.mean_chunk":
+        ("dask.array.reductions.mean_chunk", "4ef7d58a2d3b644e"),
+    "dask_array.reductions._common.moment_chunk":
+        ("dask.array.reductions.moment_chunk", "cfbef61c8dd39662"),
+}  # fmt: skip
+"""Functions of dask-array that do what one of dask does in other words, by name."""
+
+TOGETHER = (
+    ("dask_array.reductions._common.mean_chunk", "dask_array.reductions._common.mean_combine",
+     "dask_array.reductions._common.mean_agg"),
+    ("dask_array.reductions._common.moment_chunk", "dask_array.reductions._common.moment_combine",
+     "dask_array.reductions._common.moment_agg"),
+)  # fmt: skip
+"""Functions that hand each other what dask's hand each other in another form: all are exchanged, or
+none of them."""
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """The kinds of expressions of one front end."""
+
+    collection: Any
+    """Its arrays."""
+    array: Any
+    """Any expression of an array."""
+    blockwise: Any
+    """The expression whose layer is one of `dask.blockwise`."""
+    source: Any
+    """The expression of what `from_array` is given, in its ``array``."""
+    fused: Any = None
+    """The expression of several others that are one task, in its ``exprs``; None if it has none."""
+
+    def is_blockwise(self, expression: Any) -> bool:
+        """Return whether an expression's tasks are those that `dask.blockwise` makes."""
+        plain = self.blockwise._layer
+        return isinstance(expression, self.blockwise) and type(expression)._layer is plain
+
+    def is_fused(self, expression: Any) -> bool:
+        """Return whether an expression is of several that are one task."""
+        return self.fused is not None and isinstance(expression, self.fused)
+
+    def contracts(self, expression: Any) -> bool:
+        """Return whether a function is given all blocks along an axis that its result has not.
+
+        It is given a list of them, but in a fused expression the only one.
+        """
+        if not isinstance(expression, self.blockwise):
+            return False
+        kept = {*expression.out_ind, *expression.new_axes}
+        return any(not kept.issuperset(indices or ()) for indices in expression.args[1::2])
+
+    def is_number(self, expression: Any) -> bool:
+        """Return whether an expression is of one number, as each number in dask's own is."""
+        array = expression.array if isinstance(expression, self.source) else None
+        return type(array) is np.ndarray and array.ndim == 0
+
+
+def front_ends() -> Iterator[FrontEnd]:
+    """Yield the front ends that this process has imported."""
+    for names in (IN_TREE, PACKAGE):
+        array, blockwise, source, collection = map(sys.modules.get, names)
+        kinds = [
+            getattr(collection, "Array", None), getattr(array, "ArrayExpr", None),
+            getattr(blockwise, "Blockwise", None), getattr(source, "FromArray", None),
+        ]  # fmt: skip
+        # A front end whose names have moved is one of unknown kind, which is warned of.
+        if None not in kinds:
+            fused = getattr(blockwise, "FusedBlockwise", None)
+            yield FrontEnd(kinds[0], kinds[1], kinds[2], kinds[3], fused)
+
+
+def optimise_by(optimise: Callable[..., Any]) -> None:
+    """Have the front ends' arrays optimise their graphs where they do it themselves."""
+    for end in front_ends():
+        end.collection.__dask_optimize__ = staticmethod(optimise)
+
+
+def normalised(value: Any) -> Any:
+    """Return an argument of a layer as dask.array has it."""
+    from dask.array.core import normalize_arg
+
+    return normalize_arg(value)
+
+
+def entered_through() -> Callable[..., Any] | None:
+    """Return what dask makes one expression of all collections with; None if that has moved."""
+    return getattr(sys.modules["dask.base"], ENTRY, None)
+
+
+def expression_of(collections: list[Any]) -> Expr | None:
+    """Return the expression of all collections; None if there is no such thing in this dask."""
+    make = entered_through()
+    return None if make is None else make(collections)
+
+
+def replace_entry(plain: Callable[..., Any], replacement: Callable[..., Any]) -> None:
+    """Have dask and distributed call `replacement` in the place of `plain`.
+
+    Modules imported later find the replacement in `dask.base`.
+    """
+    for name in ENTERED_FROM:
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, ENTRY, None) is plain:
+            setattr(module, ENTRY, replacement)

@@ -1,0 +1,59 @@
+"""Whether a function joins values so that their order does not matter, on samples."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+_SAMPLES = (1, 2, 5, -3)
+
+
+def warn_unless_order_is_free(function: Callable[..., Any], identity: Any) -> None:
+    """Warn of a reduction whose result depends on the order in which chunks are joined.
+
+    Parameters
+    ----------
+    function
+        Joins two numbers.
+    identity
+        A number of the kind that is joined.
+
+    Examples
+    --------
+    >>> from gpusched.kernels.laws import broken_law
+    >>> broken_law(lambda a, b: a + b, 0.0), broken_law(lambda a, b: a - b, 0)
+    (None, 'f(1, 2) is -1 and f(2, 1) is 1')
+    """
+    broken = broken_law(function, identity)
+    if broken is not None:
+        warnings.warn(
+            f"the result of reduction {function.__name__} depends on the order in which values are "
+            f"joined, which is not the array's: {broken.replace('f(', f'{function.__name__}(')}",
+            stacklevel=3,
+        )
+
+
+def broken_law(function: Callable[..., Any], identity: Any) -> str | None:
+    """Return which samples a function joins to another value in another order; None if none."""
+    if type(identity) not in (int, float):
+        return None
+    samples = [type(identity)(value) for value in _SAMPLES]
+    try:
+        for a, b in itertools.combinations(samples, 2):
+            one, other = function(a, b), function(b, a)
+            if not _equal(one, other):
+                return f"f({a}, {b}) is {one} and f({b}, {a}) is {other}"
+        for a, b, c in itertools.permutations(samples, 3):
+            one, other = function(function(a, b), c), function(a, function(b, c))
+            if not _equal(one, other):
+                return f"f(f({a}, {b}), {c}) is {one} and f({a}, f({b}, {c})) is {other}"
+    except Exception:  # noqa: BLE001  a user's function may not take every number
+        return None
+    return None
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one == other or math.isclose(one, other, rel_tol=1e-6) or one != one or other != other

@@ -1,0 +1,80 @@
+"""Compiles the emulated GPU's C sources, once for each state of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sysconfig
+import threading
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent / "source"
+
+DRIVER = "libcuda.so.1"
+NVML = "libnvidia-ml.so.1"
+
+_SOURCES = {
+    DRIVER: ("driver.c", "memory.c", "modules.c", "kernels.c", "streams.c", "cupy_runtime.c"),
+    NVML: ("nvml.c",),
+}
+_FLAGS = ("-O2", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall")
+
+
+def cache() -> Path:
+    """Return the folder of everything that is compiled for the emulated GPU."""
+    given = os.environ.get("GPUSCHED_EMULATED_GPU_CACHE")
+    root = Path(given) if given else Path(__file__).resolve().parents[2] / ".pytest_cache"
+    return root / "emulated_gpu"
+
+
+def libraries() -> dict[str, Path]:
+    """Return the libraries by name, compiled from the present sources.
+
+    Raises
+    ------
+    RuntimeError
+        The C compiler is missing or refuses a source.
+    """
+    folder = cache() / _digest()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, sources in _SOURCES.items():
+        if not (folder / name).exists():
+            _compile(folder / name, sources)
+    return {name: folder / name for name in _SOURCES}
+
+
+def _digest() -> str:
+    found = hashlib.blake2b(sysconfig.get_path("include").encode(), digest_size=8)
+    for path in sorted(SOURCE.iterdir()):
+        found.update(path.name.encode() + path.read_bytes())
+    found.update(Path(__file__).read_bytes())
+    return found.hexdigest()
+
+
+def _compile(target: Path, sources: tuple[str, ...]) -> None:
+    run(
+        ["gcc", *_FLAGS, f"-I{sysconfig.get_path('include')}"]
+        + [str(SOURCE / name) for name in sources]
+        + [f"-Wl,-soname,{target.name}", "-lpthread"],
+        target,
+    )
+
+
+def unfinished(target: Path) -> Path:
+    """Return a name beside `target` that no other process and thread writes to."""
+    return target.with_name(f"{os.getpid()}.{threading.get_ident()}.{target.name}")
+
+
+def run(command: list[str], target: Path) -> None:
+    """Run a compiler, and put what it makes in place at once, whoever else does the same."""
+    made = unfinished(target)
+    try:
+        done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True)
+    except FileNotFoundError:
+        raise RuntimeError(
+            f"the emulated GPU needs {command[0]}, which is not on PATH: apt-get install g++"
+        ) from None
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} cannot compile {target.name}: {done.stderr[:4000]}")
+    made.replace(target)

@@ -1,0 +1,183 @@
+"""The emulated GPU does what makes it worth having: it shows what a host's memory would hide."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import emulated_gpu
+from tests.emulated_gpu import emulator
+
+cupy = pytest.importorskip("cupy", reason="CuPy comes with the extra gpu-test")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not emulated_gpu.active, reason="is about the emulated GPU: make test-gpu"),
+]
+
+
+@pytest.fixture(autouse=True)
+def healed() -> Iterator[None]:
+    yield
+    emulator.heal()
+    cupy.cuda.Device().synchronize()
+
+
+def in_a_process(code: str, modes: str = "1", **environment: str) -> Any:
+    """Return what a program on an emulated GPU of other modes prints, as JSON."""
+    variables = {**os.environ, emulated_gpu.SWITCH: modes, **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import json, cupy, numpy as np\n{code}"],
+        capture_output=True,
+        text=True,
+        env=variables,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_nothing_runs_before_somebody_waits() -> None:
+    x = cupy.arange(8, dtype="f4")
+    cupy.cuda.Device().synchronize()
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        y = x + 1
+        assert emulator.pending() > 0
+        with cupy.cuda.Stream(non_blocking=True) as other:
+            assert np.isnan(y.get(stream=other)).all()  # Fresh memory: nobody waited for `stream`.
+        stream.synchronize()
+        assert y.get(stream=stream).tolist() == list(range(1, 9))
+
+
+def test_an_event_orders_two_streams() -> None:
+    x = cupy.arange(8, dtype="f4")
+    done = cupy.cuda.Stream.null.record()
+    first, second = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    first.wait_event(done)
+    with first:
+        y = x + 1
+        done = first.record()
+    second.wait_event(done)
+    with second:
+        assert (y * 2).get(stream=second).tolist() == list(range(2, 18, 2))
+
+
+def test_the_null_stream_waits_for_blocking_streams_alone() -> None:
+    blocking, other = cupy.cuda.Stream(), cupy.cuda.Stream(non_blocking=True)
+    x = cupy.zeros(4)
+    cupy.cuda.Device().synchronize()
+    with blocking:
+        y = x + 1
+    with other:
+        z = x + 1
+    assert y.get().tolist() == [1, 1, 1, 1]
+    assert np.isnan(z.get()).all()
+    other.synchronize()
+
+
+def test_released_memory_is_overwritten() -> None:
+    cupy.get_default_memory_pool().free_all_blocks()
+    address = cupy.cuda.runtime.malloc(1024)
+    cupy.cuda.runtime.memset(address, 1, 1024)
+    cupy.cuda.runtime.free(address)
+    again = cupy.cuda.runtime.malloc(1024)
+    host = np.empty(1024, "u1")
+    cupy.cuda.runtime.memcpy(host.ctypes.data, again, 1024, 2)
+    cupy.cuda.runtime.free(again)
+    assert set(host.tolist()) == {0xFF}
+
+
+def test_copies_beyond_an_allocation_are_refused() -> None:
+    address = cupy.cuda.runtime.malloc(512)
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="InvalidValue"):
+        cupy.cuda.runtime.memcpy(np.empty(1024, "u1").ctypes.data, address, 1024, 2)
+    cupy.cuda.runtime.free(address)
+
+
+def test_an_allocation_fails_when_it_is_to() -> None:
+    cupy.get_default_memory_pool().free_all_blocks()
+    emulator.fail_allocation(2)
+    x = cupy.empty(1 << 20, "u1")
+    # CuPy's pool frees what it keeps and asks again.
+    y = cupy.empty(1 << 21, "u1")
+    assert x.nbytes < y.nbytes
+    emulator.fail_allocation(1)
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="MemoryAllocation"):
+        cupy.cuda.runtime.malloc(512)
+
+
+def test_an_illegal_address_ends_the_context() -> None:
+    x = cupy.zeros(8)
+    cupy.cuda.Device().synchronize()
+    emulator.fail_launch(1)
+    y = x + 1
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="IllegalAddress"):
+        cupy.cuda.Device().synchronize()
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="IllegalAddress"):
+        y.get()
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(NotImplementedError, match=r"graphLaunch.*cupy_runtime"):
+        cupy.cuda.runtime.graphLaunch(0, 0)
+
+
+def test_lanes_of_one_warp_wait_without_the_others() -> None:
+    # Masks and selections: scans in which the first warp alone exchanges values.
+    values = np.random.default_rng(0).standard_normal(100_000)
+    x = cupy.asarray(values)
+    assert np.array_equal(x[x > 0].get(), values[values > 0])
+    assert np.allclose(cupy.cumsum(x).get(), np.cumsum(values))
+
+
+def test_several_devices_have_memory_and_streams_of_their_own() -> None:
+    found = in_a_process(
+        """
+from tests.emulated_gpu import emulator
+before = [emulator.in_use(k) for k in range(3)]
+with cupy.cuda.Device(2):
+    x = cupy.arange(1000.0) + 1
+    there, here = emulator.in_use(2) - before[2], emulator.in_use(0) - before[0]
+y = cupy.asarray(x)
+cards = [cupy.cuda.runtime.getDeviceProperties(k)["uuid"] for k in range(3)]
+print(json.dumps([x.device.id, y.device.id, float(y.sum()), there >= 8000, here, len(set(cards))]))
+""",
+        "devices=3",
+    )
+    assert found == [2, 0, 500500.0, True, 0, 3]
+
+
+@pytest.mark.parametrize("visible", ["1", "GPU-02234567-89ab-cdef-0123-456789abcdef"])
+def test_a_process_sees_the_devices_that_it_is_given(visible: str) -> None:
+    code = "print(json.dumps([cupy.cuda.runtime.getDeviceCount(), cupy.cuda.Device().pci_bus_id]))"
+    found = in_a_process(code, "devices=3", CUDA_VISIBLE_DEVICES=visible)
+    assert found == [1, "0000:18:00.0"]
+
+
+def test_no_code_of_the_host_reads_device_memory() -> None:
+    code = """
+x = cupy.asarray(np.arange(1000.0))
+y = cupy.sort(x[::-1] * 2)
+print(json.dumps([float(y.sum()), float(y[1])]))
+"""
+    assert in_a_process(code, "protect") == [999000.0, 2.0]
+
+
+@pytest.mark.parametrize("modes", ["eager", "backwards", "memory=1048576"])
+def test_modes(modes: str) -> None:
+    code = """
+x = cupy.arange(10_000, dtype="f4").reshape(100, 100)
+try:
+    cupy.empty(1 << 21, "u1")
+    fits = True
+except cupy.cuda.memory.OutOfMemoryError:
+    fits = False
+print(json.dumps([float((x * 2).sum()), x.T.max(axis=0).get().tolist()[:2], fits]))
+"""
+    want = [float(np.arange(10_000).sum() * 2), [99.0, 199.0], "memory" not in modes]
+    assert in_a_process(code, modes) == want

@@ -1,0 +1,283 @@
+"""Private names of dask and dask-array: a test names each that has moved."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from collections.abc import Iterator
+
+import dask
+import dask.array as da
+import distributed.client
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.graph.frontends import adapter
+from gpusched.graph.frontends.alike import alike
+from gpusched.graph.frontends.counterparts import (
+    Exchange,
+    _found,
+    _named,
+    counterparts,
+    digest_of,
+)
+from gpusched.graph.program import Program
+
+MOVED = "has moved or changed upstream: see gpusched/graph/frontends/adapter.py"
+
+
+@pytest.fixture(autouse=True)
+def _package() -> None:
+    pytest.importorskip("dask_array")
+
+
+def modules() -> Iterator[str]:
+    yield from adapter.PACKAGE
+    for name, others in adapter.COUNTERPARTS.items():
+        yield name
+        yield from others
+
+
+@pytest.mark.parametrize("name", sorted(set(modules())))
+def test_modules_are_where_they_were(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        pytest.fail(f"{name} {MOVED} ({error})")
+
+
+@pytest.mark.parametrize("name", ["dask.base", "dask.delayed", distributed.client.__name__])
+def test_computing_enters_through_one_function(name: str) -> None:
+    module = importlib.import_module(name)
+    entered = getattr(module, adapter.ENTRY, None)
+    assert entered is adapter.entered_through(), f"{name}.{adapter.ENTRY} {MOVED}"
+    assert hasattr(entered, "__gpusched__")
+
+
+def test_front_end_has_the_kinds_of_expressions_that_are_told_apart() -> None:
+    import dask_array
+
+    x = dask_array.ones((4, 4), chunks=2)
+    (end,) = [e for e in adapter.front_ends() if e.collection.__module__.startswith("dask_array")]
+    assert isinstance(x, end.collection), MOVED
+    assert isinstance(x.expr, end.array), MOVED
+    assert end.is_blockwise((x + 1).expr), MOVED
+    assert not end.is_blockwise(x.expr)
+    assert isinstance((x + 1 - 2).optimize().expr, end.fused), MOVED
+    assert end.is_number(dask_array.from_array(np.array(2)).expr), MOVED
+    assert not end.is_number(dask_array.from_array(np.ones(2)).expr)
+
+
+@pytest.mark.parametrize("name", list(adapter.REWRITTEN))
+def test_functions_written_again_are_those_that_were_compared(name: str) -> None:
+    other, digest = adapter.REWRITTEN[name]
+    found = digest_of(_named(name), _named(other))
+    assert found == digest, (
+        f"{name} or {other} {MOVED}. Compare the two; if they still do the same for every chunk, "
+        f"write {found!r} in adapter.py, and take the entry out if not"
+    )
+
+
+@pytest.mark.parametrize("group", adapter.TOGETHER)
+def test_whole_reductions_are_exchanged(group: tuple[str, ...]) -> None:
+    pairs = counterparts()
+    assert [name for name in group if _named(name) not in pairs] == [], MOVED
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_chunk.getitem", "_chunk.astype", "_core_utils._enforce_dtype", "_core_utils.finalize",
+        "_core_utils.getter", "_core_utils.concatenate3", "_overlap._trim", "_shuffle._getitem",
+        "reductions._common.chunk_max", "reductions._common._nanmin_skip",
+    ],
+)  # fmt: skip
+def test_copies_are_recognised(name: str) -> None:
+    function = _named(f"dask_array.{name}")
+    original = counterparts().get(function)
+    assert original is not None, f"dask_array.{name} {MOVED}"
+    assert original.__module__.startswith("dask.array")
+    assert original.__name__ == function.__name__
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axis", [None, 0, (0, 1), (0, 2)])
+@pytest.mark.parametrize("name", ["mean", "var", "nanmean", "nanvar", "std"])
+def test_exchanged_reductions_give_the_same(name: str, axis: object) -> None:
+    import dask_array
+
+    values = np.random.default_rng(0).standard_normal((6, 7, 8))
+    values[0, 0] = np.nan if name.startswith("nan") else 1
+    x = dask_array.from_array(values, chunks=(3, 4, 5))
+    lazy = getattr(dask_array, name)(x, axis=axis, split_every=2)
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = lazy.compute(scheduler="sync")
+    np.testing.assert_allclose(found, lazy.compute(scheduler="sync"), rtol=1e-12)
+    np.testing.assert_allclose(found, getattr(np, name)(values, axis=axis), rtol=1e-12)
+
+
+def first(x: object, scale: float = 2.0) -> object:
+    """Return what `second` does, whose text is another one."""
+    return np.sin(x) * scale  # type: ignore[operator]
+
+
+def second(x: object, scale: float = 2.0) -> object:
+    return np.sin(x) * scale  # type: ignore[operator]
+
+
+def other_default(x: object, scale: float = 2.5) -> object:
+    return np.sin(x) * scale  # type: ignore[operator]
+
+
+def other_constant(x: object, scale: float = 2.0) -> object:
+    return np.sin(x) * scale * 1.0  # type: ignore[operator]
+
+
+def other_function(x: object, scale: float = 2.0) -> object:
+    return np.cos(x) * scale  # type: ignore[operator]
+
+
+def test_only_the_same_code_is_alike() -> None:
+    assert alike(first, second)
+    for other in (other_default, other_constant, other_function, np.sin, None):
+        assert not alike(first, other)
+
+
+def test_names_from_outside_count() -> None:
+    def made(scale: float) -> object:
+        return lambda x: x * scale
+
+    assert alike(made(2.0), made(2.0))
+    assert not alike(made(0.0), made(-0.0))
+    namespaces = [{"inner": inner} for inner in (first, second, other_function)]
+    for space in namespaces:
+        exec("def outer(x):\n    return inner(x)", space)
+    assert alike(namespaces[0]["outer"], namespaces[1]["outer"])
+    assert not alike(namespaces[0]["outer"], namespaces[2]["outer"])
+
+
+def test_functions_inside_others_are_exchanged() -> None:
+    from functools import partial
+
+    from dask._task_spec import Task, TaskRef
+    from toolz import compose
+
+    exchange = Exchange({first: second})
+    (step,) = exchange.value(compose(partial(first, scale=3), np.negative)).funcs
+    assert (step.func, step.keywords) == (second, {"scale": 3})
+    task = Task("x", partial(np.add, 1), TaskRef("y"), where=first)
+    assert exchange.value(task).kwargs["where"] is second
+    same = Task("x", partial(np.add, 1), TaskRef("y"))
+    assert exchange.value(same) is same
+
+
+def test_nothing_is_compared_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "dask_array")
+    assert counterparts() == {}
+
+
+def test_dask_array_itself_is_left_to_dask() -> None:
+    from gpusched.graph.frontends.layered import has_arrays
+
+    x = da.ones(4, chunks=2)
+    from dask.base import collections_to_expr
+
+    assert not has_arrays(collections_to_expr([x]))
+
+
+def test_functions_of_masked_chunks_stay_the_packages_own() -> None:
+    import dask_array
+
+    values = np.ma.masked_less(np.arange(12.0).reshape(3, 4), 5, copy=False)
+    values.fill_value = 7
+    x = dask_array.from_array(values, chunks=2)
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = x.rechunk((3, 2)).compute(scheduler="sync")
+    plain = x.rechunk((3, 2)).compute(scheduler="sync")
+    np.testing.assert_array_equal(found.filled(), plain.filled())
+    assert found.fill_value == plain.fill_value
+
+
+def test_a_fused_function_is_given_its_only_block_along_axes_that_it_reduces() -> None:
+    import dask_array
+
+    x = dask_array.from_array(np.ones((1, 1, 30)), chunks=(1, 1, 10))
+    mean = dask_array.blockwise(
+        lambda block: block.mean(axis=(0, 1)), (2,), x, (0, 1, 2), dtype=x.dtype
+    )
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        found = (mean * 2 + 1).compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.full(30, 3.0))
+
+
+def test_the_hook_goes_with_what_is_sent_to_a_scheduler() -> None:
+    import dask_array
+
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    with gpusched.enable():
+        sent = pickle.dumps(dask.base.collections_to_expr([x]).optimize())
+    with gpusched.disable():
+        tasks = pickle.loads(sent).__dask_graph__()
+        plain = dask.base.collections_to_expr([x]).optimize().__dask_graph__()
+    assert sum(isinstance(getattr(t, "func", None), Program) for t in tasks.values()) == 4
+    assert not any(isinstance(getattr(t, "func", None), Program) for t in plain.values())
+
+
+def test_graphs_that_are_not_to_be_optimised_are_not() -> None:
+    import dask_array
+
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    gpusched.reset_statistics()
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        x.compute(optimize_graph=False, scheduler="sync")
+        assert gpusched.statistics().fused_tasks == 0
+        x.compute(scheduler="sync")
+        assert gpusched.statistics().fused_tasks == 4
+    gpusched.reset_statistics()
+
+
+def test_moved_modules_are_not_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "dask_array._overlap"
+    monkeypatch.setitem(sys.modules, name, None)
+    _found.cache_clear()
+    try:
+        found = counterparts()
+        assert found
+        assert not any(function.__module__ == name for function in found)
+    finally:
+        _found.cache_clear()
+
+
+def test_a_front_end_whose_names_have_moved_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dask_array
+
+    from gpusched.graph.frontends import kinds
+
+    kinds._warned.clear()
+    monkeypatch.setitem(sys.modules, "dask_array.io._from_array", None)
+    x = dask_array.ones((4, 4), chunks=2) * 2 + 1
+    with gpusched.enable(), pytest.warns(UserWarning, match="dask_array.*Array without fusion"):
+        found = x.compute(scheduler="sync")
+    np.testing.assert_array_equal(found, np.full((4, 4), 3.0))
+
+
+def test_a_dask_without_the_entry_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpusched.graph.frontends import entry
+
+    monkeypatch.delattr(dask.base, adapter.ENTRY)
+    with pytest.warns(UserWarning, match="array expressions are computed without fusion"):
+        entry.install()
+
+
+def test_tasks_that_do_not_know_their_keys_are_fused() -> None:
+    import dask_array
+
+    values = np.random.default_rng(0).random((40, 5))
+    x = dask_array.from_array(values, chunks=(10, 5))
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        x._chunks = ((np.nan,) * 4, (5,))
+        q, r = dask_array.linalg.tsqr(x * 2 + 1)
+        product = q.compute(scheduler="sync") @ r.compute(scheduler="sync")
+    np.testing.assert_allclose(product, values * 2 + 1)

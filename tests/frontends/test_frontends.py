@@ -1,0 +1,98 @@
+"""Three front ends of dask arrays: the same kernels and counts for the same program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+
+import gpusched
+from tests.frontends.programs import CLONED, FURTHER, ON_CLUSTERS, PROGRAMS, WAYS
+from tests.tiers import starts_processes
+
+ROOT = Path(__file__).parents[2]
+ALL_WAYS = [f"way {name}" for name in (*WAYS, *CLONED)]
+
+MISSING = {
+    "expressions": {
+        *FURTHER, "way store", "way to_zarr", "way to_delayed", "way clone", "way bind",
+        "way checkpoint", "way columns",
+    },
+    "dask-array": {"way delayed", "way clone", "way bind", "way columns"},
+}  # fmt: skip
+"""What front ends do not have, or fail at without gpusched (dask 2026.8, dask-array 0.7.1)."""
+
+Outcomes = Callable[[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+@starts_processes
+def outcomes() -> Outcomes:
+    """Give a function that runs all programs with a front end and a scheduler, each once."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def run(front_end: str, scheduler: str) -> dict[str, Any]:
+        if (front_end, scheduler) not in found:
+            command = [sys.executable, "-W", "ignore", "-m", "tests.frontends"]
+            done = subprocess.run([*command, front_end, scheduler], cwd=ROOT, env=dict(os.environ),
+                                  capture_output=True, text=True)  # fmt: skip
+            assert done.returncode == 0, done.stderr[-3000:]
+            found[front_end, scheduler] = json.loads(done.stdout)
+        return found[front_end, scheduler]
+
+    return run
+
+
+def compare(name: str, front_end: str, scheduler: str, outcomes: Outcomes) -> None:
+    expected = outcomes("dask.array", scheduler)[name]
+    found = outcomes(front_end, scheduler)[name]
+    if "missing" in expected:
+        pytest.skip(expected["missing"])
+    if name in MISSING[front_end] and "missing" in found:
+        pytest.skip(found["missing"])
+    assert found == expected
+    assert found["fused"] > 0
+
+
+@pytest.mark.parametrize("front_end", list(MISSING))
+@pytest.mark.parametrize("name", [*PROGRAMS, *FURTHER, *ALL_WAYS])
+def test_same_kernels_with_threads(name: str, front_end: str, outcomes: Outcomes) -> None:
+    pytest.importorskip("dask_array")
+    compare(name, front_end, "threads", outcomes)
+
+
+@pytest.mark.parametrize("front_end", list(MISSING))
+@pytest.mark.parametrize("name", [*ALL_WAYS, *(f"way {name}" for name in ON_CLUSTERS)])
+def test_same_kernels_on_a_cluster(name: str, front_end: str, outcomes: Outcomes) -> None:
+    pytest.importorskip("dask_array")
+    compare(name, front_end, "cluster", outcomes)
+
+
+def test_programs_run_as_few_kernels_as_are_known(outcomes: Outcomes) -> None:
+    found = outcomes("dask.array", "threads")
+    launches = {name: sum(each["kernels"].values()) for name, each in found.items()}
+    assert launches["chain"] == launches["sum"] == launches["way compute"] == 4
+    assert launches["way persist"] == launches["way dask.compute"] == 8
+
+
+@pytest.mark.parametrize("name", ["chain", "mean", "var", "slice", "concatenate"])
+def test_explained_as_run(name: str) -> None:
+    package = pytest.importorskip("dask_array")
+    x = package.from_array(np.random.default_rng(0).standard_normal((200, 200)), chunks=100)
+    with dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        lazy = (PROGRAMS | FURTHER)[name](package, x)
+        expected = gpusched.explain(lazy)
+        gpusched.reset_statistics()
+        with gpusched.enable():
+            lazy.compute(scheduler="sync")
+    counts = gpusched.statistics()
+    assert expected.totals.launches == counts.launches > 0
+    gpusched.reset_statistics()

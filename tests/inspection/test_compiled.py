@@ -1,0 +1,51 @@
+"""What an explanation says of kernels that are not compiled yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.fusion import cache
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    cache.kernels.clear()
+    with dask.config.set({"gpusched.fusion.cache-directory": str(tmp_path)}):
+        yield tmp_path
+    cache.kernels.clear()
+
+
+def test_a_kernel_is_compiled_once_it_has_run(folder: Path) -> None:
+    x = da.from_array(np.ones((200, 300)), chunks=(100, 300))
+    with gpusched.enable():
+        y = np.exp(x) * 3 + x
+        found = gpusched.explain(y)
+        assert not found.kernels[0].compiled and not found.to_dict()["kernels"][0]["compiled"]
+        text = " ".join(found.text().split())
+        assert "not compiled on this machine yet: takes about " in text
+        assert "unfused until then" in text
+        assert not list(folder.rglob("*.py")), "explaining leaves nothing"
+        y.compute(scheduler="sync")
+        assert gpusched.explain(y).kernels[0].compiled
+        cache.kernels.clear()
+        found = gpusched.explain(y)
+    assert found.kernels[0].compiled, "in a file"
+    assert "not compiled" not in found.text()
+
+
+def test_kernels_of_ones_own_are_waited_for() -> None:
+    @gpusched.kernel
+    def poly(x: float) -> float:
+        return x * x + 3.0
+
+    x = da.from_array(np.ones((200, 300)), chunks=(100, 300))
+    with gpusched.enable():
+        text = gpusched.explain(poly(x) + 1).text()
+    assert "tasks wait for it" in " ".join(text.split())

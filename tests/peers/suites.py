@@ -1,0 +1,101 @@
+"""Whose tests are run fused, and which modules of them."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Another project's tests, as its wheel has them."""
+
+    package: str
+    """The package that the modules are in."""
+    ini: str
+    """The file of pytest's settings that the wheel does not carry."""
+    common: tuple[str, ...]
+    """Modules that `make test-peers-common` runs too."""
+    least: int = 1
+    """Tasks that must be fused in each of them: tests of another array would pass, too."""
+    chosen: tuple[str, ...] | None = None
+    """All other modules that are run; None for all that there are."""
+
+    plugins: tuple[str, ...] = ()
+    """pytest's plugins that both runs have."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables that both runs have."""
+    needs: tuple[str, ...] = ()
+    """Packages without which there is nothing to run, besides the tests' own."""
+
+    def others(self) -> tuple[str, ...]:
+        """Return the modules that only `make test-peers` runs; none without the package."""
+        if self.chosen is not None:
+            return self.chosen
+        try:
+            found = importlib.util.find_spec(self.package)
+        except ModuleNotFoundError:
+            return ()
+        folders = [] if found is None else list(found.submodule_search_locations or ())
+        names = sorted(p.stem for folder in folders for p in Path(folder).glob("test_*.py"))
+        return tuple(n for n in names if n not in self.common and "cupy" not in n)
+
+
+EXPRESSIONS = (("DASK_ARRAY__QUERY_PLANNING", "True"),)
+
+SUITES = {
+    "dask": Suite(
+        "dask.array.tests",
+        "dask.ini",
+        ("test_array_core", "test_creation", "test_optimization", "test_overlap",
+         "test_reductions", "test_routines", "test_slicing", "test_ufunc"),
+        least=20,
+    ),
+    "expressions": Suite(
+        "dask.array._array_expr.tests",
+        "dask.ini",
+        ("test_collection",),
+        environment=EXPRESSIONS,
+    ),
+    "dask-in-expressions": Suite(
+        "dask.array.tests",
+        "dask.ini",
+        (),
+        chosen=("test_map_blocks", "test_overlap", "test_reductions", "test_slicing"),
+        environment=EXPRESSIONS,
+    ),
+    "dask-array": Suite(
+        "dask_array.tests",
+        "dask.ini",
+        ("test_collection", "test_map_blocks", "test_slicing"),
+    ),
+    "xarray": Suite(
+        "xarray.tests",
+        "xarray.ini",
+        ("test_dask",),
+        chosen=("test_coarsen", "test_computation", "test_duck_array_ops", "test_groupby",
+                "test_interp", "test_rolling", "test_variable", "test_weighted"),
+    ),
+    "xarray-over-dask-array": Suite(
+        "xarray.tests",
+        "xarray.ini",
+        (),
+        chosen=("test_coarsen", "test_dask", "test_groupby", "test_rolling", "test_weighted"),
+        plugins=("tests.peers.registered",),
+        needs=("dask_array",),
+    ),
+}  # fmt: skip
+
+
+def modules(common: bool) -> list[object]:
+    """Return parameters of tests: the name of a suite, and one of its modules."""
+    return [
+        pytest.param(name, module, id=f"{name}-{module}")
+        for name, suite in SUITES.items()
+        for module in (suite.common if common else suite.others())
+    ]

@@ -1,0 +1,98 @@
+"""Other projects' own tests, with every chunk fused: none may fail that passes without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.peers.suites import HERE, SUITES, Suite, modules
+
+ROOT = HERE.parents[1]
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(1800)]
+
+
+@dataclass
+class Run:
+    """What one run of a module's tests said."""
+
+    passed: set[str]
+    failed: set[str]
+    skipped: set[str]
+    output: str
+
+
+def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
+              only: set[str] | None = None) -> Run:  # fmt: skip
+    """Run a module of another project's tests in a process of its own."""
+    report = directory / f"{module}-{fused}.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    command += ["-c", str(HERE / suite.ini), "--rootdir", str(directory)]
+    command += [f"--junitxml={report}"]
+    for plugin in (*suite.plugins, *(["tests.peers.fused"] if fused else [])):
+        command += ["-p", plugin]
+    if only:
+        functions = {name.rpartition("::")[2].partition("[")[0] for name in only}
+        command += ["-k", " or ".join(sorted(functions))]
+    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    environment = (
+        own
+        | dict(suite.environment)
+        | {
+            "PYTHONPATH": str(ROOT),
+            "GPUSCHED_PEER_STATISTICS": str(directory / "statistics"),
+        }
+    )
+    done = subprocess.run([*command, "--pyargs", f"{suite.package}.{module}"], cwd=directory,
+                          env=environment, capture_output=True, text=True)  # fmt: skip
+    if not report.exists():
+        pytest.fail(f"the tests did not run:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    outcomes: dict[str, set[str]] = {"passed": set(), "failed": set(), "skipped": set()}
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if kinds else "passed"
+        outcomes[outcome].add(f"{case.get('classname', '')}::{case.get('name', '')}")
+    return Run(**outcomes, output=done.stdout)
+
+
+def check(name: str, module: str, directory: Path) -> int:
+    """Fail if a test fails fused that passes plain; return how many tasks were fused."""
+    suite = SUITES[name]
+    for needed in (suite.package.partition(".")[0], *suite.needs):
+        pytest.importorskip(needed)
+    fused = run_tests(suite, module, directory, fused=True)
+    assert fused.passed or fused.skipped, fused.output[-3000:]
+    counts = json.loads((directory / "statistics.main").read_text())
+    lost = set()
+    if fused.failed:
+        plain = run_tests(suite, module, directory, fused=False, only=fused.failed)
+        lost = fused.failed & plain.passed
+    if lost:
+        # Some start clusters, which tests beside this one may disturb.
+        again = directory / "again"
+        again.mkdir()
+        lost &= run_tests(suite, module, again, fused=True, only=lost).failed
+    assert not lost, f"{sorted(lost)}\n{fused.output[-6000:]}"
+    failed = f"{len(fused.failed)} failed as they do plain, or once only"
+    outcome = f"{len(fused.passed)} passed, {failed}"
+    tasks = f"{counts['fused_tasks']} of {counts['tasks']} tasks fused"
+    print(f"{name} {module}: {outcome}, {len(fused.skipped)} skipped; {tasks}")
+    return int(counts["fused_tasks"])
+
+
+@pytest.mark.parametrize(("name", "module"), modules(common=True))
+def test_common_modules(name: str, module: str, tmp_path: Path) -> None:
+    assert check(name, module, tmp_path) >= SUITES[name].least
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("name", "module"), modules(common=False))
+def test_other_modules(name: str, module: str, tmp_path: Path) -> None:
+    check(name, module, tmp_path)
