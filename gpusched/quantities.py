@@ -91,7 +91,8 @@ def read_seconds(what: str, value: Any, least: float = 0) -> float:
     except (ValueError, TypeError, LookupError, OverflowError):
         seconds = math.nan
     if not least <= seconds < math.inf:
-        raise ValueError(f"{what} cannot be {value!r}: write seconds, or a time such as '5 minutes'")
+        remedy = "write seconds, or a time such as '5 minutes'"
+        raise ValueError(f"{what} cannot be {value!r}: {remedy}")
     return seconds
 
 

@@ -24,11 +24,14 @@ def _flag(name: str, value: Any) -> None:
         raise ValueError(f"{name} cannot be {value!r}: write true or false")
 
 
+_WORDS = {True: "true", False: "false", None: "null"}
+"""How YAML has Python's values."""
+
+
 def _choice(*allowed: Any) -> Kind:
     def read(name: str, value: Any) -> None:
         if not any(value is each or value == each for each in allowed):
-            words = " or ".join("true" if each is True else "false" if each is False else str(each)
-                                for each in allowed)  # fmt: skip
+            words = " or ".join(_WORDS.get(each, str(each)) for each in allowed)
             raise ValueError(f"{name} cannot be {value!r}: write {words}")
 
     return read
@@ -87,6 +90,9 @@ def _anything(name: str, value: Any) -> None:
 KINDS: dict[str, Kind] = {
     "fusion.enabled": _flag,
     "fusion.cache-directory": _or(_text, None, False),
+    "fusion.compile": _choice("background", "wait", "off"),
+    "fusion.tier": _choice("any", "fused", "unfused"),
+    "fusion.compiler": _choice("service", "process"),
     "fusion.compile-patience": _seconds,
     "fusion.minimum-elements": _count(),
     "fusion.mathematics": _choice("exact", "fast"),

@@ -36,36 +36,44 @@ def test_defaults_are_allowed() -> None:
         ("run.connect-timeout", "xyz", "write seconds, or a time such as '5 minutes'"),
         ("cluster.handshake-timeout", "-3s", "write seconds, or a time such as '5 minutes'"),
         ("serialization.without-gpu", "maybe", "write error or host"),
-        ("worker.pin", "x", "write True or False or None"),
+        ("worker.pin", "x", "write true or false or null"),
         ("threadsafe.policies", 3, "write a mapping, or null"),
     ],
 )
 def test_value_that_a_setting_cannot_have(name: str, value: Any, message: str) -> None:
-    with dask.config.set({f"gpusched.{name}": value}):
-        with pytest.raises(settings.SettingError) as found:
-            settings.check()
+    with (
+        dask.config.set({f"gpusched.{name}": value}),
+        pytest.raises(settings.SettingError) as found,
+    ):
+        settings.check()
     assert f"gpusched.{name} cannot be {value!r}: " in str(found.value)
     assert message in str(found.value)
     assert str(found.value).endswith("(set in Python)")
 
 
 def test_setting_that_does_not_exist_gets_a_suggestion() -> None:
-    message = "no setting gpusched.cluster.worker; did you mean gpusched.cluster.workers?"
-    with dask.config.set({"gpusched.cluster.worker": 2}):
-        with pytest.raises(settings.SettingError, match=message):
-            settings.check()
+    message = r"no setting gpusched\.cluster\.worker; did you mean gpusched\.cluster\.workers\?"
+    with (
+        dask.config.set({"gpusched.cluster.worker": 2}),
+        pytest.raises(settings.SettingError, match=message),
+    ):
+        settings.check()
 
 
 def test_value_instead_of_a_section_is_named() -> None:
-    with dask.config.set({"gpusched.fusion": 3}):
-        with pytest.raises(settings.SettingError, match="no setting gpusched.fusion"):
-            settings.check()
+    with (
+        dask.config.set({"gpusched.fusion": 3}),
+        pytest.raises(settings.SettingError, match=r"no setting gpusched\.fusion"),
+    ):
+        settings.check()
 
 
 def test_cluster_checks_settings_before_it_starts() -> None:
-    with dask.config.set({"gpusched.run.connect-timeout": "soon"}):
-        with pytest.raises(ValueError, match="gpusched.run.connect-timeout cannot be 'soon'"):
-            Cluster(processes=False)
+    with (
+        dask.config.set({"gpusched.run.connect-timeout": "soon"}),
+        pytest.raises(ValueError, match=r"gpusched\.run\.connect-timeout cannot be 'soon'"),
+    ):
+        Cluster(processes=False)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +88,11 @@ def test_commands_name_the_variable_that_has_the_value(
     with dask.config.set({"gpusched.cluster.workers": "abc"}):
         done = call(*command.split())
     assert done.exit_code == 2
-    assert f"gpusched.cluster.workers cannot be 'abc': write a whole number, 0 or more (set by \
-{variable})" in done.stderr
+    assert (
+        f"gpusched.cluster.workers cannot be 'abc': write a whole number, 0 or more (set by \
+{variable})"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 

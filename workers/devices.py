@@ -221,8 +221,7 @@ def _missing(problem: str, visible: Sequence[str]) -> str:
     setting = f"{ENVIRONMENT_VARIABLE} is {'not set' if listed is None else repr(listed)}"
     there = f"there are {len(visible)} ({_listed(visible)})" if visible else "none was found"
     return (
-        f"{problem}; {there} (asked the NVIDIA driver through NVML and "
-        f"{_DRIVER_FOLDER}; {setting})"
+        f"{problem}; {there} (asked the NVIDIA driver through NVML and {_DRIVER_FOLDER}; {setting})"
     )
 
 

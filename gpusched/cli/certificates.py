@@ -47,7 +47,9 @@ distributed:
     help="Names and IP addresses of the cluster's machines; localhost and 127.0.0.1 are added. "
     "Dask does not check them; browsers and Prometheus do.",
 )
-@click.option("--days", type=count(1), default=365, show_default=True, help="How long they are valid.")
+@click.option(
+    "--days", type=count(1), default=365, show_default=True, help="How long they are valid."
+)
 @click.option("--force", is_flag=True, help="Replace the certificates in FOLDER.")
 @click.option(
     "--keep-ca-key",
@@ -59,8 +61,9 @@ def certificates(
 ) -> None:
     """Make the certificates of a cluster, and print their use.
 
-    They are written to FOLDER. All of the cluster's schedulers, workers and clients share them: copy FOLDER to each machine, or keep it
-    in a shared file system. Who can read FOLDER/key.pem can run code on the cluster.
+    They are written to FOLDER. All of the cluster's schedulers, workers and clients share them:
+    copy FOLDER to each machine, or keep it in a shared file system. Who can read
+    FOLDER/key.pem can run code on the cluster.
     """
     from gpusched.cluster import certificates
 

@@ -165,6 +165,7 @@ def stop(name: str, everything: bool, timeout: float) -> None:
 def _told(missing: int = 1) -> Iterator[None]:
     """Turn what may go wrong into a message and an exit code."""
     from gpusched.cluster.named import commands, control, state
+
     try:
         yield
     except ValueError as error:

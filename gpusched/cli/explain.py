@@ -42,9 +42,10 @@ def explain(
 ) -> None:
     """Explain what SCRIPT would compute, without computing it.
 
-    SCRIPT is run, and each computation of dask arrays in it is explained instead. Wherever the script computes arrays it is given zeros of their dtypes and shapes, and goes on.
-    It is ended before it writes, removes or renames a file, and what came before is explained; the
-    exit code is then 3, and else the script's. What it prints goes to the standard error.
+    SCRIPT is run, and each computation of dask arrays in it is explained instead. Wherever the
+    script computes arrays it is given zeros of their dtypes and shapes, and goes on. It is
+    ended before it writes, removes or renames a file, and what came before is explained; the exit
+    code is then 3, and else the script's. What it prints goes to the standard error.
     """
     from gpusched.cli import script as scripts
     from gpusched.cli.writes import STOPPED

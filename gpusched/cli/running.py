@@ -128,9 +128,7 @@ def certificate_settings(certificates: Mapping[str, str | None]) -> dict[str, An
     from gpusched.cluster.certificates import settings
 
     folder = certificates.get("tls")
-    given = {
-        setting: path for flag, setting in _FILES.items() if (path := certificates.get(flag))
-    }
+    given = {setting: path for flag, setting in _FILES.items() if (path := certificates.get(flag))}
     if folder is None:
         return given
     if given:

@@ -14,7 +14,7 @@ Reader = Callable[[str, Any], Any]
 """Reads a value; gets the option, for the message of the `ValueError` that it raises."""
 
 
-class Read(click.ParamType):
+class Read(click.ParamType[Any]):
     """A value that a function reads.
 
     Parameters
@@ -38,9 +38,7 @@ class Read(click.ParamType):
         self.name = name
         self._read = read
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return what was read; `click.UsageError` for what cannot be."""
         try:
             return self._read(_spelling(param), value)

@@ -162,12 +162,16 @@ def read(folder: Path) -> Record | None:
         raise DamagedError(f"{file} cannot be read: {error}") from None
 
 
+_KINDS: dict[str, tuple[type, ...]] = {"pid": (int,), "started": (int, float)}
+"""Types of the fields of a record that are not text."""
+
+
 def _record(found: Any) -> Record:
     if not isinstance(found, dict):
         raise ValueError(f"it holds {found!r} instead of the fields of a cluster")
     values = {field.name: found.get(field.name, field.default) for field in fields(Record)}
     for name, value in values.items():
-        kinds = {"pid": int, "started": (int, float)}.get(name, str)
+        kinds = _KINDS.get(name, (str,))
         if not isinstance(value, kinds) or isinstance(value, bool):
             told = "is missing" if name not in found else f"is {value!r}"
             raise ValueError(f"the field {name!r} {told}")

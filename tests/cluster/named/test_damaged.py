@@ -125,7 +125,7 @@ def test_other_commands_report_a_file_in_place_of_the_folder(clusters: Path, com
 @pytest.mark.parametrize("make", [file_instead_of_folder, link_to_nothing])
 def test_what_is_in_the_way_is_not_locked(clusters: Path, make: Callable[[Path], None]) -> None:
     make(clusters / "bad")
-    with pytest.raises(state.DamagedError, match="bad is in the way.*gpusched cluster stop bad"):
+    with pytest.raises(state.DamagedError, match=r"bad is in the way.*gpusched cluster stop bad"):
         state.acquire(clusters / "bad")
 
 

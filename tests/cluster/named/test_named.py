@@ -138,7 +138,7 @@ def test_of_two_starts_at_once_one_wins(shell: Shell) -> None:
     ("arguments", "code", "message"),
     [
         (["start", "../x"], 2, "'../x' cannot be a cluster's name"),
-        (["start", "x", "--memory-limit", "3 Quux"], 1, "cannot read '3 Quux' as a memory limit"),
+        (["start", "x", "--memory-limit", "3 Quux"], 2, "cannot read '3 Quux' as a memory limit"),
         (["start", "x", "--gpus", "1", "--cpu"], 2, "exclude each other"),
         (["start", "x", "--gpus", "5,x"], 2, "cannot read '5,x' as GPUs"),
         (["start", "x", "--cpu", "--host", "203.0.113.9"], 1, "Cannot assign requested address"),
