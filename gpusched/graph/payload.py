@@ -52,8 +52,6 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     --------
     >>> import numpy as np
     >>> from gpusched.fusion.plan import Register
-    from gpusched.fusion.precision import MODES
-    from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
     >>> from gpusched.graph.payload import pack, unpack
     >>> from gpusched.graph.segment import ProgramStep
     >>> steps = tuple(ProgramStep(np.add, (Register(k), 1)) for k in range(10))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import struct
+import subprocess
 import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -211,3 +213,32 @@ def test_a_kernel_that_reads_objects_is_numba_s() -> None:
     np.testing.assert_array_equal(found, -X)
     with pytest.raises(IndexError):
         call(X, found, 2, 4)
+
+
+@pytest.mark.processes
+def test_a_process_that_finds_its_kernels_loads_no_numba(tmp_path: Path) -> None:
+    code = (
+        "import sys, dask, dask.array as da, numpy as np, gpusched\n"
+        f"dask.config.set({{'gpusched.fusion.cache-directory': {str(tmp_path)!r}, "
+        "'gpusched.fusion.compile': 'wait', 'scheduler': 'threads'})\n"
+        "values = np.random.default_rng(1).random((3000, 500)).astype('f4')\n"
+        "x = da.from_array(values, chunks=(1000, 500))\n"
+        "def softmax(x):\n"
+        "    powers = np.exp(x - x.max(axis=1, keepdims=True))\n"
+        "    return powers / powers.sum(axis=1, keepdims=True)\n"
+        "with gpusched.enable():\n"
+        "    found = dask.compute(softmax(x), (x * 2 + 1).sum(axis=0), np.sqrt(x).mean(axis=1))\n"
+        "    np.testing.assert_allclose(found[0], softmax(values), rtol=1e-5)\n"
+        "made = gpusched.statistics()\n"
+        "print(made.compilations, made.kernels_loaded, made.fused_tasks, 'numba' in sys.modules)\n"
+    )
+    root = Path(__file__).parents[2]
+    told = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                       cwd=root).stdout.split()
+        for _ in range(2)
+    ]  # fmt: skip
+    (compiled, *_), (again, loaded, fused, numba) = told
+    assert int(compiled) >= 3 and int(again) == 0
+    assert int(loaded) >= int(compiled) and int(fused) > 0
+    assert numba == "False"

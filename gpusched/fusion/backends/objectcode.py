@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -12,6 +13,8 @@ import numba
 from numba.core.compiler_lock import global_compiler_lock
 
 from gpusched.fusion.backends import checks, elf, entries, native, symbols, tiles
+
+logger = logging.getLogger(__name__)
 
 _OF_THIS_PROCESS = (".const.picklebuf", ".const.pickledata", "numba.dynamic.globals")
 """How the names of variables begin that have Python's objects in them, or their addresses."""
@@ -35,17 +38,26 @@ def object_code(dispatcher: Any, signature: Any, tiled: bool = False) -> bytes |
         An object file for `gpusched.fusion.backends.native.load`; None if the machine code needs
         numba, or this process, where it runs.
     """
-    if not elf.SUPPORTED or not native.readable() or assigned():
-        return None
+    name = dispatcher.__name__
+    if not elf.SUPPORTED or not native.readable():
+        return _kept_here(name, "machine code of this platform is not loaded without numba")
+    if assigned():
+        return _kept_here(name, f"the program has set numba.config.{assigned()[0]}")
     with global_compiler_lock:
         compiled = dispatcher._compiler.compile(signature.args, signature.return_type)
         compiled.library.finalize()
         module, codegen = compiled.library._final_module, compiled.library._codegen
         if any(v.name.startswith(_OF_THIS_PROCESS) for v in module.global_variables):
-            return None
+            return _kept_here(name, "it may raise an error, or refers to objects of this process")
         _add_entries(module, codegen, compiled, tiled)
         found = bytes(codegen._tm.emit_object(module))
-    return found if all(map(symbols.known, elf.parsed(found).imports)) else None
+    unknown = [each for each in elf.parsed(found).imports if not symbols.known(each)]
+    return _kept_here(name, f"it calls {unknown[0]}") if unknown else found
+
+
+def _kept_here(name: str, reason: str) -> bytes | None:
+    logger.info("code of %s is good in this process only: %s", name, reason)
+    return None
 
 
 @lru_cache(maxsize=1)

@@ -138,6 +138,8 @@ def _is_harmless(kind: Any) -> bool:
 def _said_of_object(function: Any) -> str:
     """Return why something that is not a Python function is not given lazy chunks."""
     if isinstance(function, types.MethodType):
+        if is_of_a_library(function.__func__):
+            return LIBRARY
         return f"is a method of a {type(function.__self__).__name__}, which may change"
     kind = type(function)
     if kind.__module__.partition(".")[0] in _PACKAGES:
