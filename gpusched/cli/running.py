@@ -9,16 +9,14 @@ from typing import Any, TypeVar
 import click
 import dask.config
 
+from gpusched.cli.options import certificate_files, tls_flag
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Answer = TypeVar("_Answer")
 
 _FILE = click.Path(exists=True, dir_okay=False)
 _FLAGS = (
-    click.option(
-        "--tls",
-        type=click.Path(exists=True, file_okay=False),
-        help="A folder of certificates, made by gpusched certificates.",
-    ),
+    tls_flag,
     click.option("--tls-ca-file", type=_FILE, help="The authority that signed its certificate."),
     click.option("--tls-cert", type=_FILE, help="This machine's certificate."),
     click.option("--tls-key", type=_FILE, help="The key of that certificate."),
@@ -127,16 +125,10 @@ def certificate_settings(certificates: Mapping[str, str | None]) -> dict[str, An
     """
     from gpusched.cluster.certificates import settings
 
-    folder = certificates.get("tls")
-    given = {setting: path for flag, setting in _FILES.items() if (path := certificates.get(flag))}
-    if folder is None:
-        return given
-    if given:
-        raise ValueError(
-            f"--tls {folder} is a folder with the certificate and its key, so leave out "
-            f"--tls-ca-file, --tls-cert and --tls-key"
-        )
-    return dict(settings(folder))
+    given = certificate_files(dict(certificates))
+    if certificates.get("tls") is not None:
+        return dict(settings(str(certificates["tls"])))
+    return {setting: path for flag, setting in _FILES.items() if (path := given.get(flag))}
 
 
 def client_connection() -> dict[str, Any]:
