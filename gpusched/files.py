@@ -26,6 +26,8 @@ def own_folder(path: Path, remedy: str) -> None:
     ------
     UnsafeFolderError
         If it belongs to somebody else, or others may write to it.
+    NotADirectoryError
+        If something else is in its place.
 
     Examples
     --------
@@ -38,13 +40,20 @@ def own_folder(path: Path, remedy: str) -> None:
     """
     for missing in reversed([path, *path.parents]):
         # Each by itself: `parents=True` makes those above with the mode that is usual for folders.
-        if not missing.exists():
-            missing.mkdir(mode=0o700, exist_ok=True)
+        if not missing.is_dir():
+            _make(missing, remedy)
     if not is_own(path.stat()):
         raise UnsafeFolderError(
             f"{path} is not {_user()}'s alone, so what lies there cannot be trusted: remove it, or "
             f"{remedy}"
         )
+
+
+def _make(folder: Path, remedy: str) -> None:
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(f"{folder} is not a folder: remove it, or {remedy}") from None
 
 
 def is_own(found: os.stat_result) -> bool:

@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[1]
 
 MAY_USE = {
     "config": set(),
+    "quantities": set(),
+    "settings": {"config", "origins", "quantities"},
     "events": set(),
     "files": set(),
     "orphans": set(),
@@ -31,7 +33,17 @@ MAY_USE = {
     "models": {"config", "fusion", "graph", "serialization", "threadsafe"},
     "workers": {"config", "events", "fusion", "graph", "orphans", "serialization", "threadsafe"},
     "batch": {"cluster", "config", "files", "orphans", "saving", "serialization", "workers"},
-    "cluster": {"config", "dashboard", "files", "fusion", "graph", "serialization", "workers"},
+    "cluster": {
+        "config",
+        "dashboard",
+        "files",
+        "fusion",
+        "graph",
+        "quantities",
+        "serialization",
+        "settings",
+        "workers",
+    },
     "dashboard": {"config", "fusion", "graph", "inspection", "profiling", "workers"},
     "profiling": {
         "config",
@@ -49,6 +61,8 @@ MAY_USE = {
     "cli": {
         "batch",
         "config",
+        "quantities",
+        "settings",
         "files",
         "origins",
         "fusion",

@@ -127,6 +127,8 @@ def select_devices(request: Request, visible: Sequence[str]) -> list[str]:
     elif isinstance(request, str):
         return select_devices(parse_request(request), visible)
     elif isinstance(request, int):
+        if request > max(1, len(visible)):
+            raise NoDeviceError(_missing(f"not so many GPUs: {request} were asked for", visible))
         listed = list(range(request))
     else:
         listed = _read_list(request)
@@ -196,7 +198,8 @@ def _entries(listed: Sequence[int | str], visible: Sequence[str]) -> list[str]:
         if not found:
             missing.append(name)
     if missing:
-        raise NoDeviceError(_missing(missing, visible))
+        names = ", ".join(map(str, dict.fromkeys(missing)))
+        raise NoDeviceError(_missing(f"no such GPU: {names}", visible))
     return entries
 
 
@@ -213,14 +216,12 @@ def _check_shares(listed: Sequence[int | str], entries: Sequence[int | str]) -> 
         )
 
 
-def _missing(missing: Sequence[int | str], visible: Sequence[str]) -> str:
+def _missing(problem: str, visible: Sequence[str]) -> str:
     listed = os.environ.get(ENVIRONMENT_VARIABLE)
     setting = f"{ENVIRONMENT_VARIABLE} is {'not set' if listed is None else repr(listed)}"
-    names = ", ".join(map(str, dict.fromkeys(missing)))
     there = f"there are {len(visible)} ({_listed(visible)})" if visible else "none was found"
     return (
-        f"no such GPU: {names}; {there} (asked the NVIDIA driver through NVML and "
-        f"{_DRIVER_FOLDER}; {setting})"
+        f"{problem}; {there} (asked the NVIDIA driver through NVML and {_DRIVER_FOLDER}; {setting})"
     )
 
 

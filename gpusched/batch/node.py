@@ -256,18 +256,13 @@ def _environment(plan: Plan, folder: str) -> dict[str, str]:
 
 
 def _encrypting(folder: Path) -> dict[str, str]:
+    """Return the environment variables by which dask uses a folder's certificates."""
     from gpusched.cluster import certificates
 
-    prefix = "DASK_DISTRIBUTED__COMM__"
-    told = {
-        f"{prefix}REQUIRE_ENCRYPTION": "true",
-        f"{prefix}DEFAULT_SCHEME": "tls",
-        f"{prefix}TLS__CA_FILE": str(folder / certificates.CA),
+    return {
+        f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": str(value)
+        for name, value in certificates.settings(folder).items()
     }
-    for role in ("SCHEDULER", "WORKER", "CLIENT"):
-        told[f"{prefix}TLS__{role}__CERT"] = str(folder / certificates.CERTIFICATE)
-        told[f"{prefix}TLS__{role}__KEY"] = str(folder / certificates.KEY)
-    return told
 
 
 def _worker(plan: Plan, address: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 
 import click
@@ -23,6 +24,9 @@ COMMANDS = {
 }
 """Where each subcommand is defined."""
 
+REPORTING = ("info", "doctor")
+"""Subcommands that run with settings that cannot be used, to report them."""
+
 
 class LazyGroup(click.Group):
     """A group of commands that imports the one that is called, or all of them for its help."""
@@ -30,6 +34,17 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the subcommands, in the order of the table."""
         return list(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the subcommand that is called; what is mistyped gets a suggestion."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a subcommand, or None if there is no such one."""
@@ -42,5 +57,14 @@ class LazyGroup(click.Group):
 
 @click.group("gpusched", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpusched")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Run dask.array programs with one generated kernel per chunk, here and on clusters."""
+    if context.invoked_subcommand in REPORTING:
+        return
+    from gpusched import settings
+
+    try:
+        settings.check()
+    except settings.SettingError as error:
+        context.fail(str(error))

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.types import count
 
 _TEXT = """\
 Certificates for {names} are in {folder}, valid until {until:%Y-%m-%d %H:%M} UTC.
@@ -46,7 +47,9 @@ distributed:
     help="Names and IP addresses of the cluster's machines; localhost and 127.0.0.1 are added. "
     "Dask does not check them; browsers and Prometheus do.",
 )
-@click.option("--days", type=int, default=365, show_default=True, help="How long they are valid.")
+@click.option(
+    "--days", type=count(1), default=365, show_default=True, help="How long they are valid."
+)
 @click.option("--force", is_flag=True, help="Replace the certificates in FOLDER.")
 @click.option(
     "--keep-ca-key",
@@ -56,10 +59,11 @@ distributed:
 def certificates(
     folder: Path, hosts: tuple[str, ...], days: int, force: bool, keep_ca_key: bool
 ) -> None:
-    """Make the certificates of one cluster in FOLDER, and print how to use them.
+    """Make the certificates of a cluster, and print their use.
 
-    All of its schedulers, workers and clients share them: copy FOLDER to each machine, or keep it
-    in a shared file system. Who can read FOLDER/key.pem can run code on the cluster.
+    They are written to FOLDER. All of the cluster's schedulers, workers and clients share them:
+    copy FOLDER to each machine, or keep it in a shared file system. Who can read
+    FOLDER/key.pem can run code on the cluster.
     """
     from gpusched.cluster import certificates
 

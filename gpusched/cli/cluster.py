@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from dask.utils import format_bytes, format_time
 
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.tables import table
+from gpusched.cli.types import MEMORY_LIMIT, count, seconds
+
+if TYPE_CHECKING:
+    from gpusched.cluster.named.state import Record
 
 NOT_RUNNING = 3
 """Exit code of ``status`` for a cluster that does not run, as systemctl's."""
@@ -31,9 +36,9 @@ _HEADINGS: tuple[str, ...] = (
 
 @click.group("cluster")
 def cluster() -> None:
-    """Start, look at, scale and stop clusters that outlive this command.
+    """Start, show, scale and stop clusters by their names.
 
-    Each has a name, so that there may be several; without one, it is "default".
+    A cluster outlives the command that starts it. Without a name, it is called "default".
     """
 
 
@@ -44,16 +49,18 @@ name_argument = click.argument("name", default="default", required=False)
 @name_argument
 @click.option("--gpus", metavar="N|all|0,2", help="A number of GPUs, all, or a list of them.")
 @click.option("--cpu", is_flag=True, help="CPU workers, even where there are GPUs.")
-@click.option("--workers", type=click.IntRange(0), help="Number of workers.")
-@click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
-@click.option("--memory-limit", metavar="SIZE", help="Host memory of each worker.")
+@click.option("--workers", type=count(), metavar="N", help="Number of workers.")
+@click.option("--threads", type=count(1), metavar="N", help="Threads of each worker.")
+@click.option(
+    "--memory-limit", type=MEMORY_LIMIT, metavar="SIZE", help="Host memory of each worker."
+)
 @click.option("--device-memory-limit", metavar="SIZE", help="What results may take of a GPU.")
 @click.option("--pool", help="Where GPU memory comes from: none, cupy, async or rmm.")
 @click.option("--pool-size", metavar="SIZE", help="The pool's bytes.")
 @click.option("--pin/--no-pin", default=None, help="Bind workers to cores.")
 @click.option("--fuse/--no-fuse", default=None, help="Whether chunk tasks run fused.")
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="The scheduler's port.")
+@click.option("--port", type=count(0, 65535), metavar="N", help="The scheduler's port.")
 @click.option("--dashboard-address", metavar="ADDRESS", help="Where to show the dashboard.")
 @click.option(
     "--tls",
@@ -72,13 +79,9 @@ def start(name: str, gpus: str | None, cpu: bool, **flags: Any) -> None:
         request = _request(gpus, cpu)
         if request is not None:
             arguments["gpus"] = request
-        told = commands.start(name, arguments)
+        record = commands.start(name, arguments)
     click.echo(f"cluster {name!r} is up")
-    click.echo(f"  scheduler  {told['address']}")
-    if told["dashboard"]:
-        click.echo(f"  dashboard  {told['dashboard']}")
-    click.echo(f"  in Python  Client({told['address']!r})")
-    click.echo(f"  a script   gpusched run --scheduler {told['address']} SCRIPT")
+    click.echo("\n".join(_connecting(record)))
 
 
 @cluster.command()
@@ -105,10 +108,12 @@ def status(context: click.Context, name: str | None, as_json: bool) -> None:
 
 @cluster.command()
 @click.argument("name")
-@click.argument("workers", type=click.IntRange(0))
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for them.")
+@click.argument("workers", type=count())
+@click.option(
+    "--timeout", type=seconds(), default="60s", show_default=True, help="How long to wait for them."
+)
 def scale(name: str, workers: int, timeout: float) -> None:
-    """Change the number of workers of cluster NAME to WORKERS, and wait for them."""
+    """Change the number of workers of cluster NAME, and wait for them."""
     from gpusched.cluster.named import commands
 
     with _told():
@@ -140,7 +145,13 @@ def logs(name: str, follow: bool) -> None:
 @cluster.command()
 @name_argument
 @click.option("--all", "everything", is_flag=True, help="Stop every cluster of this user.")
-@click.option("--timeout", default=30.0, show_default=True, help="Seconds before it is killed.")
+@click.option(
+    "--timeout",
+    type=seconds(),
+    default="30s",
+    show_default=True,
+    help="How long it may take before it is killed.",
+)
 def stop(name: str, everything: bool, timeout: float) -> None:
     """Stop cluster NAME; kill it if it does not stop in time."""
     from gpusched.cluster.named import commands, state
@@ -154,7 +165,6 @@ def stop(name: str, everything: bool, timeout: float) -> None:
 def _told(missing: int = 1) -> Iterator[None]:
     """Turn what may go wrong into a message and an exit code."""
     from gpusched.cluster.named import commands, control, state
-    from gpusched.files import UnsafeFolderError
 
     try:
         yield
@@ -163,7 +173,7 @@ def _told(missing: int = 1) -> Iterator[None]:
     except state.UnknownClusterError as error:
         click.echo(f"Error: {error.args[0]}", err=True)
         raise click.exceptions.Exit(missing) from None
-    except (commands.StartError, control.ControlError, UnsafeFolderError) as error:
+    except (commands.StartError, control.ControlError, OSError) as error:
         raise Failed(str(error)) from None
 
 
@@ -175,13 +185,29 @@ def _request(gpus: str | None, cpu: bool) -> Any:
     return 0 if cpu else None if gpus is None else parse_request(gpus)
 
 
+def _connecting(record: Record) -> Iterator[str]:
+    """Yield lines that say how programs use a cluster; each command works as it is printed."""
+    yield f"  scheduler  {record.address}"
+    if record.dashboard:
+        yield f"  dashboard  {record.dashboard}"
+    security, flag = "", ""
+    if record.tls:
+        yield "  in Python  from gpusched.cluster import certificates"
+        security = f", security=certificates.load({record.tls!r})"
+        flag = f" --tls {shlex.quote(record.tls)}"
+    yield f"  {'' if record.tls else 'in Python':<10} Client({record.address!r}{security})"
+    yield f"  a script   gpusched run --scheduler {record.address}{flag} SCRIPT"
+
+
 def _plain(status: Any) -> dict[str, Any]:
     record = status.record
     return {
         "name": status.name,
         "state": status.state,
+        "problem": status.problem or None,
         "address": record.address if record else None,
         "dashboard": record.dashboard or None if record else None,
+        "tls": record.tls or None if record else None,
         "pid": record.pid if record else None,
         "started": record.started if record else None,
         "requested_workers": status.requested,
@@ -193,7 +219,8 @@ def _table(found: list[Any]) -> str:
     if not found:
         return "no clusters; start one with: gpusched cluster start"
     rows = [_HEADINGS, *(_row(each) for each in found)]
-    return table(rows)
+    problems = [f"{each.name}: {each.problem}" for each in found if each.problem]
+    return "\n".join([table(rows), *problems])
 
 
 def _row(status: Any) -> tuple[str, ...]:
@@ -211,8 +238,8 @@ def _row(status: Any) -> tuple[str, ...]:
 
 def _details(status: Any) -> str:
     lines = [_table([status])]
-    if status.record and status.record.dashboard:
-        lines.append(f"dashboard {status.record.dashboard}")
+    if status.record and status.state == "running":
+        lines += _connecting(status.record)
     for worker in status.workers:
         used, limit = format_bytes(worker["memory"]), format_bytes(worker["memory_limit"])
         lines.append(

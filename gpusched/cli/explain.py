@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from gpusched.cli.types import output_file
+
 
 @click.command(
     context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
@@ -16,7 +18,9 @@ import click
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module's name, as in python -m.")
 @click.option("--details", is_flag=True, help="Every stage, line and kernel's source.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--html", "page", type=click.Path(dir_okay=False), help="Write a page, too.")
+@click.option(
+    "--html", "page", type=output_file(), metavar="FILE", help="Write the explanation as HTML too."
+)
 @click.option(
     "--allow-writes",
     is_flag=True,
@@ -36,11 +40,12 @@ def explain(
     page: str | None,
     allow_writes: bool,
 ) -> None:
-    """Run SCRIPT without computing its dask arrays, and explain each computation of some.
+    """Explain what SCRIPT would compute, without computing it.
 
-    Wherever the script computes arrays it is given zeros of their dtypes and shapes, and goes on.
-    It is ended before it writes, removes or renames a file, and what came before is explained; the
-    exit code is then 3, and else the script's. What it prints goes to the standard error.
+    SCRIPT is run, and each computation of dask arrays in it is explained instead. Wherever the
+    script computes arrays it is given zeros of their dtypes and shapes, and goes on. It is
+    ended before it writes, removes or renames a file, and what came before is explained; the exit
+    code is then 3, and else the script's. What it prints goes to the standard error.
     """
     from gpusched.cli import script as scripts
     from gpusched.cli.writes import STOPPED

@@ -23,7 +23,7 @@ _WIDTH = 240
 @scheduler_flags
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def info(scheduler: str | None, as_json: bool, **certificates: str | None) -> None:
-    """Show devices, memory, links, versions and effective settings of this machine.
+    """Show this machine's devices, versions and settings.
 
     With --scheduler, the workers of that cluster are shown, too.
     """

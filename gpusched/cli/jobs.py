@@ -20,7 +20,7 @@ _HEADINGS = ("JOB", "NAME", "STATE", "CODE", "NODES", "SUBMITTED", "COMMAND")
 
 @click.group("jobs")
 def jobs() -> None:
-    """List, look at, cancel and forget the jobs that `gpusched submit` has submitted."""
+    """List, show, cancel and forget jobs of `gpusched submit`."""
 
 
 @jobs.command("list")

@@ -11,6 +11,7 @@ import click
 
 from gpusched.batch.systems import NAMES
 from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.types import count, seconds
 
 _PATH = click.Path(path_type=Path)
 
@@ -21,23 +22,25 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--backend", type=click.Choice(NAMES), help="The batch system whose job this is.")
 @click.option("--folder", type=_PATH, help="The job's folder, which all nodes see.")
-@click.option("--nodes", type=click.IntRange(1), default=1, help="Number of local nodes.")
-@click.option("--gpus", type=click.IntRange(0), help="GPUs of each node; 0 for CPU workers.")
-@click.option("--limit", type=click.FloatRange(0, min_open=True), help="Seconds it may take.")
-@click.option("--grace", type=click.FloatRange(0), default=60.0, help="Seconds to end in.")
-@click.option("--requeues", type=click.IntRange(0), default=0, help="How often it starts again.")
+@click.option("--nodes", type=count(1), default=1, help="Number of local nodes.")
+@click.option("--gpus", type=count(), help="GPUs of each node; 0 for CPU workers.")
+@click.option("--limit", type=seconds(0.001), help="How long it may take.")
+@click.option("--grace", type=seconds(), default=60.0, help="How long its end may take.")
+@click.option("--requeues", type=count(), default=0, help="How often it starts again.")
 @click.option("--checkpoints", type=_PATH, help="Where gpusched.checkpoint keeps results.")
 @click.option("--tls", type=_PATH, help="A folder made by gpusched certificates.")
 @click.option("--scheduler-options", default="", help="Flags of gpusched scheduler.")
 @click.option("--worker-options", default="", help="Flags of gpusched worker.")
 @click.option("--run", type=_PATH, help="A new folder that all nodes see, for one node's part.")
-@click.option("--rank", type=click.IntRange(0), help="This node's number, from 0.")
+@click.option("--rank", type=count(), help="This node's number, from 0.")
 @click.option("--address", help="Where the first node's scheduler will be.")
 @click.option("--code-to-file", is_flag=True, help="Leave the exit code in RUN/code.")
 @click.argument("command", metavar="SCRIPT ...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def launch(context: click.Context, /, command: tuple[str, ...], **flags: Any) -> None:
-    """Run SCRIPT on the nodes of a job: start a worker a GPU on each, and a scheduler.
+    """Run SCRIPT on the nodes of a job.
+
+    It starts one worker per GPU on each node, and a scheduler on the first.
 
     With --backend it starts the part of every node; with --run or --address it is one node's part,
     whose number is --rank or the variable of srun, MPI or Kubernetes. SCRIPT may be followed by its

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -43,6 +44,10 @@ _OURS = (
 )
 
 
+_SPELLINGS = {"n_workers": "--workers", "nthreads": "--threads"}
+"""How all commands of gpusched spell what dask's spell otherwise; both are taken."""
+
+
 def worker_flags(function: _Function) -> _Function:
     """Add the flags that say what gpusched's workers are given; a decorator.
 
@@ -60,6 +65,44 @@ def worker_flags(function: _Function) -> _Function:
     for option in reversed(_OURS):
         function = option(function)
     return function
+
+
+_TLS_FILES = ("tls_ca_file", "tls_cert", "tls_key")
+
+tls_flag = click.option(
+    "--tls",
+    type=click.Path(exists=True, file_okay=False),
+    help="A folder of certificates, made by gpusched certificates.",
+)
+
+
+def certificate_files(flags: dict[str, Any]) -> dict[str, Any]:
+    """Return flags with the files of the folder that ``--tls`` names, and without that flag.
+
+    Raises
+    ------
+    ValueError
+        If files are named, too.
+
+    Examples
+    --------
+    >>> from gpusched.cli.options import certificate_files
+    >>> certificate_files({"tls": None, "tls_key": "key.pem"})
+    {'tls_key': 'key.pem'}
+    """
+    from gpusched.cluster.certificates import CA, CERTIFICATE, KEY
+
+    others = {name: value for name, value in flags.items() if name != "tls"}
+    folder = flags.get("tls")
+    if folder is None:
+        return others
+    if any(others.get(name) for name in _TLS_FILES):
+        raise ValueError(
+            f"--tls {folder} is a folder with the certificate and its key, so leave out "
+            f"--tls-ca-file, --tls-cert and --tls-key"
+        )
+    files = (os.path.join(folder, name) for name in (CA, CERTIFICATE, KEY))
+    return others | dict(zip(_TLS_FILES, files, strict=True))
 
 
 def adopted(
@@ -87,6 +130,8 @@ def adopted(
     for parameter in taken:
         if parameter.name in (defaults or {}):
             parameter.default = (defaults or {})[parameter.name]
+        if parameter.name in _SPELLINGS:
+            parameter.opts = [_SPELLINGS[parameter.name], *parameter.opts]
         if parameter.name == "preload_argv":
             parameter.callback = _check_preloads
     return taken

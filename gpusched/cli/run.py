@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
@@ -10,6 +9,8 @@ import dask.config
 
 from gpusched.cli.errors import Unusable
 from gpusched.cli.options import read_gpus
+from gpusched.cli.running import certificate_settings, scheduler_flags
+from gpusched.cli.types import MEMORY_LIMIT, count, output_file
 
 
 @click.command(
@@ -18,15 +19,21 @@ from gpusched.cli.options import read_gpus
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module's name, as in python -m.")
 @click.option("--gpus", metavar="N|all|0,2", help="A number of GPUs, all, or their positions.")
 @click.option("--cpu", is_flag=True, help="CPU workers, even where there are GPUs.")
-@click.option("--workers", type=click.IntRange(1), help="Number of worker processes.")
-@click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
-@click.option("--memory-limit", metavar="SIZE", help="Host memory of each worker, as in '4 GiB'.")
+@click.option("--workers", type=count(1), metavar="N", help="Number of worker processes.")
+@click.option("--threads", type=count(1), metavar="N", help="Threads of each worker.")
+@click.option(
+    "--memory-limit",
+    type=MEMORY_LIMIT,
+    metavar="SIZE",
+    help="Host memory of each worker, as in '4 GiB'.",
+)
 @click.option("--local", is_flag=True, help="Everything in one process, without sockets.")
-@click.option("--scheduler", metavar="ADDRESS", help="Use a scheduler that runs already.")
+@scheduler_flags
 @click.option("--no-fuse", is_flag=True, help="Run every chunk function as dask does.")
 @click.option("--show-config", is_flag=True, help="Print the settings and run nothing.")
 @click.option(
     "--profile",
+    type=output_file(".html", ".json"),
     metavar="PATH",
     help="Write a profile: out.html to look at, or out.json for Perfetto and Chrome.",
 )
@@ -52,9 +59,12 @@ def run(
     Starts one worker a GPU on this machine, or CPU workers that share the cores, and stops them
     when the script ends. Flags after SCRIPT are the script's own. The exit code is the script's.
     """
+    certificates = {name: flags.pop(name) for name in tuple(flags) if name.startswith("tls")}
     _check_flags(local, scheduler, flags)
     try:
-        dask.config.set(_settings(flags))
+        _check_certificates(scheduler, certificates)
+        # For the script's own clients too.
+        dask.config.set(_settings(flags) | certificate_settings(certificates))
         if show_config:
             from gpusched.cli.show import show
 
@@ -62,8 +72,6 @@ def run(
             return
         if script is None:
             raise click.UsageError("Missing argument 'SCRIPT'.")
-        if profile is not None:
-            _check_profile(profile)
         from gpusched.cli.launch import launch
 
         code = launch(script, arguments, module, local, scheduler, quiet, profile)
@@ -82,13 +90,11 @@ def _check_flags(local: bool, scheduler: str | None, flags: dict[str, Any]) -> N
         raise click.UsageError("--local starts no process to pin to a GPU; leave out --gpus.")
 
 
-def _check_profile(path: str) -> None:
-    """Refuse what could not be written when the script has run."""
-    if not path.endswith((".html", ".json")):
-        raise click.UsageError(f"--profile {path}: the name must end with .html or .json.")
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise click.UsageError(f"--profile {path}: it cannot be written.")
+def _check_certificates(scheduler: str | None, certificates: dict[str, str | None]) -> None:
+    given = [name for name, value in certificates.items() if value is not None]
+    if given and scheduler is None:
+        flag = f"--{given[0].replace('_', '-')}"
+        raise ValueError(f"{flag} is for a running cluster: name its scheduler with --scheduler")
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:

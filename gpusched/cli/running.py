@@ -7,20 +7,31 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import click
+import dask.config
+
+from gpusched.cli.options import certificate_files, tls_flag
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Answer = TypeVar("_Answer")
 
 _FILE = click.Path(exists=True, dir_okay=False)
 _FLAGS = (
+    tls_flag,
     click.option("--tls-ca-file", type=_FILE, help="The authority that signed its certificate."),
     click.option("--tls-cert", type=_FILE, help="This machine's certificate."),
     click.option("--tls-key", type=_FILE, help="The key of that certificate."),
 )
 
+_FILES = {
+    "tls_ca_file": "distributed.comm.tls.ca-file",
+    "tls_cert": "distributed.comm.tls.client.cert",
+    "tls_key": "distributed.comm.tls.client.key",
+}
+"""dask's settings by the flags that give them."""
+
 
 def scheduler_flags(function: _Function) -> _Function:
-    """Add the flags that say which scheduler is asked, and with which certificates; a decorator.
+    """Add the options that name a running scheduler and its certificates; a decorator.
 
     Examples
     --------
@@ -31,7 +42,7 @@ def scheduler_flags(function: _Function) -> _Function:
     ... def look(**flags):
     ...     pass
     >>> [parameter.name for parameter in look.params]
-    ['scheduler', 'tls_ca_file', 'tls_cert', 'tls_key']
+    ['scheduler', 'tls', 'tls_ca_file', 'tls_cert', 'tls_key']
     """
     for option in reversed(_FLAGS):
         function = option(function)
@@ -55,7 +66,7 @@ def ask(
         Gets the connection (`distributed.core.rpc`) and the seconds that an answer may take, which
         are those of the setting ``run.connect-timeout``.
     certificates
-        Files by the flags' names; what is missing is taken from dask's configuration.
+        Files and folder by the flags' names; without any, dask's configuration says which.
 
     Raises
     ------
@@ -72,7 +83,8 @@ def ask(
         ...
     ValueError: cannot read somewhere as a scheduler's address: missing port number ...
     """
-    return asyncio.run(_ask(address, question, _connection(certificates or {})))
+    with dask.config.set(certificate_settings(certificates or {})):
+        return asyncio.run(_ask(address, question, client_connection()))
 
 
 async def describe(scheduler: Any, seconds: float) -> dict[str, Any]:
@@ -92,17 +104,49 @@ async def describe(scheduler: Any, seconds: float) -> dict[str, Any]:
         return found
 
 
-def _connection(certificates: Mapping[str, str | None]) -> dict[str, Any]:
+def certificate_settings(certificates: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return dask's settings for the certificates that flags name.
+
+    Parameters
+    ----------
+    certificates
+        Files and folder by the names of the flags of `scheduler_flags`.
+
+    Raises
+    ------
+    ValueError
+        If both a folder and a file are named.
+
+    Examples
+    --------
+    >>> from gpusched.cli.running import certificate_settings
+    >>> certificate_settings({"tls_ca_file": "ca.pem", "tls_cert": None, "tls": None})
+    {'distributed.comm.tls.ca-file': 'ca.pem'}
+    """
+    from gpusched.cluster.certificates import settings
+
+    given = certificate_files(dict(certificates))
+    if certificates.get("tls") is not None:
+        return dict(settings(str(certificates["tls"])))
+    return {setting: path for flag, setting in _FILES.items() if (path := given.get(flag))}
+
+
+def client_connection() -> dict[str, Any]:
+    """Return what a connection takes that is encrypted as dask's configuration says.
+
+    Raises
+    ------
+    ValueError
+        If the certificates cannot be used.
+    """
     from distributed.security import Security
 
-    names = {"tls_ca_file": "tls_ca_file", "tls_cert": "tls_client_cert",
-             "tls_key": "tls_client_key"}  # fmt: skip
-    given = {names[flag]: path for flag, path in certificates.items() if path is not None}
     try:
-        found: dict[str, Any] = Security(**given).get_connection_args("client")
+        found: dict[str, Any] = Security().get_connection_args("client")
     except OSError as error:
         # Also what the ssl module raises of a file that holds no certificate.
-        files = ", ".join(given.values()) or "distributed.comm.tls in dask's configuration"
+        names = [dask.config.get(setting, None) for setting in _FILES.values()]
+        files = ", ".join(filter(None, names))
         raise ValueError(f"cannot use the certificates ({files}): {error}") from None
     return found
 

@@ -11,7 +11,14 @@ from distributed.cli import dask_scheduler
 
 from gpusched import __version__
 from gpusched.cli.errors import Failed, Unusable
-from gpusched.cli.options import adopted, check_network, check_ports, read_seconds
+from gpusched.cli.options import (
+    adopted,
+    certificate_files,
+    check_network,
+    check_ports,
+    read_seconds,
+    tls_flag,
+)
 
 PRELOAD = "gpusched.cluster.scheduler"
 
@@ -22,6 +29,7 @@ _DEPRECATED = {"show": False, "use_xheaders": False}
     params=adopted(dask_scheduler.main, [*_DEPRECATED, "version"]),
     context_settings=dask_scheduler.main.context_settings,
 )
+@tls_flag
 @click.version_option(__version__, prog_name="gpusched")
 def scheduler(preload: tuple[str, ...], **flags: Any) -> None:
     """Start a scheduler that workers on any machine can join.
@@ -32,6 +40,7 @@ def scheduler(preload: tuple[str, ...], **flags: Any) -> None:
     from distributed.core import collect_causes
 
     try:
+        flags = certificate_files(flags)
         _check(flags)
         run = dask_scheduler.main.callback
         assert run is not None

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from dask.utils import parse_timedelta
 from distributed import Client
-from distributed.core import rpc
-from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.quiet import log_nothing_more
+from gpusched.cli.running import client_connection
 from gpusched.cluster import Cluster
+from gpusched.cluster.contact import NoSchedulerError, find_scheduler
 from gpusched.cluster.spawn import workers_without_interrupts, workers_without_main
 from gpusched.cluster.statistics import Process, difference, gather
 from gpusched.fusion.statistics import Statistics
@@ -135,16 +135,15 @@ def connected(address: str) -> Iterator[Session]:
 
 
 def _connect(address: str) -> Client:
-    wait = config.get("run.connect-timeout")
+    seconds = parse_timedelta(config.get("run.connect-timeout"))
     try:
-        asyncio.run(_check(address, parse_timedelta(wait)))
-        return Client(address, timeout=wait)
+        found = asyncio.run(find_scheduler(address, None, client_connection(), seconds))
+        return Client(found, timeout=seconds)
     except ValueError as error:
-        raise Unusable(f"cannot read {address} as a scheduler's address: {error}") from None
-    except (OSError, TimeoutError):
+        raise Unusable(str(error)) from None
+    except (NoSchedulerError, OSError, TimeoutError) as error:
         raise Failed(
-            f"no scheduler answered at {address} within {wait}. Check that `dask scheduler` runs "
-            f"there, or leave out --scheduler to start workers on this machine"
+            f"{error}; or leave out --scheduler to start workers on this machine"
         ) from None
 
 
@@ -163,13 +162,3 @@ def _check_workers(client: Client) -> None:
                 f"the worker at {worker} cannot import gpusched ({answer}): install it where the "
                 f"workers run, or use --no-fuse"
             )
-
-
-async def _check(address: str, seconds: float) -> None:
-    # A client waits for ever for a server that takes the connection and then says nothing.
-    arguments = Security().get_connection_args("client")
-    async with asyncio.timeout(seconds), rpc(address, connection_args=arguments) as server:
-        kind = (await server.identity())["type"]
-    if "Scheduler" not in kind:
-        what = next((word for word in ("Worker", "Nanny") if word in kind), kind)
-        raise Failed(f"at {address} there is a {what.lower()}, not a scheduler")

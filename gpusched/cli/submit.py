@@ -13,6 +13,7 @@ import click
 from gpusched.batch.systems import NAMES
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.node import read_command
+from gpusched.cli.types import count
 
 _PATH = click.Path(path_type=Path)
 _LEAST_MEMORY = 64 << 20
@@ -41,9 +42,9 @@ _PASSED_ON = (
     type=click.Choice(NAMES),
     help="The batch system, or this machine.  [default: the one whose command is here, else local]",
 )
-@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--gpus-per-node", "gpus", type=click.IntRange(0), help="0 for CPU workers.")
-@click.option("--cpus-per-node", "cpus", type=click.IntRange(1), help="Cores of each node.")
+@click.option("--nodes", type=count(1), metavar="N", default=1, show_default=True)
+@click.option("--gpus-per-node", "gpus", type=count(), metavar="N", help="0 for CPU workers.")
+@click.option("--cpus-per-node", "cpus", type=count(1), metavar="N", help="Cores of each node.")
 @click.option("--memory-per-node", "memory", metavar="SIZE", help="As in '200 GiB'.")
 @click.option("--time", default="1h", show_default=True, help="As in 90m, 2h or 01:30:00.")
 @click.option(

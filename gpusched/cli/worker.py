@@ -16,12 +16,14 @@ from gpusched import __version__, config
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.options import (
     adopted,
+    certificate_files,
     check_network,
     check_ports,
     check_worker_flags,
     read_gpus,
     read_resources,
     read_seconds,
+    tls_flag,
     worker_flags,
 )
 
@@ -59,9 +61,10 @@ _PASSED_ON = (
     context_settings=dask_worker.main.context_settings,
 )
 @worker_flags
+@tls_flag
 @click.version_option(__version__, prog_name="gpusched")
 def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> None:
-    """Start workers that join the scheduler at SCHEDULER: one on each GPU of this machine.
+    """Start workers for SCHEDULER, one per GPU of this machine.
 
     Where there is no GPU, and with --cpu, one CPU worker gets all cores, or --nworkers share them.
     Ends when the scheduler does, or on Ctrl-C or SIGTERM; no process stays behind.
@@ -71,6 +74,7 @@ def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> N
     from gpusched.workers.devices import NoDeviceError
 
     try:
+        flags = certificate_files(flags)
         _check(flags)
         address = _address(scheduler, scheduler_file, flags)
         workers = _workers(flags)

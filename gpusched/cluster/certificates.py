@@ -26,6 +26,7 @@ ALWAYS = ("localhost", "127.0.0.1")
 """Names that every certificate holds."""
 
 _LONGEST = 36500
+_ROLES = ("client", "scheduler", "worker")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.IGNORECASE)
 
 
@@ -137,6 +138,30 @@ def load(folder: str | Path) -> Security:
     return _security(place)
 
 
+def settings(folder: str | Path) -> dict[str, str | bool]:
+    """Return dask's settings that make all connections of a process use a folder's certificates.
+
+    The files are not read: the folder may exist only where the process runs.
+
+    Examples
+    --------
+    >>> from gpusched.cluster import certificates
+    >>> found = certificates.settings("/shared/certificates")
+    >>> found["distributed.comm.tls.client.cert"]
+    '/shared/certificates/cert.pem'
+    """
+    place = Path(folder).absolute()
+    found: dict[str, str | bool] = {
+        "distributed.comm.require-encryption": True,
+        "distributed.comm.default-scheme": "tls",
+        "distributed.comm.tls.ca-file": str(place / CA),
+    }
+    for role in _ROLES:
+        found[f"distributed.comm.tls.{role}.cert"] = str(place / CERTIFICATE)
+        found[f"distributed.comm.tls.{role}.key"] = str(place / KEY)
+    return found
+
+
 def check_key(file: str | Path | None) -> None:
     """Refuse a private key that every user of this machine can read.
 
@@ -236,9 +261,8 @@ def _check(folder: Path) -> None:
 
 
 def _security(folder: Path) -> Security:
-    roles = ("client", "scheduler", "worker")
-    files = {f"tls_{role}_cert": str(folder / CERTIFICATE) for role in roles}
-    files |= {f"tls_{role}_key": str(folder / KEY) for role in roles}
+    files = {f"tls_{role}_cert": str(folder / CERTIFICATE) for role in _ROLES}
+    files |= {f"tls_{role}_key": str(folder / KEY) for role in _ROLES}
     return Security(require_encryption=True, tls_ca_file=str(folder / CA), **files)
 
 

@@ -20,9 +20,9 @@ from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
-from gpusched import config
+from gpusched import config, settings
 from gpusched.cluster.contact import check_host
-from gpusched.cluster.plan import GpuRequest, MemoryLimit, plan_mixed
+from gpusched.cluster.plan import GpuRequest, MemoryLimit, check_fits, most_workers, plan_mixed
 from gpusched.cluster.silent import SilentScheduler, SilentWorker
 from gpusched.cluster.specs import worker_options
 from gpusched.workers.nanny import DeviceNanny
@@ -127,6 +127,7 @@ class Cluster(SpecCluster):
         loop: Any = None,
         worker_options: Mapping[str, Any] | None = None,
     ) -> None:
+        settings.check()
         check_host(host)
         if (gpus or cpu_workers) and not processes:
             raise ValueError("pinning workers to GPUs takes processes: leave out processes=False")
@@ -227,6 +228,8 @@ class Cluster(SpecCluster):
             raise ValueError("a cluster with cpu_workers cannot adapt: scale it, or leave them out")
         if self.plan_of_workers.devices:
             maximum = min(maximum, len(self.plan_of_workers.devices))
+        if self.processes:
+            maximum = min(maximum, most_workers())
         return super().adapt(Adaptive, minimum, maximum, *args, **kwargs)
 
     def close_now(self) -> None:
@@ -243,6 +246,8 @@ class Cluster(SpecCluster):
         devices = len(self.plan_of_workers.devices)
         if devices and workers > devices:
             raise ValueError(f"there are {devices} GPUs, so no more than {devices} workers")
+        if self.processes:
+            check_fits(workers)
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         name = self.scheduler_info["workers"][msg]["name"] if op == "remove" else None

@@ -175,8 +175,9 @@ async def _read(file: Path) -> Any:
 def _check_encryption(address: str, connection: dict[str, Any]) -> None:
     if address.startswith(("tls://", "wss://")) and connection.get("ssl_context") is None:
         raise ValueError(
-            f"{address} takes certificates: give --tls-ca-file, --tls-cert and --tls-key, or set "
-            f"distributed.comm.tls in dask's configuration"
+            f"{address} needs certificates: name their folder with --tls (or the files with "
+            f"--tls-ca-file, --tls-cert and --tls-key), or set distributed.comm.tls in dask's "
+            f"configuration"
         )
 
 

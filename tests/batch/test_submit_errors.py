@@ -25,8 +25,11 @@ BAD = [
     ([SLURM, "--time=inf h", "script.py"], "cannot read --time 'inf h'"),
     ([SLURM, "--grace=soon", "script.py"], "cannot read --grace 'soon'"),
     ([SLURM, "--time=2m", "script.py"], "--grace 120 s leaves nothing of --time 120 s"),
-    ([SLURM, "--nodes=0", "script.py"], "0 is not in the range x>=1"),
-    ([SLURM, "--gpus-per-node=-1", "script.py"], "-1 is not in the range x>=0"),
+    ([SLURM, "--nodes=0", "script.py"], "--nodes cannot be '0': write a whole number, 1 or more"),
+    (
+        [SLURM, "--gpus-per-node=-1", "script.py"],
+        "--gpus-per-node cannot be '-1': write a whole number, 0 or more",
+    ),
     ([SLURM, "--memory-per-node=much", "script.py"], "--memory-per-node 'much' is not the memory"),
     ([SLURM, "--memory-per-node=-1", "script.py"], "--memory-per-node '-1' is not the memory"),
     ([SLURM, "--memory-per-node=3", "script.py"], "write bytes with a unit"),

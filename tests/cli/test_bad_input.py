@@ -24,9 +24,17 @@ no_gpu = pytest.mark.skipif(bool(visible_devices()), reason="this machine has a 
         (["-m", "no_such_module"], 2, "there is no module no_such_module"),
         (["-m", "no_such_package.module"], 2, "cannot find the module no_such_package.module"),
         (["--bad", "script.py"], 2, "No such option '--bad'"),
-        (["--workers", "0", "script.py"], 2, "0 is not in the range x>=1"),
-        (["--threads", "0", "script.py"], 2, "0 is not in the range x>=1"),
-        (["--workers", "many", "script.py"], 2, "'many' is not a valid integer"),
+        (
+            ["--workers", "0", "script.py"],
+            2,
+            "--workers cannot be '0': write a whole number, 1 or more",
+        ),
+        (
+            ["--threads", "0", "script.py"],
+            2,
+            "--threads cannot be '0': write a whole number, 1 or more",
+        ),
+        (["--workers", "many", "script.py"], 2, "--workers cannot be 'many': write a whole number"),
         (["--memory-limit", "4 Quux", "script.py"], 2, "cannot read '4 Quux' as a memory limit"),
         (["--memory-limit", "-1", "script.py"], 2, "a memory limit cannot be -1"),
         (["--memory-limit", "nan", "script.py"], 2, "a memory limit cannot be nan"),
@@ -83,7 +91,7 @@ def test_address_that_nobody_answers_fails_in_time(gpusched_run: Runner) -> None
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         done = gpusched_run("--scheduler", address, "script.py")
     assert done.returncode == 1
-    assert f"no scheduler answered at {address} within 1s" in done.stderr
+    assert f"no scheduler answered at {address} within 1 s" in done.stderr
     assert "leave out --scheduler" in done.stderr
     assert done.stdout == ""
 
@@ -95,7 +103,7 @@ def test_listener_that_says_nothing_fails_in_time(gpusched_run: Runner) -> None:
         address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
         done = gpusched_run("--scheduler", address, "script.py")
     assert done.returncode == 1
-    assert f"no scheduler answered at {address} within 1s" in done.stderr
+    assert f"no scheduler answered at {address} within 1 s" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["scheduler", "worker tcp://127.0.0.1:1", "cluster start x"])

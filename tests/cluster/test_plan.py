@@ -201,7 +201,6 @@ def test_gpus_that_are_not_there_are_an_error() -> None:
         (0.25, MEMORY // 4),
         ("0.25", MEMORY // 4),
         (1.0, MEMORY),
-        (1, 1),
         ("1 TiB", 2**40),
     ],
 )
@@ -209,7 +208,8 @@ def test_memory_limit(limit: Any, each: int) -> None:
     assert plan(workers=4, memory_limit=limit).memory_limit == each
 
 
-@pytest.mark.parametrize("limit", ["", "lots", "4 Quux", "-1", -5, "nan", "inf", "GiB 4", "GiB"])
+@pytest.mark.parametrize("limit", ["", "lots", "4 Quux", "-1", -5, "nan", "inf", "GiB 4", "GiB",
+                                   1, "5"])  # fmt: skip
 def test_memory_limit_that_cannot_be_read(limit: Any) -> None:
     with pytest.raises(ValueError, match="memory limit"):
         plan(workers=1, memory_limit=limit)
@@ -217,7 +217,7 @@ def test_memory_limit_that_cannot_be_read(limit: Any) -> None:
 
 @pytest.mark.parametrize("arguments", [{"workers": -1}, {"threads": 0}])
 def test_number_out_of_range(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="must be at least"):
+    with pytest.raises(ValueError, match=r"cannot be (-1|0): write a whole number"):
         plan(**arguments)
 
 

@@ -192,13 +192,19 @@ def test_same_device_under_two_names_is_seen(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "named"), [([0, 3, 4], "3, 4"), ("GPU-cccc,0", "GPU-cccc"), (5, "3, 4")]
+    ("request_", "named"),
+    [
+        ([0, 3, 4], "no such GPU: 3, 4"),
+        ("GPU-cccc,0", "no such GPU: GPU-cccc"),
+        (5, "not so many GPUs: 5 were asked for"),
+        (10**20, "not so many GPUs: 100000000000000000000 were asked for"),
+    ],
 )
 def test_missing_devices_are_named(
     machine: Machine, request_: list[int] | str | int, named: str
 ) -> None:
     machine(UUIDS)
-    with pytest.raises(NoDeviceError, match=f"no such GPU: {named}; there are 3 \\(0, 1, 2\\)"):
+    with pytest.raises(NoDeviceError, match=f"{named}; there are 3 \\(0, 1, 2\\)"):
         select_devices(request_, visible_devices())
 
 

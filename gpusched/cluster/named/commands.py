@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -29,15 +30,17 @@ class Status:
 
     name: str
     state: str
-    """``running``, ``starting``, ``not answering`` or ``dead``."""
+    """``running``, ``starting``, ``not answering``, ``dead`` or ``damaged``."""
     record: Record | None = None
+    problem: str = ""
+    """What is damaged, and the remedy."""
     workers: list[dict[str, Any]] = field(default_factory=list)
     requested: int = 0
     """Number of workers there should be."""
 
 
-def start(name: str, arguments: dict[str, Any]) -> dict[str, str]:
-    """Start a cluster that outlives this process; return its address and its dashboard's.
+def start(name: str, arguments: dict[str, Any]) -> Record:
+    """Start a cluster that outlives this process; return what its manager wrote down.
 
     Parameters
     ----------
@@ -69,13 +72,13 @@ def start(name: str, arguments: dict[str, Any]) -> dict[str, str]:
         except BaseException:
             manager.terminate()
             raise
-        told: dict[str, str] = json.loads(line) if line else {"error": _last_words(folder)}
+        told: dict[str, Any] = json.loads(line) if line else {"error": _last_words(folder)}
         if "error" in told:
             manager.wait()
             raise StartError(told["error"] + _put_away(folder))
         # The manager goes on; only Python's wait for it at the end of the block is left out.
         manager.returncode = 0
-    return told
+    return Record(**told)
 
 
 def status(name: str) -> Status:
@@ -87,16 +90,22 @@ def status(name: str) -> Status:
         If there is no trace of one.
     """
     folder = _existing(name)
-    record = state.read(folder)
+    try:
+        record = state.read(folder)
+    except state.DamagedError as error:
+        record, problem = None, f"{error}. `gpusched cluster stop {name}` removes it"
+    else:
+        problem = ""
     if not state.is_alive(folder):
-        return Status(name, "dead", record)
-    if record is None:
-        return Status(name, "starting")
+        return Status(name, "damaged" if problem else "dead", record, problem)
     try:
         told = control.ask(folder, {"op": "status"})
     except control.ControlError:
-        return Status(name, "not answering", record)
-    return Status(name, "running", record, told["workers"], told["requested"])
+        waiting = "not answering" if record or problem else "starting"
+        return Status(name, waiting, record, problem)
+    # The manager knows its own record, whatever has become of the file.
+    own = Record(**told["record"])
+    return Status(name, "running", own, "", told["workers"], told["requested"])
 
 
 def scale(name: str, workers: int, timeout: float = 60) -> int:
@@ -129,8 +138,7 @@ def stop(name: str, timeout: float = 30) -> str:
     if not state.is_alive(folder):
         state.forget(folder)
         return "was dead; its traces are removed"
-    record = state.read(folder)
-    processes = _descendants(record.pid) if record else []
+    processes = _descendants(state.manager_of(folder))
     try:
         control.ask(folder, {"op": "stop"})
         if _gone(folder, timeout):
@@ -140,9 +148,9 @@ def stop(name: str, timeout: float = 30) -> str:
     except control.ControlError:
         # It is ended from outside then.
         timeout = min(timeout, 5)
-    if record is None:
+    descendants = _descendants(state.manager_of(folder))
+    if not descendants:
         return "is still starting: try again"
-    descendants = _descendants(record.pid)
     for process in descendants[:1]:
         process.terminate()
     if not _gone(folder, timeout):
@@ -170,7 +178,7 @@ def log_of(name: str) -> Path:
 
 def _existing(name: str) -> Path:
     folder = state.folder_of(name)
-    if not folder.exists():
+    if not os.path.lexists(folder):
         known = ", ".join(state.names()) or "none"
         raise state.UnknownClusterError(f"there is no cluster {name!r}; there are: {known}")
     return folder
@@ -185,7 +193,9 @@ def _gone(folder: Path, timeout: float) -> bool:
     return True
 
 
-def _descendants(pid: int) -> list[psutil.Process]:
+def _descendants(pid: int | None) -> list[psutil.Process]:
+    if pid is None:
+        return []
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -202,8 +212,8 @@ def _kill(process: psutil.Process) -> None:
 
 def _put_away(folder: Path) -> str:
     """Remove the folder of a cluster that did not start; return in words where its log is."""
-    if state.is_alive(folder):
-        # Another one's, that has the name.
+    if state.is_alive(folder) or not folder.is_dir():
+        # Another cluster has the name, or something else is in the way, which is not ours.
         return ""
     log = state.keep_log(folder)
     state.forget(folder)

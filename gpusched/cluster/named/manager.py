@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,9 @@ class Manager:
 
     def __init__(self, folder: Path, arguments: dict[str, Any]) -> None:
         self._folder = folder
-        folder_of_certificates = arguments.pop("tls", None)
-        if folder_of_certificates is not None:
-            arguments["security"] = load(folder_of_certificates)
+        self._tls: str = arguments.pop("tls", None) or ""
+        if self._tls:
+            arguments["security"] = load(self._tls)
         # Nobody watches, so what distributed says is kept in the log.
         told = {"silence_logs": False, "name": folder.name, "asynchronous": True}
         self._cluster = Cluster(**{**told, **arguments})
@@ -60,16 +61,18 @@ class Manager:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         async with self._cluster as cluster:
-            server = await control.listen(self._folder, self.answer)
             record = state.Record(
                 self._folder.name,
                 os.getpid(),
                 cluster.scheduler_address,
                 cluster.dashboard_link if self._shown else "",
                 self._started,
+                self._tls,
             )
+            self._record = asdict(record)
+            server = await control.listen(self._folder, self.answer)
             state.write(self._folder, record)
-            _tell({"address": record.address, "dashboard": record.dashboard})
+            _tell(self._record)
             await self._stop.wait()
             server.close()
 
@@ -99,7 +102,8 @@ class Manager:
             }
             for worker in self._workers()
         ]
-        return {"workers": workers, "requested": len(self._cluster.worker_spec)}
+        requested = len(self._cluster.worker_spec)
+        return {"record": self._record, "workers": workers, "requested": requested}
 
     def _workers(self) -> list[Any]:
         scheduler = self._cluster.scheduler
@@ -116,7 +120,11 @@ def _tell(message: dict[str, Any]) -> None:
 def main(folder: Path, arguments: dict[str, Any]) -> int:
     """Run the cluster; return the exit code."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    lock = state.acquire(folder)
+    try:
+        lock = state.acquire(folder)
+    except state.DamagedError as error:
+        _tell({"error": str(error)})
+        return 1
     if lock is None:
         _tell(
             {"error": f"there is a cluster {folder.name!r} already: use another name, or stop it"}

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,10 +30,16 @@ class Record:
     """Address of its page; empty for none."""
     started: float
     """Seconds since 1970."""
+    tls: str = ""
+    """The folder of the cluster's certificates; empty for connections that are not encrypted."""
 
 
 class UnknownClusterError(LookupError):
     """There is no cluster of that name."""
+
+
+class DamagedError(RuntimeError):
+    """What is kept of a cluster cannot be read; the message names the file and the reason."""
 
 
 def root() -> Path:
@@ -78,10 +84,24 @@ def acquire(folder: Path) -> IO[str] | None:
 
     The system lets go of it when the process ends, however it ends, so that the lock tells
     whether a cluster lives, and no other process can be taken for it.
+
+    Raises
+    ------
+    DamagedError
+        If something else than a folder is in the way.
     """
-    folder.mkdir(mode=0o700, exist_ok=True)
-    lock = open(folder / "lock", "w")  # noqa: SIM115
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        # Opened without being emptied: another process's number may be in it.
+        lock = open(folder / "lock", "a+")  # noqa: SIM115
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise DamagedError(
+            f"{error.filename} is in the way: remove it with `gpusched cluster stop {folder.name}`"
+        ) from None
     if _locked(lock):
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         return lock
     lock.close()
     return None
@@ -93,8 +113,18 @@ def is_alive(folder: Path) -> bool:
         # A folder that another process removes at this time must not be made again.
         with open(folder / "lock", "r+") as lock:
             return not _locked(lock)
-    except FileNotFoundError:
+    except OSError:
+        # What this user's processes cannot open, none of them holds.
         return False
+
+
+def manager_of(folder: Path) -> int | None:
+    """Return the process that holds a cluster's lock, or None if none does."""
+    if not is_alive(folder):
+        return None
+    # Empty for the moment between locking and writing.
+    written = (folder / "lock").read_text(errors="replace")
+    return int(written) if written.isdecimal() else None
 
 
 def _locked(lock: IO[str]) -> bool:
@@ -112,12 +142,40 @@ def write(folder: Path, record: Record) -> None:
 
 
 def read(folder: Path) -> Record | None:
-    """Return the record of a cluster, or None where none was written."""
+    """Return the record of a cluster, or None where none was written.
+
+    Raises
+    ------
+    DamagedError
+        If it cannot be read.
+    """
+    file = folder / "state.json"
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise DamagedError(f"{folder} is not a folder")
     try:
-        told: dict[str, Any] = json.loads((folder / "state.json").read_text())
+        return _record(json.loads(file.read_text()))
     except FileNotFoundError:
+        if file.is_symlink():
+            raise DamagedError(f"{file} is a link to a file that does not exist") from None
         return None
-    return Record(**told)
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{file} cannot be read: {error}") from None
+
+
+_KINDS: dict[str, tuple[type, ...]] = {"pid": (int,), "started": (int, float)}
+"""Types of the fields of a record that are not text."""
+
+
+def _record(found: Any) -> Record:
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds {found!r} instead of the fields of a cluster")
+    values = {field.name: found.get(field.name, field.default) for field in fields(Record)}
+    for name, value in values.items():
+        kinds = _KINDS.get(name, (str,))
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            told = "is missing" if name not in found else f"is {value!r}"
+            raise ValueError(f"the field {name!r} {told}")
+    return Record(**values)
 
 
 def log_of_failure(folder: Path) -> Path:
@@ -135,5 +193,8 @@ def keep_log(folder: Path) -> Path | None:
 
 
 def forget(folder: Path) -> None:
-    """Remove a cluster's folder."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove a cluster's folder, or what is in its place."""
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        folder.unlink(missing_ok=True)

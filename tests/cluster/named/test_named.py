@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -42,6 +43,17 @@ class Shell:
         process = self.start(*arguments)
         out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Python to its end."""
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
 
     def up(self, name: str, *flags: str) -> str:
         """Start a cluster and return its scheduler's address."""
@@ -126,7 +138,7 @@ def test_of_two_starts_at_once_one_wins(shell: Shell) -> None:
     ("arguments", "code", "message"),
     [
         (["start", "../x"], 2, "'../x' cannot be a cluster's name"),
-        (["start", "x", "--memory-limit", "3 Quux"], 1, "cannot read '3 Quux' as a memory limit"),
+        (["start", "x", "--memory-limit", "3 Quux"], 2, "cannot read '3 Quux' as a memory limit"),
         (["start", "x", "--gpus", "1", "--cpu"], 2, "exclude each other"),
         (["start", "x", "--gpus", "5,x"], 2, "cannot read '5,x' as GPUs"),
         (["start", "x", "--cpu", "--host", "203.0.113.9"], 1, "Cannot assign requested address"),
@@ -232,6 +244,32 @@ def test_connections_are_encrypted_where_asked(shell: Shell, tmp_path: Path) -> 
     assert address.startswith("tls://")
     with Client(address, security=security) as client:
         assert client.submit(sum, [1, 2]).result() == 3
+    assert shell("scale", "a", "2").stdout == "cluster 'a' has 2 workers\n"
+    # What is printed works as it is: a line of Python, and a command.
+    printed = shell("status", "a").stdout
+    python = re.search(r"in Python  (from .*)\n +(Client\(.*\))", printed)
+    command = re.search(r"a script   gpusched (run .*) SCRIPT", printed)
+    assert python is not None, printed
+    assert command is not None, printed
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"from distributed import Client\n{python[1]}\n"
+        f"with {python[2]} as client:\n    print(client.submit(sum, [1, 2]).result())\n"
+    )
+    assert shell.run(str(script)).stdout == "3\n"
+    own = tmp_path / "own.py"
+    own.write_text("import dask.array as da\nprint(int(da.ones(9, chunks=3).sum().compute()))\n")
+    done = shell.run("-m", "gpusched", *shlex.split(command[1]), str(own))
+    assert (done.stdout, done.returncode) == ("9\n", 0), done.stderr
+
+
+def test_state_file_that_is_damaged_meanwhile_changes_nothing(shell: Shell) -> None:
+    address = shell.up("a", "--workers", "1")
+    (state.folder_of("a") / "state.json").write_text("{")
+    found = shell.status("a")
+    assert (found["state"], found["address"]) == ("running", address)
+    assert shell("stop", "a").stdout == "cluster 'a' stopped\n"
+    assert not shell.processes()
 
 
 def test_socket_may_lie_deep(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""Numbers, sizes and times as users write them: read in one way by all options and settings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dask.utils import parse_bytes, parse_timedelta
+
+
+def read_count(what: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """Read a whole number.
+
+    Parameters
+    ----------
+    what
+        The option, argument or setting that has the value, for the message.
+    value
+        A number, or its text.
+    least, most
+        The range it must be in; None for no end.
+
+    Raises
+    ------
+    ValueError
+        If it is not a whole number, or out of range.
+
+    Examples
+    --------
+    >>> from gpusched.quantities import read_count
+    >>> read_count("--workers", "4", least=1)
+    4
+    >>> read_count("--workers", "many", least=1)
+    Traceback (most recent call last):
+        ...
+    ValueError: --workers cannot be 'many': write a whole number, 1 or more
+    """
+    try:
+        number = int(value) if isinstance(value, int | str) else None
+    except ValueError:
+        number = None
+    # True is 1 to Python, and to no reader.
+    if isinstance(value, bool):
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        bounds = f"{least} or more" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{what} cannot be {value!r}: write a whole number, {bounds}")
+    return number
+
+
+def read_bytes(what: str, value: Any, least: int = 0) -> int:
+    """Read a size, such as 1024 or "4 GiB", and return its bytes.
+
+    Raises
+    ------
+    ValueError
+        If it is not a size, or below the least.
+
+    Examples
+    --------
+    >>> from gpusched.quantities import read_bytes
+    >>> read_bytes("--memory", "4 GiB")
+    4294967296
+    """
+    try:
+        number = _with_number(parse_bytes, value)
+    except (ValueError, TypeError, OverflowError):
+        number = math.nan
+    if not least <= number < math.inf:
+        bound = f", {least} bytes or more" if least else ""
+        raise ValueError(f"{what} cannot be {value!r}: write a size such as '4 GiB'{bound}")
+    return int(number)
+
+
+def read_seconds(what: str, value: Any, least: float = 0) -> float:
+    """Read a length of time, such as 30 or "5 minutes", and return its seconds.
+
+    Raises
+    ------
+    ValueError
+        If it is not a time, or below the least.
+
+    Examples
+    --------
+    >>> from gpusched.quantities import read_seconds
+    >>> read_seconds("--lifetime", "5 minutes")
+    300.0
+    """
+    try:
+        seconds = _with_number(parse_timedelta, value)
+    except (ValueError, TypeError, LookupError, OverflowError):
+        seconds = math.nan
+    if not least <= seconds < math.inf:
+        remedy = "write seconds, or a time such as '5 minutes'"
+        raise ValueError(f"{what} cannot be {value!r}: {remedy}")
+    return seconds
+
+
+def _with_number(read: Any, value: Any) -> float:
+    # dask reads a unit alone, or nothing, as one of it; and a truth value as a number.
+    if isinstance(value, bool) or not any(letter.isdecimal() for letter in str(value)):
+        raise ValueError
+    return float(read(value))

@@ -1,0 +1,191 @@
+"""What each setting can be, checked before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dask.config
+
+from gpusched.origins import effective_settings
+from gpusched.quantities import read_bytes, read_count, read_seconds
+
+Kind = Callable[[str, Any], Any]
+"""Reads a value; gets the setting's name, for the message of the `ValueError` that it raises."""
+
+
+class SettingError(ValueError):
+    """A setting has a value that it cannot have, or does not exist."""
+
+
+def _flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} cannot be {value!r}: write true or false")
+
+
+_WORDS = {True: "true", False: "false", None: "null"}
+"""How YAML has Python's values."""
+
+
+def _choice(*allowed: Any) -> Kind:
+    def read(name: str, value: Any) -> None:
+        if not any(value is each or value == each for each in allowed):
+            words = " or ".join(_WORDS.get(each, str(each)) for each in allowed)
+            raise ValueError(f"{name} cannot be {value!r}: write {words}")
+
+    return read
+
+
+def _mapping(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} cannot be {value!r}: write a mapping, or null")
+
+
+def _text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} cannot be {value!r}: write a string")
+
+
+def _bytes(name: str, value: Any) -> None:
+    read_bytes(name, value)
+
+
+def _share(name: str, value: Any) -> None:
+    """Read bytes, or a fraction of the memory there is."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        read_bytes(name, value)
+        return
+    if isinstance(value, bool) or not 0 <= number < float("inf"):
+        raise ValueError(
+            f"{name} cannot be {value!r}: write bytes such as '4 GiB', a fraction such as 0.25, "
+            f"or 0"
+        )
+
+
+def _count(least: int = 0) -> Kind:
+    return lambda name, value: read_count(name, value, least)
+
+
+def _seconds(name: str, value: Any) -> None:
+    read_seconds(name, value)
+
+
+def _or(kind: Kind, *others: Any) -> Kind:
+    """Return a kind that some further values have; null is None."""
+
+    def read(name: str, value: Any) -> None:
+        if not any(value is each or value == each for each in others):
+            kind(name, value)
+
+    return read
+
+
+def _anything(name: str, value: Any) -> None:
+    """Leave it to what reads the setting, whose own message says more."""
+
+
+KINDS: dict[str, Kind] = {
+    "fusion.enabled": _flag,
+    "fusion.cache-directory": _or(_text, None, False),
+    "fusion.compile": _choice("background", "wait", "off"),
+    "fusion.tier": _choice("any", "fused", "unfused"),
+    "fusion.compiler": _choice("service", "process"),
+    "fusion.compile-patience": _seconds,
+    "fusion.minimum-elements": _count(),
+    "fusion.mathematics": _choice("exact", "fast"),
+    "fusion.minimum-operations": _count(),
+    "fusion.single-operation-bytes": _or(_bytes, None),
+    "fusion.maximum-operations": _count(1),
+    "fusion.merge-bytes": _or(_bytes, None),
+    "fusion.strict": _flag,
+    "batching.tasks": _count(),
+    "batching.bytes": _bytes,
+    "batching.chunk-bytes": _bytes,
+    "batching.least": _or(_count(), None),
+    "chunks.automatic": _flag,
+    "memory.pool-limit": _share,
+    "memory.pool-keep": _or(_seconds, None),
+    "cluster.gpus": _anything,
+    "cluster.workers": _or(_count(), None),
+    "cluster.threads": _or(_count(1), None),
+    "cluster.memory-limit": _anything,
+    "cluster.dashboard-address": _or(_text, None, False),
+    "cluster.handshake-timeout": _seconds,
+    "cluster.kernel-memory": _bytes,
+    "worker.device-memory-limit": _anything,
+    "worker.pool": _choice("cupy", "async", "rmm", "none"),
+    "worker.pool-size": _anything,
+    "worker.pin": _choice(True, False, None),
+    "worker.check-versions": _flag,
+    "serialization.compression": _choice("auto", True, False),
+    "serialization.bandwidth": _bytes,
+    "serialization.without-gpu": _choice("error", "host"),
+    "threadsafe.policies": _or(_mapping, None),
+    "threadsafe.enabled": _flag,
+    "threadsafe.slow-wait": _seconds,
+    "threadsafe.start-timeout": _seconds,
+    "inspection.call-sites": _flag,
+    "profiling.maximum-events": _count(),
+    "tuning.remembered": _flag,
+    "tuning.options": _or(_mapping, None),
+    "batch.folder": _text,
+    "batch.checkpoints": _or(_text, None),
+    "batch.requeues": _count(),
+    "run.connect-timeout": _seconds,
+    "run.full-tracebacks": _flag,
+}
+"""What each setting can be, by its name below "gpusched"."""
+
+
+def check() -> None:
+    """Check all settings in force.
+
+    Raises
+    ------
+    SettingError
+        If one has a value that it cannot have, or does not exist; the message says where it was
+        set, and what to write.
+
+    Examples
+    --------
+    >>> import dask
+    >>> from gpusched import settings
+    >>> settings.check()
+    >>> with dask.config.set({"gpusched.cluster.workers": "many"}):
+    ...     settings.check()
+    Traceback (most recent call last):
+        ...
+    gpusched.settings.SettingError: gpusched.cluster.workers cannot be 'many': write a whole \
+number, 0 or more (set in Python)
+    """
+    for name, value in _given(dask.config.get("gpusched")):
+        try:
+            _kind(name)(f"gpusched.{name}", value)
+        except ValueError as error:
+            raise SettingError(f"{error} ({_origin(f'gpusched.{name}')})") from None
+
+
+def _given(sections: Any) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for section, values in sections.items():
+        if isinstance(values, Mapping):
+            found += [(f"{section}.{key}".replace("_", "-"), each) for key, each in values.items()]
+        else:
+            found.append((section.replace("_", "-"), values))
+    return found
+
+
+def _kind(name: str) -> Kind:
+    if name in KINDS:
+        return KINDS[name]
+    near = difflib.get_close_matches(name, KINDS, n=1)
+    hint = f"; did you mean gpusched.{near[0]}?" if near else ""
+    raise ValueError(f"there is no setting gpusched.{name}{hint}")
+
+
+def _origin(name: str) -> str:
+    found = next((each.origin for each in effective_settings() if each.name == name), "unknown")
+    return found if found.startswith("set in") else f"set by {found}"

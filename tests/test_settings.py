@@ -1,0 +1,103 @@
+"""What settings can be: each kind, the origin in the message, and every default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.config
+import pytest
+
+from gpusched import Cluster, config, settings
+from tests.cli.conftest import call
+
+
+def test_every_setting_has_a_kind() -> None:
+    sections = config.defaults()["gpusched"]
+    assert set(settings.KINDS) == {f"{name}.{key}" for name in sections for key in sections[name]}
+
+
+def test_defaults_are_allowed() -> None:
+    with dask.config.set(config.defaults()):
+        settings.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("cluster.workers", "abc", "write a whole number, 0 or more"),
+        ("cluster.workers", -1, "write a whole number, 0 or more"),
+        ("cluster.workers", True, "write a whole number, 0 or more"),
+        ("cluster.threads", 1.5, "write a whole number, 1 or more"),
+        ("fusion.enabled", "maybe", "write true or false"),
+        ("fusion.mathematics", "quick", "write exact or fast"),
+        ("fusion.merge-bytes", "MiB", "write a size such as '4 GiB'"),
+        ("memory.pool-limit", "zz", "write a size such as '4 GiB'"),
+        ("memory.pool-limit", -0.5, "a fraction such as 0.25"),
+        ("run.connect-timeout", "xyz", "write seconds, or a time such as '5 minutes'"),
+        ("cluster.handshake-timeout", "-3s", "write seconds, or a time such as '5 minutes'"),
+        ("serialization.without-gpu", "maybe", "write error or host"),
+        ("worker.pin", "x", "write true or false or null"),
+        ("threadsafe.policies", 3, "write a mapping, or null"),
+    ],
+)
+def test_value_that_a_setting_cannot_have(name: str, value: Any, message: str) -> None:
+    with (
+        dask.config.set({f"gpusched.{name}": value}),
+        pytest.raises(settings.SettingError) as found,
+    ):
+        settings.check()
+    assert f"gpusched.{name} cannot be {value!r}: " in str(found.value)
+    assert message in str(found.value)
+    assert str(found.value).endswith("(set in Python)")
+
+
+def test_setting_that_does_not_exist_gets_a_suggestion() -> None:
+    message = r"no setting gpusched\.cluster\.worker; did you mean gpusched\.cluster\.workers\?"
+    with (
+        dask.config.set({"gpusched.cluster.worker": 2}),
+        pytest.raises(settings.SettingError, match=message),
+    ):
+        settings.check()
+
+
+def test_value_instead_of_a_section_is_named() -> None:
+    with (
+        dask.config.set({"gpusched.fusion": 3}),
+        pytest.raises(settings.SettingError, match=r"no setting gpusched\.fusion"),
+    ):
+        settings.check()
+
+
+def test_cluster_checks_settings_before_it_starts() -> None:
+    with (
+        dask.config.set({"gpusched.run.connect-timeout": "soon"}),
+        pytest.raises(ValueError, match=r"gpusched\.run\.connect-timeout cannot be 'soon'"),
+    ):
+        Cluster(processes=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["run script.py", "explain script.py", "cluster start x", "worker tcp://127.0.0.1:1", "jobs"],
+)
+def test_commands_name_the_variable_that_has_the_value(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    variable = "DASK_GPUSCHED__CLUSTER__WORKERS"
+    monkeypatch.setenv(variable, "abc")
+    with dask.config.set({"gpusched.cluster.workers": "abc"}):
+        done = call(*command.split())
+    assert done.exit_code == 2
+    assert (
+        f"gpusched.cluster.workers cannot be 'abc': write a whole number, 0 or more (set by \
+{variable})"
+        in done.stderr
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_info_shows_settings_that_cannot_be_used() -> None:
+    with dask.config.set({"gpusched.run.connect-timeout": "soon"}):
+        done = call("info")
+    assert done.exit_code == 0
+    assert "soon" in done.stdout
