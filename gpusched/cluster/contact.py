@@ -189,7 +189,8 @@ async def _ask(address: str, connection: dict[str, Any], patience: float) -> str
     ):
         kind = (await server.identity())["type"]
     if "Scheduler" not in kind:
-        raise NoSchedulerError(f"at {address} there is a {kind.lower()}, not a scheduler")
+        what = next((word for word in ("Worker", "Nanny") if word in kind), kind)
+        raise NoSchedulerError(f"at {address} there is a {what.lower()}, not a scheduler")
     return address
 
 
