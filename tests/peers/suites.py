@@ -77,9 +77,17 @@ SUITES = {
     "xarray": Suite(
         "xarray.tests",
         "xarray.ini",
-        ("test_dask",),
-        chosen=("test_coarsen", "test_computation", "test_duck_array_ops", "test_groupby",
-                "test_interp", "test_rolling", "test_variable", "test_weighted"),
+        ("test_coarsen",),
+        chosen=("test_computation", "test_duck_array_ops", "test_groupby", "test_interp",
+                "test_rolling", "test_variable", "test_weighted"),
+    ),
+    # Skips itself where dask's dataframes are missing.
+    "xarray-with-dataframes": Suite(
+        "xarray.tests",
+        "xarray.ini",
+        (),
+        chosen=("test_dask",),
+        needs=("pyarrow",),
     ),
     "xarray-over-dask-array": Suite(
         "xarray.tests",

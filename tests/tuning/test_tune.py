@@ -29,6 +29,7 @@ from gpusched.kernels.errors import KernelError
 from gpusched.tuning import choosing, measuring
 from gpusched.tuning.cases import Case, random_case
 from gpusched.tuning.measuring import Bench, candidates, measure
+from tests.kernelsettings import KERNELS
 from tests.tuning.conftest import kernel_of
 from tests.waiting import PATIENCE
 
@@ -291,7 +292,7 @@ def test_processes_that_tune_at_once_lose_nothing(program: da.Array) -> None:
         "    place = tuned.Place('cpu', f'{sys.argv[1]} {k}', 't')\n"
         "    tuned.remember(kernel, place, tuned.Choice('x', Options(vector=128), 1.0, 'now'))\n"
     )
-    env = {"DASK_GPUSCHED__FUSION__CACHE_DIRECTORY": str(directory()), "PATH": "/usr/bin:/bin"}
+    env = KERNELS | {"DASK_GPUSCHED__FUSION__CACHE_DIRECTORY": str(directory()), "PATH": "/usr/bin"}
     running = [
         subprocess.Popen([sys.executable, "-c", code, name], env=env) for name in ("one", "two")
     ]
@@ -316,7 +317,7 @@ def test_later_process_compiles_with_what_is_remembered(tmp_path: Path) -> None:
         "    x.compute(scheduler='sync')\n"
         "    print(gpusched.statistics().kernels[kernel.name])\n"
     )
-    env = {"DASK_GPUSCHED__FUSION__CACHE_DIRECTORY": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    env = KERNELS | {"DASK_GPUSCHED__FUSION__CACHE_DIRECTORY": str(tmp_path), "PATH": "/usr/bin"}
 
     def run(what: str) -> list[str]:
         command = [sys.executable, str(script), what]
