@@ -228,7 +228,10 @@ def test_asynchronous_use() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"n_workers": -1}, "cannot be -1: write a whole number"), ({"memory_limit": "x"}, "cannot read 'x'")],
+    [
+        ({"n_workers": -1}, "cannot be -1: write a whole number"),
+        ({"memory_limit": "x"}, "cannot read 'x'"),
+    ],
 )
 def test_bad_arguments_start_nothing(arguments: dict[str, object], message: str) -> None:
     children = set(psutil.Process().children())
