@@ -119,7 +119,7 @@ def test_root_folder_is_importable_only_inside_the_package(name: str) -> None:
 
 def test_version_is_the_same_everywhere() -> None:
     assert gpusched.__version__ == importlib.metadata.version("gpusched")
-    changes = (ROOT / "docs" / "reference" / "changes.md").read_text()
+    changes = (ROOT / "CHANGELOG.md").read_text()
     citation = (ROOT / "docs" / "CITATION.cff").read_text()
     assert f"## {gpusched.__version__}" in changes
     assert f"version: {gpusched.__version__}\n" in citation
