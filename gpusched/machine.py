@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from gpusched.fusion import codefiles, hostloops
-from gpusched.fusion.backends.processors import interpreted
+from gpusched.fusion.backends.processors import cores, interpreted
 from gpusched.fusion.cache import PreparedKernel, directory, reference
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 
@@ -103,8 +103,7 @@ def measure() -> Machine:
     >>> measure().simple_rate > 1e6
     True
     """
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-    threads = threads or os.cpu_count() or 1
+    threads = cores()
     one, every = _bandwidths(threads)
     return Machine(
         date=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from dask.utils import parse_bytes, parse_timedelta
@@ -62,10 +63,7 @@ def read_bytes(what: str, value: Any, least: int = 0) -> int:
     >>> read_bytes("--memory", "4 GiB")
     4294967296
     """
-    try:
-        number = _with_number(parse_bytes, value)
-    except (ValueError, TypeError, OverflowError):
-        number = math.nan
+    number = _read(parse_bytes, value)
     if not least <= number < math.inf:
         bound = f", {least} bytes or more" if least else ""
         raise ValueError(f"{what} cannot be {value!r}: write a size such as '4 GiB'{bound}")
@@ -86,18 +84,19 @@ def read_seconds(what: str, value: Any, least: float = 0) -> float:
     >>> read_seconds("--lifetime", "5 minutes")
     300.0
     """
-    try:
-        seconds = _with_number(parse_timedelta, value)
-    except (ValueError, TypeError, LookupError, OverflowError):
-        seconds = math.nan
+    seconds = _read(parse_timedelta, value)
     if not least <= seconds < math.inf:
         remedy = "write seconds, or a time such as '5 minutes'"
         raise ValueError(f"{what} cannot be {value!r}: {remedy}")
     return seconds
 
 
-def _with_number(read: Any, value: Any) -> float:
+def _read(parse: Callable[[Any], float], value: Any) -> float:
+    """Return what dask reads a value as; NaN, which is in no range, if it cannot be read."""
     # dask reads a unit alone, or nothing, as one of it; and a truth value as a number.
     if isinstance(value, bool) or not any(letter.isdecimal() for letter in str(value)):
-        raise ValueError
-    return float(read(value))
+        return math.nan
+    try:
+        return float(parse(value))
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return math.nan

@@ -28,9 +28,13 @@ _WORDS = {True: "true", False: "false", None: "null"}
 """How YAML has Python's values."""
 
 
+def _among(value: Any, allowed: tuple[Any, ...]) -> bool:
+    return any(value is each or value == each for each in allowed)
+
+
 def _choice(*allowed: Any) -> Kind:
     def read(name: str, value: Any) -> None:
-        if not any(value is each or value == each for each in allowed):
+        if not _among(value, allowed):
             words = " or ".join(_WORDS.get(each, str(each)) for each in allowed)
             raise ValueError(f"{name} cannot be {value!r}: write {words}")
 
@@ -77,7 +81,7 @@ def _or(kind: Kind, *others: Any) -> Kind:
     """Return a kind that some further values have; null is None."""
 
     def read(name: str, value: Any) -> None:
-        if not any(value is each or value == each for each in others):
+        if not _among(value, others):
             kind(name, value)
 
     return read

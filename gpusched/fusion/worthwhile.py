@@ -5,10 +5,10 @@ Every constant of the rule is here, with what it was measured by.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from gpusched.fusion import compiletimes
+from gpusched.fusion.backends.processors import cores
 from gpusched.fusion.handles import Handle
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import named
@@ -67,8 +67,3 @@ def later(handles: Iterable[Handle]) -> bool:
     """
     waiting = list(handles)
     return sum(handle.spent for handle in waiting) > sum(map(expected, waiting))
-
-
-def cores() -> int:
-    """Return how many tasks run at once, at most."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

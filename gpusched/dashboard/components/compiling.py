@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from bokeh.core.properties import without_property_validation
-from bokeh.layouts import column
-from bokeh.models import ColumnDataSource
-from bokeh.models.widgets import DataTable, Div, NumberFormatter, TableColumn
+from bokeh.models.widgets import NumberFormatter, TableColumn
 from distributed.utils import log_errors
 
-from gpusched.dashboard.components.base import Component
-from gpusched.dashboard.components.figures import INK, replace
-from gpusched.dashboard.observer import observer_of
+from gpusched.dashboard.components.figures import replace
+from gpusched.dashboard.components.titledtable import TitledTable
 from gpusched.inspection.units import count
 
 _WHEN = {True: "beside tasks", False: "when the machine has nothing else to do"}
 
 
-class Compiling(Component):
+class Compiling(TitledTable):
     """A row for each kernel that workers wait for.
 
     Parameters
@@ -31,23 +28,15 @@ class Compiling(Component):
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:
-        self.observer = observer_of(scheduler)
-        self.source = ColumnDataSource({"kernel": [], "seconds": [], "processes": [], "when": []})
-        sizing = kwargs.pop("sizing_mode", "stretch_both")
-        self.title = Div(styles={"color": INK, "font-weight": "bold", "font-size": "13px"})
-        self.table = DataTable(
-            source=self.source, index_position=None, reorderable=False,
-            sizing_mode=sizing, name="gpusched_compiling",
-            columns=[
-                TableColumn(field="kernel", title="kernel", width=250),
-                TableColumn(field="seconds", title="seconds without it", width=120,
-                            formatter=NumberFormatter(format="0.00", text_align="right")),
-                TableColumn(field="processes", title="processes", width=80,
-                            formatter=NumberFormatter(format="0,0", text_align="right")),
-                TableColumn(field="when", title="compiled", width=300),
-            ],
-        )  # fmt: skip
-        self.root = column(self.title, self.table, sizing_mode=sizing)
+        columns = [
+            TableColumn(field="kernel", title="kernel", width=250),
+            TableColumn(field="seconds", title="seconds without it", width=120,
+                        formatter=NumberFormatter(format="0.00", text_align="right")),
+            TableColumn(field="processes", title="processes", width=80,
+                        formatter=NumberFormatter(format="0,0", text_align="right")),
+            TableColumn(field="when", title="compiled", width=300),
+        ]  # fmt: skip
+        super().__init__(scheduler, "gpusched_compiling", columns, **kwargs)
 
     @without_property_validation
     @log_errors

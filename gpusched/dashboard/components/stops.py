@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from bokeh.core.properties import without_property_validation
-from bokeh.layouts import column
-from bokeh.models import ColumnDataSource
-from bokeh.models.widgets import DataTable, Div, NumberFormatter, TableColumn
+from bokeh.models.widgets import NumberFormatter, TableColumn
 from distributed.utils import log_errors
 
-from gpusched.dashboard.components.base import Component
-from gpusched.dashboard.components.figures import INK, replace
-from gpusched.dashboard.observer import observer_of
+from gpusched.dashboard.components.figures import replace
+from gpusched.dashboard.components.titledtable import TitledTable
 from gpusched.inspection.remedies import remedy_for
 from gpusched.inspection.units import count
 
 
-class Stops(Component):
+class Stops(TitledTable):
     """A row for each operation that was not fused, and each reason.
 
     Parameters
@@ -30,22 +27,14 @@ class Stops(Component):
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:
-        self.observer = observer_of(scheduler)
-        self.source = ColumnDataSource({"operation": [], "reason": [], "times": [], "remedy": []})
-        sizing = kwargs.pop("sizing_mode", "stretch_both")
-        self.title = Div(styles={"color": INK, "font-weight": "bold", "font-size": "13px"})
-        self.table = DataTable(
-            source=self.source, index_position=None, reorderable=False,
-            sizing_mode=sizing, name="gpusched_stops",
-            columns=[
-                TableColumn(field="operation", title="fusion stops at", width=140),
-                TableColumn(field="times", title="times", width=50,
-                            formatter=NumberFormatter(format="0,0", text_align="right")),
-                TableColumn(field="reason", title="why", width=250),
-                TableColumn(field="remedy", title="what to change", width=400),
-            ],
-        )  # fmt: skip
-        self.root = column(self.title, self.table, sizing_mode=sizing)
+        columns = [
+            TableColumn(field="operation", title="fusion stops at", width=140),
+            TableColumn(field="times", title="times", width=50,
+                        formatter=NumberFormatter(format="0,0", text_align="right")),
+            TableColumn(field="reason", title="why", width=250),
+            TableColumn(field="remedy", title="what to change", width=400),
+        ]  # fmt: skip
+        super().__init__(scheduler, "gpusched_stops", columns, **kwargs)
 
     @without_property_validation
     @log_errors

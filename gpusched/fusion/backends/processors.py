@@ -53,6 +53,18 @@ def key() -> str:
     return hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
 
 
+def cores() -> int:
+    """Return how many threads this process can run at once.
+
+    Examples
+    --------
+    >>> from gpusched.fusion.backends.processors import cores
+    >>> cores() >= 1
+    True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def interpreted() -> bool:
     """Return whether numba is switched off, so that Python runs kernels."""
     numba = sys.modules.get("numba")

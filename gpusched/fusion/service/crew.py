@@ -7,12 +7,12 @@ LLVM ends the process that it happens in.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from typing import Any
 
+from gpusched.fusion.backends.processors import cores
 from gpusched.fusion.service import frames
 from gpusched.fusion.service.jobs import Job, Jobs
 
@@ -28,8 +28,7 @@ Made = Callable[[Job, dict[str, Any], bytes], None]
 
 def workers() -> int:
     """Return how many kernels are compiled at once beside tasks: half of the cores' number."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(MOST, (cores or 1) // 2))
+    return max(1, min(MOST, cores() // 2))
 
 
 class Crew:
