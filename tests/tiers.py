@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-LIMIT = 3.0
+LIMIT = float(os.environ.get("GPUSCHED_TEST_LIMIT", "3"))
 """Seconds of computing that a test of the default tier may take, on the machine of `REFERENCE`.
 
 Computing, not the clock's: what else runs on the machine must not decide. Waiting counts a quarter.
+`.ci/run` sets a higher one: one measurement on a strange machine must not refuse a change.
 """
 
 REFERENCE = 0.028

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from gpusched.kernels.errors import KernelError
@@ -60,6 +61,7 @@ class Unrolling(ast.NodeTransformer):
         if not self._in_offsets(node, names):
             return self.generic_visit(node)
         values = self._values(node)
+        self._count(node, values)
         written: list[ast.stmt] = []
         for value in values:
             body = [copy.deepcopy(statement) for statement in node.body]
@@ -67,14 +69,18 @@ class Unrolling(ast.NodeTransformer):
             for statement in body:
                 found = self.visit(put.visit(statement))
                 written += found if isinstance(found, list) else [found]
-            self._written += len(body)
-            if self._written > MOST:
-                self._fail(node, f"become more than {MOST} statements")
         if values:
             # What follows the loop may read the last one.
             last = ast.copy_location(ast.Constant(values[-1]), node)
             written.append(ast.copy_location(ast.Assign([node.target], last), node))
         return written
+
+    def _count(self, node: ast.For, values: Sequence[Any]) -> None:
+        """Count a loop's statements before any is written: there may be too many to write."""
+        most = (MOST - self._written) // len(node.body)
+        if values[most:]:  # Since len() of a long range raises.
+            self._fail(node, f"become more than {MOST} statements")
+        self._written += len(values) * len(node.body)
 
     def _in_offsets(self, node: ast.For, names: set[str]) -> bool:
         return any(
@@ -86,7 +92,7 @@ class Unrolling(ast.NodeTransformer):
             for inner in ast.walk(each.slice)
         )
 
-    def _values(self, node: ast.For) -> list[Any]:
+    def _values(self, node: ast.For) -> Sequence[Any]:
         left = (ast.Break, ast.Continue)
         if node.orelse or any(isinstance(each, left) for each in ast.walk(node)):
             self._fail(node, "have break, continue or else")
@@ -98,11 +104,11 @@ class Unrolling(ast.NodeTransformer):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and not call.keywords:
             bounds = [constant(each) for each in call.args]
             if bounds and all(type(each) is int for each in bounds):
-                return list(range(*bounds))
+                return range(*bounds)
         values = constant(call)
         if not isinstance(values, tuple | list):
             self._fail(node, "are not over constants")
-        return list(values)
+        return values
 
     def _fail(self, node: ast.For, problem: str) -> None:
         raise KernelError(

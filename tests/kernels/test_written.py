@@ -203,7 +203,7 @@ def changing(a):
 
 def endless(a):
     total = 0.0
-    for i in range(100_000):
+    for i in range(1_000_000_000_000_000_000_000):
         total += a[i]
     return total
 
