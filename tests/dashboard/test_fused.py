@@ -66,8 +66,8 @@ def test_what_a_process_tells_again_replaces_what_it_told() -> None:
     fusion.tell(("host", 1), told(4, ("sort", "NO_KERNEL", NONE, 4)))
     assert fusion.counted() == Counted(tasks=9, fused_tasks=7, launches=9)
     assert fusion.stops() == [
-        ("f", "OPTION", "x", 9),
-        ("sort", "NO_KERNEL", NONE, 6),
+        ("f", "x", 9),
+        ("sort", NONE, 6),
     ]
     assert list(fusion.launches.values()) == [{"add": 4}, {"add": 5}]
 
