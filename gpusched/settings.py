@@ -94,6 +94,7 @@ def _anything(name: str, value: Any) -> None:
 KINDS: dict[str, Kind] = {
     "fusion.enabled": _flag,
     "fusion.cache-directory": _or(_text, None, False),
+    "fusion.cache-size": _or(_bytes, None),
     "fusion.compile": _choice("background", "wait", "off"),
     "fusion.tier": _choice("any", "fused", "unfused"),
     "fusion.compiler": _choice("service", "process"),
