@@ -14,7 +14,7 @@ from distributed import Client
 from gpusched import placed
 from gpusched.fusion.placement import OFF, placement
 from gpusched.fusion.statistics import updating
-from gpusched.placed import TAKES_PLACED, Placed, extent, hosted
+from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
 from gpusched.workers.device.base import Copies, Device
 from gpusched.workers.memory.store import Store
 
@@ -99,7 +99,12 @@ class Border:
         """Return what a task returns."""
         if _takes_placed(spec):
             return self._mover.run(spec, values, self._store.replace)
-        return spec({key: hosted(value) for key, value in values.items()})
+        if not any(map(holds_placed, values.values())):
+            return spec(values)
+        # The first such task imports dask.array, as the one has that its chunks come from.
+        from gpusched.graph.placing import run_other
+
+        return run_other(self._mover, spec, values)
 
 
 def _takes_placed(spec: Any) -> bool:

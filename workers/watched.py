@@ -191,6 +191,9 @@ def _counters() -> dict[str, Any]:
         "launches": total.launches,
         "kernels": _most(total.kernels),
         "breaks": [[*names, times] for names, times in _most(total.breaks)],
+        "device_tasks": total.device_tasks,
+        "host_tasks": total.host_tasks,
+        "host_reasons": [[*names, times] for names, times in _most(total.host_reasons)],
         "unfused_tasks": total.unfused_tasks,
         "compiling": _compiling(),
     }

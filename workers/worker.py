@@ -36,7 +36,7 @@ from gpusched.workers.lanes import fetch_parts, parts
 from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
-from gpusched.workers.onstream import OnStream
+from gpusched.workers.onstream import Coroutine, OnStream
 from gpusched.workers.outgoing import Outgoing
 from gpusched.workers.unreadable import Unreadable, fetch_each
 from gpusched.workers.watched import Watched
@@ -181,8 +181,9 @@ class DeviceWorker(Worker):
                 error, key=key, run_id=task.run_id, stimulus_id=stimulus_id
             )
         spec = task.run_spec
-        if spec is not None and not spec.is_coro and not isinstance(spec, OnStream):
-            task.run_spec = OnStream(spec, key, self.execution)  # type: ignore[assignment]
+        if spec is not None and not isinstance(spec, OnStream | Coroutine):
+            wrapped = Coroutine(spec) if spec.is_coro else OnStream(spec, key, self.execution)
+            task.run_spec = wrapped  # type: ignore[assignment]
         event = await super().execute(key, stimulus_id=stimulus_id)
         if isinstance(event, ExecuteFailureEvent) and self._lacks_input(key):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)

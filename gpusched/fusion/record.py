@@ -363,7 +363,8 @@ class Recorder:
             what stands in for arrays, too, and once more when those are there.
         """
         if self.moved and not copies and function not in ON_DEVICE:
-            self.stop(f"{_name(function)} is no kernel, and is called on NumPy's arrays")
+            name, reason = self.breaks[-1] if self.breaks else (_name(function), "no kernel")
+            self.stop(f"{name} needs NumPy arrays: {reason}")
         registers = self._registers
         read = used_registers(args) | used_registers(kwargs)
         waits = not read.isdisjoint(self._stood_in)

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+from dask.array import core, reductions
 
 from gpusched import config, placed
 from gpusched.fusion import shortage
@@ -18,10 +19,12 @@ from gpusched.fusion.devices import device_of
 from gpusched.fusion.operations import replaced
 from gpusched.fusion.placement import OFF, REQUIRE
 from gpusched.fusion.statistics import updating
+from gpusched.graph import moments
 from gpusched.graph.batch import Batch
 from gpusched.graph.examination import bare_name
-from gpusched.graph.known import computes
-from gpusched.graph.moved import Moved
+from gpusched.graph.known import bare, computes, known
+from gpusched.graph.moved import Moved, TaskCopies
+from gpusched.graph.movement import functions_of, moves_elements
 from gpusched.graph.quick import slow_part
 from gpusched.graph.segment import Segment, flat
 from gpusched.graph.transfers import Work
@@ -31,9 +34,10 @@ SMALL = "small chunks"
 COPIES = "copying the chunks takes longer than computing with them"
 OWN = "the program has device arrays of its own"
 NO_KERNEL = "no kernel computes it: it gets NumPy arrays"
+LEAVES = "it hands chunks to the program, or to what it stores them in"
 SHORT = "there was no room on the device"
 
-_EXEMPT = frozenset((SMALL, COPIES, OWN))
+_EXEMPT = frozenset((SMALL, COPIES, OWN, LEAVES))
 """Reasons that are no errors where the device is required: nothing is lost by them."""
 
 Reason = tuple[str, str]
@@ -72,9 +76,8 @@ class Placing:
     """
 
     def __init__(self, mover: placed.Mover, mode: str) -> None:
-        self._mover = mover
+        self._copies = TaskCopies(mover)
         self._mode = mode
-        self._uploads: dict[int, tuple[np.ndarray, Placed]] = {}
         self._on_device = False
         self._reasons: list[Reason] = []
 
@@ -83,7 +86,7 @@ class Placing:
         inputs = tuple([registers[k] for k in segment.inputs])
         if not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
             return segment.run(registers)
-        reason = self.refusal(segment, inputs)
+        reason = self._refusal(segment, inputs)
         if reason is None:
             found = self._moved(segment, registers)
         else:
@@ -97,17 +100,24 @@ class Placing:
         """Count the task."""
         with updating() as counters:
             counters.device_tasks += self._on_device
-            counters.host_tasks += bool(self._reasons) and not self._on_device
+            stayed = any(reason != LEAVES for _, reason in self._reasons)
+            counters.host_tasks += stayed and not self._on_device
             counters.host_reasons.update(self._reasons)
 
-    def refusal(self, segment: Segment, inputs: tuple[Any, ...]) -> Reason | None:
+    def _refusal(self, segment: Segment, inputs: tuple[Any, ...]) -> Reason | None:
         """Return why calls are to run on the host, or None if they may run on the device."""
-        name = bare_name(segment.steps[0][1].function)
+        function = segment.steps[0][1].function
+        values, name = flat(inputs), bare_name(function)
         if self._mode == OFF:
             return name, "gpusched.device is off"
         if not segment.recorded:
-            return segment.unsafe[0] if segment.unsafe else (name, NO_KERNEL)
-        values = flat(inputs)
+            others = [s.function for _, s in segment.steps if not moves_elements(s.function)]
+            if others and all(map(_leaves, others)):
+                return bare_name(others[0]), LEAVES
+            if others:
+                return segment.unsafe[0] if segment.unsafe else (bare_name(others[0]), NO_KERNEL)
+            reason = OWN if any(map(_is_own, values)) else None
+            return (name, reason or COPIES) if reason or not pays(values) else None
         reason = _unsuitable(values)
         if reason is not None:
             return name, reason
@@ -121,25 +131,36 @@ class Placing:
         direct = segment.refusal(inputs)
         if direct is not None:
             return direct.operation, direct.reason
-        return None if _work(segment, values).pays() else (name, COPIES)
+        calls = sum(effort(step.function) for _, step in segment.steps)
+        return None if pays(values, calls) else (name, COPIES)
 
     def _moved(self, segment: Segment, registers: list[Any]) -> list[Any]:
-        moved = Moved(registers, segment.inputs, self._mover, self._uploads, self._refuse)
-        segment.run_whole(moved)
-        self._on_device |= not moved.left
-        return moved
+        if segment.recorded:
+            moved = Moved(registers, segment.inputs, self._copies, self._refuse)
+            segment.run_whole(moved)
+            self._on_device |= not moved.left
+            return moved
+        found = list(registers)
+        for k in segment.inputs:
+            found[k] = self._copies.on_device(found[k])
+        segment.call(found)
+        for k in segment.outputs:
+            found[k] = self._copies.settled(found[k])
+        self._on_device = True
+        return found
 
     def _on_host(self, segment: Segment, registers: list[Any], reason: Reason) -> list[Any]:
-        self._refuse(reason, _is_loss(segment, registers))
+        if _is_loss(segment, registers):
+            self._refuse(reason)
         found = list(registers)
         for k in segment.inputs:
             found[k] = hosted(found[k])
         segment.run(found)
         return found
 
-    def _refuse(self, reason: Reason, counts: bool = True) -> None:
+    def _refuse(self, reason: Reason) -> None:
         """Note why calls run on the host; raise if they must not."""
-        if not counts or reason[1] == OWN:
+        if reason[1] == OWN:
             return
         if self._mode == REQUIRE and reason[1] not in _EXEMPT:
             raise DeviceRequiredError(
@@ -147,6 +168,49 @@ class Placing:
                 f"to have it run on the host"
             )
         self._reasons.append(reason)
+
+
+def run_other(mover: placed.Mover, spec: Any, values: dict[Any, Any]) -> Any:
+    """Return what a task returns that is no program, and has chunks on the device as inputs.
+
+    Parameters
+    ----------
+    mover
+        What copies arrays.
+    spec
+        The task, as dask sent it.
+    values
+        Its inputs by key.
+    """
+    functions = list(functions_of(spec))
+    if all(map(moves_elements, functions)) and pays(_arrays(tuple(values.values()))):
+        copies = TaskCopies(mover)
+        found = copies.settled(spec({k: copies.on_device(v) for k, v in values.items()}))
+        with updating() as counters:
+            counters.device_tasks += 1
+        return found
+    others = [f for f in functions if not moves_elements(f)]
+    name = bare_name(others[0]) if others else "a task"
+    leaves = all(map(_leaves, others))
+    with updating() as counters:
+        counters.host_tasks += not leaves
+        counters.host_reasons[name, LEAVES if leaves else NO_KERNEL] += 1
+    return spec({key: hosted(value) for key, value in values.items()})
+
+
+def _arrays(value: Any) -> tuple[Any, ...]:
+    """Return what is in tuples, lists and dictionaries, one after the other."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return tuple(each for item in value for each in _arrays(item))
+    if kind is dict:
+        return _arrays(list(value.values()))
+    return (value,)
+
+
+def _leaves(function: Any) -> bool:
+    function = bare(function)
+    return any(function is each for each in (core.finalize, core.load_store_chunk, core.load_chunk))
 
 
 def _is_loss(segment: Segment, registers: list[Any]) -> bool:
@@ -190,10 +254,42 @@ def _largest(values: tuple[Any, ...]) -> int:
     return max([math.prod(v.shape) for v in values if type(v) in (np.ndarray, Placed)], default=0)
 
 
-def _work(segment: Segment, values: tuple[Any, ...]) -> Work:
+def effort(function: Any) -> int:
+    """Return how many of NumPy's calls a function takes, roughly; 0 for what computes nothing.
+
+    Examples
+    --------
+    >>> import operator
+    >>> import numpy as np
+    >>> from gpusched.graph.placing import effort
+    >>> effort(operator.add), effort(np.transpose), effort(lambda x: x + 1)
+    (1, 0, 4)
+    """
+    if not computes(function):
+        return 0
+    return _EFFORTS.get(bare(function), 1) if known(function) else _OF_A_USER
+
+
+_OF_A_USER = 4
+_EFFORTS: dict[Any, int] = {
+    moments.moment_chunk: 6, reductions.moment_chunk: 6, reductions.mean_chunk: 2, np.mean: 2,
+    np.var: 6, np.std: 6,
+}  # fmt: skip
+"""Functions that read their operands several times."""
+
+
+def pays(values: tuple[Any, ...], calls: int = 0) -> bool:
+    """Return whether calls with these inputs are done sooner on the device.
+
+    Parameters
+    ----------
+    values
+        Chunks, in host memory or on the device, and anything else.
+    calls
+        How many calls compute something.
+    """
     on_host = [v for v in values if type(v) is np.ndarray]
     on_device = [v for v in values if type(v) is Placed]
-    calls = sum(computes(step.function) for _, step in segment.steps)
     upload, download = sum(map(extent, on_host)), sum(v.nbytes for v in on_device)
     nbytes = sum(v.nbytes for v in on_host) + download
-    return Work(nbytes, calls, upload, len(on_host), download, len(on_device))
+    return Work(nbytes, calls, upload, len(on_host), download, len(on_device)).pays()

@@ -339,7 +339,7 @@ class Segment:
     def _finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
         """Keep the results of a plan, and report the errors that its kernels have raised."""
         if isinstance(registers, Moved):
-            results = registers.settled(plan.result, results)
+            results = registers.copies.settled(results, plan.result)
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
         count(plan, seconds)

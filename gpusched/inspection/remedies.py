@@ -6,6 +6,14 @@ import re
 from collections.abc import Callable
 
 _RULES: list[tuple[str, str]] = [
+    (r"^on the host: its kernels are not compiled yet$",
+     "nothing: the next tasks find them, or set gpusched.fusion.compile to wait"),
+    (r"^on the host: (small chunks|copying the chunks)",
+     "nothing, or make chunks larger: the host is done sooner"),
+    (r"^on the host: it hands chunks to the program",
+     "nothing: chunks leave the workers there"),
+    (r"^on the host: ",
+     "call functions that kernels have (docs/reference/gpu.md), or convert the chunks for them"),
     (r"^small chunks$",
      "make chunks larger, or lower gpusched.fusion.minimum-elements"),
     (r"^nothing to fuse it with$",
