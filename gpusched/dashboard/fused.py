@@ -9,6 +9,7 @@ from typing import Any
 
 from dask.utils import key_split
 
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.batch import Batch
 from gpusched.graph.program import Program
 
@@ -72,10 +73,10 @@ class Fusion:
     >>> fusion = Fusion()
     >>> fusion.tell(("host", 1), {"tasks": 3, "fused_tasks": 2, "launches": 2,
     ...                           "kernels": [["add", 2]],
-    ...                           "breaks": [["sort", "no kernel for this function", 1]]})
+    ...                           "breaks": [["sort", "NO_KERNEL", "no kernel for sort", 1]]})
     >>> fusion.counted(), fusion.stops()
     (Counted(tasks=3, fused_tasks=2, launches=2, device_tasks=0, host_tasks=0), \
-[('sort', 'no kernel for this function', 1)])
+[('sort', 'no kernel for sort', 1)])
     """
 
     def __init__(self) -> None:
@@ -132,17 +133,17 @@ class Fusion:
         """Return how many tasks have run without their kernels."""
         return sum(told.get("unfused_tasks", 0) for told in self._told.values())
 
-    def stops(self) -> list[tuple[str, str, int]]:
+    def stops(self) -> list[tuple[str, Reason, int]]:
         """Return (operation, reason, times) of where fusion stopped, the most frequent first.
 
         That a worker with a GPU called it on the host is such a reason, too.
         """
-        found: Counter[tuple[str, str]] = Counter()
+        found: Counter[tuple[str, Reason]] = Counter()
         for told in self._told.values():
-            for operation, reason, times in told["breaks"]:
-                found[operation, reason] += times
-            for operation, reason, times in told.get("host_reasons", ()):
-                found[operation, f"{ON_HOST}{reason}"] += times
+            for operation, code, text, times in told["breaks"]:
+                found[operation, GraphBreak[code](text)] += times
+            for operation, code, text, times in told.get("host_reasons", ()):
+                found[operation, GraphBreak[code](f"{ON_HOST}{text}")] += times
         return [(*names, times) for names, times in found.most_common()]
 
 

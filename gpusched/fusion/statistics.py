@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 
+from gpusched.breaks import Reason
 from gpusched.fusion.kernel import EDITED
 
 
@@ -71,13 +72,13 @@ class Statistics:
     """Chunk tasks of NumPy programs that were computed on a worker's GPU, in whole or in part."""
     host_tasks: int = 0
     """Those on workers with a GPU that were computed on the host."""
-    host_reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    host_reasons: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Times that calls of such tasks ran on the host, by (operation, reason)."""
     bytes_to_device: int = 0
     """Bytes of chunks that were copied to a GPU for tasks that know nothing of it."""
     bytes_to_host: int = 0
     """Bytes of such chunks that were copied back, for functions that need NumPy's arrays."""
-    breaks: Counter[tuple[str, str]] = field(default_factory=Counter)
+    breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpusched.breaks import Reason
 from gpusched.fusion.handles import Runnable
 
 
@@ -12,7 +13,7 @@ class Direct:
     """The decision to call the functions as they are."""
 
     operation: str
-    reason: str
+    reason: Reason
 
 
 @dataclass

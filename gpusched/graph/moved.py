@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched import config
+from gpusched.breaks import Reason
 from gpusched.fusion.plan import Register
 from gpusched.placed import Mover, Placed, hosted
 
@@ -92,7 +93,7 @@ class Moved(list[Any]):
     """
 
     def __init__(self, registers: list[Any], inputs: Iterable[int], copies: TaskCopies,
-                 refuse: Callable[[tuple[str, str]], None]) -> None:  # fmt: skip
+                 refuse: Callable[[tuple[str, Reason]], None]) -> None:  # fmt: skip
         super().__init__(registers)
         self.copies = copies
         self._inputs = tuple(inputs)
@@ -104,7 +105,7 @@ class Moved(list[Any]):
         """Return the inputs with arrays of CuPy's."""
         return tuple([self.copies.on_device(self[k]) for k in self._inputs])
 
-    def leave(self, operation: str, reason: str) -> None:
+    def leave(self, operation: str, reason: Reason) -> None:
         """Give functions NumPy's arrays from now on, and note why."""
         self._refuse((operation, reason))
         self.left = True

@@ -14,6 +14,7 @@ import numpy as np
 from dask.array import core, reductions
 
 from gpusched import config, placed
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion import shortage
 from gpusched.fusion.devices import device_of
 from gpusched.fusion.operations import replaced
@@ -30,17 +31,18 @@ from gpusched.graph.segment import Segment, flat
 from gpusched.graph.transfers import Work
 from gpusched.placed import Placed, extent, holds_placed, hosted
 
-SMALL = "small chunks"
-COPIES = "copying the chunks takes longer than computing with them"
-OWN = "the program has device arrays of its own"
-NO_KERNEL = "no kernel computes it: it gets NumPy arrays"
-LEAVES = "it hands chunks to the program, or to what it stores them in"
-SHORT = "there was no room on the device"
+SMALL = GraphBreak.SMALL_CHUNKS("small chunks")
+COPIES = GraphBreak.COPIES("copying the chunks takes longer than computing with them")
+OWN = GraphBreak.DEVICE_ARRAYS("the program has device arrays of its own")
+NEEDS_HOST = GraphBreak.NEEDS_HOST("no kernel computes it: it gets NumPy arrays")
+LEAVES = GraphBreak.LEAVES("it hands chunks to the program, or to what it stores them in")
+SHORT = GraphBreak.NO_ROOM("there was no room on the device")
+OFF_HERE = GraphBreak.SWITCHED_OFF("gpusched.device is off")
 
-_EXEMPT = frozenset((SMALL, COPIES, OWN, LEAVES))
+_EXEMPT = frozenset((SMALL.kind, COPIES.kind, OWN.kind, LEAVES.kind))
 """Reasons that are no errors where the device is required: nothing is lost by them."""
 
-Reason = tuple[str, str]
+Refusal = tuple[str, Reason]
 """A function's name, and why it is called on the host."""
 
 
@@ -79,7 +81,7 @@ class Placing:
         self._copies = TaskCopies(mover)
         self._mode = mode
         self._on_device = False
-        self._reasons: list[Reason] = []
+        self._reasons: list[Refusal] = []
 
     def run(self, segment: Segment, registers: list[Any]) -> None:
         """Run some calls of the task where they run best."""
@@ -100,22 +102,22 @@ class Placing:
         """Count the task."""
         with updating() as counters:
             counters.device_tasks += self._on_device
-            stayed = any(reason != LEAVES for _, reason in self._reasons)
+            stayed = any(reason.kind is not LEAVES.kind for _, reason in self._reasons)
             counters.host_tasks += stayed and not self._on_device
             counters.host_reasons.update(self._reasons)
 
-    def _refusal(self, segment: Segment, inputs: tuple[Any, ...]) -> Reason | None:
+    def _refusal(self, segment: Segment, inputs: tuple[Any, ...]) -> Refusal | None:
         """Return why calls are to run on the host, or None if they may run on the device."""
         function = segment.steps[0][1].function
         values, name = flat(inputs), bare_name(function)
         if self._mode == OFF:
-            return name, "gpusched.device is off"
+            return name, OFF_HERE
         if not segment.recorded:
             others = [s.function for _, s in segment.steps if not moves_elements(s.function)]
             if others and all(map(_leaves, others)):
                 return bare_name(others[0]), LEAVES
             if others:
-                return segment.unsafe[0] if segment.unsafe else (bare_name(others[0]), NO_KERNEL)
+                return segment.unsafe[0] if segment.unsafe else (bare_name(others[0]), NEEDS_HOST)
             reason = OWN if any(map(_is_own, values)) else None
             return (name, reason or COPIES) if reason or not pays(values) else None
         reason = _unsuitable(values)
@@ -149,7 +151,7 @@ class Placing:
         self._on_device = True
         return found
 
-    def _on_host(self, segment: Segment, registers: list[Any], reason: Reason) -> list[Any]:
+    def _on_host(self, segment: Segment, registers: list[Any], reason: Refusal) -> list[Any]:
         if _is_loss(segment, registers):
             self._refuse(reason)
         found = list(registers)
@@ -158,11 +160,11 @@ class Placing:
         segment.run(found)
         return found
 
-    def _refuse(self, reason: Reason) -> None:
+    def _refuse(self, reason: Refusal) -> None:
         """Note why calls run on the host; raise if they must not."""
-        if reason[1] == OWN:
+        if reason[1].kind is OWN.kind:
             return
-        if self._mode == REQUIRE and reason[1] not in _EXEMPT:
+        if self._mode == REQUIRE and reason[1].kind not in _EXEMPT:
             raise DeviceRequiredError(
                 f"{reason[0]} cannot run on the device: {reason[1]}. Set gpusched.device to auto "
                 f"to have it run on the host"
@@ -194,7 +196,7 @@ def run_other(mover: placed.Mover, spec: Any, values: dict[Any, Any]) -> Any:
     leaves = all(map(_leaves, others))
     with updating() as counters:
         counters.host_tasks += not leaves
-        counters.host_reasons[name, LEAVES if leaves else NO_KERNEL] += 1
+        counters.host_reasons[name, LEAVES if leaves else NEEDS_HOST] += 1
     return spec({key: hosted(value) for key, value in values.items()})
 
 
@@ -232,21 +234,23 @@ def _is_own(value: Any) -> bool:
     return hasattr(type(value), "__cuda_array_interface__")
 
 
-def _unsuitable(values: tuple[Any, ...]) -> str | None:
+def _unsuitable(values: tuple[Any, ...]) -> Reason | None:
     """Return why no kernel takes some inputs, or None."""
     missing = replaced()
     if missing:
-        return f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
+        return GraphBreak.REPLACED(
+            f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
+        )
     if any(map(_is_own, values)):
         return OWN
     for value in values:
         if type(value) is np.ndarray:
             if device_of(value) is None:
-                return f"dtype {value.dtype}"
+                return GraphBreak.DTYPE(f"dtype {value.dtype}")
         elif hasattr(value, "__array_ufunc__") and not isinstance(value, np.generic):
-            return f"chunks of type {type(value).__name__}"
+            return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
         elif type(value) is dict:
-            return "chunks in a dictionary"
+            return GraphBreak.CHUNK_TYPE("chunks in a dictionary")
     return None
 
 
