@@ -39,6 +39,8 @@ class Program(NamedTuple):
     """Gives what is computed, with a folder for files."""
     tolerance: float = 1e-12
     """Relative and absolute; sums are added up in another order."""
+    stored: Callable[[Path], np.ndarray] | None = None
+    """Reads what the program has written to the folder."""
 
 
 def _delayed(folder: Path) -> da.Array:
@@ -73,13 +75,21 @@ def _zarr(folder: Path) -> da.Array:
 
 
 def _to_zarr(folder: Path) -> Any:
-    stored = (loaded() * 2 + 1).to_zarr(str(folder / "out.zarr"), compute=False, overwrite=True)
-    return stored
+    return (loaded() * 2 + 1).to_zarr(str(folder / "out.zarr"), compute=False, overwrite=True)
 
 
 def _store(folder: Path) -> Any:
-    target = np.memmap(folder / "out.dat", float, "w+", shape=SHAPE)
+    import zarr
+
+    path = str(folder / "out.zarr")
+    target = zarr.create_array(path, shape=SHAPE, chunks=CHUNKS, dtype=float)
     return da.store(loaded() * 2 + 1, target, compute=False)
+
+
+def _from_zarr(folder: Path) -> np.ndarray:
+    import zarr
+
+    return np.asarray(zarr.open_array(str(folder / "out.zarr"))[:])
 
 
 def _xarray(folder: Path) -> Any:
@@ -141,8 +151,8 @@ PROGRAMS = [
     Program("setitem", lambda _: _set(loaded() * 2)),
     Program("xarray", _xarray),
     Program("xarray groupby", _groupby),
-    Program("store", _store),
-    Program("to_zarr", _to_zarr),
+    Program("store", _store, stored=_from_zarr),
+    Program("to_zarr", _to_zarr, stored=_from_zarr),
 ]  # fmt: skip
 
 
