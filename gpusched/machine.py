@@ -169,7 +169,7 @@ def _bandwidths(threads: int) -> tuple[float, float]:
     first, second = np.ones(_ADDED // 8), np.ones(_ADDED // 8)
     target = np.zeros_like(first)
     moved = first.nbytes + second.nbytes + target.nbytes
-    one = moved / _best(lambda: np.add(first, second, out=target), 7)
+    one = moved / _best(lambda: np.add(first, second, out=target), 3)
     if threads == 1:
         return one, one
     parts = [np.array_split(array, threads) for array in (first, second, target)]
@@ -179,7 +179,7 @@ def _bandwidths(threads: int) -> tuple[float, float]:
             list(pool.map(np.add, *parts))
 
         add()
-        every = moved / _best(add, 7)
+        every = moved / _best(add, 3)
     return one, max(one, every)
 
 
