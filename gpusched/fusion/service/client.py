@@ -168,7 +168,7 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
     cc
         Compute capability of the GPU it is for; None for the CPU.
     """
-    if not _is_used() or not _is_data(kernel):
+    if not is_used() or not _is_data(kernel):
         return None
     wish = _wish.get()
     message = {
@@ -204,8 +204,14 @@ def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
         compiletimes.learn(worthwhile.units(kernel), float(answer.get("seconds", 0.0)))
 
 
-def _is_used() -> bool:
-    """Return whether the configuration says that the service compiles."""
+def is_used() -> bool:
+    """Return whether the configuration says that the service compiles.
+
+    Raises
+    ------
+    ChoiceError
+        If it has something else than one of the two.
+    """
     found = config.get("fusion.compiler")
     if found not in ("service", "process"):
         raise ChoiceError(f"gpusched.fusion.compiler is {found!r}: it takes 'service' or 'process'")
