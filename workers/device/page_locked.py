@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import deque
+from typing import Any
 
 import cupy
 import numpy as np
@@ -39,7 +40,7 @@ class PageLockedMemory:
         address = self._kept_address(size)
         if address is None:
             address = int(cupy.cuda.runtime.hostAlloc(size, 0))
-        memory = (ctypes.c_uint8 * size).from_address(address)
+        memory: Any = (ctypes.c_uint8 * size).from_address(address)
         # The driver takes it back itself when the process ends.
         weakref.finalize(memory, self._give, size, address).atexit = False
         return np.frombuffer(memory, np.uint8, nbytes)
