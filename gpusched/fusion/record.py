@@ -132,6 +132,8 @@ class Recorder:
     def constant(self, array: np.ndarray) -> Leaf:
         """Return the node of an array that depends only on the inputs' kinds."""
         copy = self.device.take_in(array)
+        # Other threads' streams, which do not wait for this one's, read it with the plan.
+        self.device.synchronize()
         node = self.leaf(copy)
         self._constants.append((node.register, copy))
         return node
