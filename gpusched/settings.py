@@ -92,6 +92,7 @@ def _anything(name: str, value: Any) -> None:
 
 
 KINDS: dict[str, Kind] = {
+    "device": _choice("auto", "off", "require", False),
     "fusion.enabled": _flag,
     "fusion.cache-directory": _or(_text, None, False),
     "fusion.compile": _choice("background", "wait", "off"),

@@ -152,7 +152,7 @@ class LazyChunk(NDArrayOperatorsMixin):
                 return computed(recorder, func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is not True:
+        if copy is not True or self._recorder.moved:
             self._recorder.stop(GraphBreak.VALUES("converts a chunk to a NumPy array"))
         array = self._value("a copy")
         return np.array(array, dtype=dtype, copy=True)

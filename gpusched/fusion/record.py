@@ -53,6 +53,9 @@ PYTHON_SCALARS = (bool, int, float)
 WIDE = np.dtype(np.float64)
 """Of moments, whatever they are of."""
 
+ON_DEVICE: set[Callable[..., Any]] = set()
+"""Functions that are no kernels, and give for CuPy's arrays what they give for NumPy's."""
+
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
 
@@ -75,6 +78,8 @@ class Recorder:
 
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
+        self.moved = False
+        """Whether the arrays are NumPy's to the program, and were copied to the device for it."""
         # Operations recorded before they are computed, so that no kernel grows without bound.
         self._limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
         self._nodes: dict[Any, Node] = {}
@@ -361,6 +366,10 @@ class Recorder:
             Whether it only moves elements, or shows them in another way: then it is called with
             what stands in for arrays, too, and once more when those are there.
         """
+        if self.moved and not copies and function not in ON_DEVICE:
+            name = self.breaks[-1][0] if self.breaks else _name(function)
+            reason = self.breaks[-1][1] if self.breaks else GraphBreak.NO_KERNEL("no kernel")
+            self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
         registers = self._registers
         read = used_registers(args) | used_registers(kwargs)
         waits = not read.isdisjoint(self._stood_in)

@@ -69,6 +69,16 @@ class Statistics:
     """Times that the file of what was tuned was damaged, and not heeded."""
     repeats: int = 0
     """Chunk tasks whose calls NumPy repeated, to report floating-point errors."""
+    device_tasks: int = 0
+    """Chunk tasks of NumPy programs that were computed on a worker's GPU, in whole or in part."""
+    host_tasks: int = 0
+    """Those on workers with a GPU that were computed on the host."""
+    host_reasons: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    """Times that calls of such tasks ran on the host, by (operation, reason)."""
+    bytes_to_device: int = 0
+    """Bytes of chunks that were copied to a GPU for tasks that know nothing of it."""
+    bytes_to_host: int = 0
+    """Bytes of such chunks that were copied back, for functions that need NumPy's arrays."""
     breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 

@@ -59,6 +59,8 @@ class Deferred:
         self.remaining = remaining
         self._program: programs.Program | None = None
 
+    __gpusched_takes_placed__ = True
+
     @property
     def __name__(self) -> str:
         return self._program.__name__ if self._program else f"fused-{self.token[:8]}"

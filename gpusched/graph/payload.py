@@ -11,6 +11,7 @@ from toolz import curry  # type: ignore[import-untyped]
 
 from gpusched.fusion.kernel import EXACT
 from gpusched.fusion.overrides import NONE, Overrides
+from gpusched.fusion.placement import AUTO, OFF, REQUIRE
 from gpusched.fusion.plan import Register
 from gpusched.fusion.precision import MODES
 from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
@@ -63,8 +64,8 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     """
     file = io.BytesIO()
     # Words only where they say something.
-    said = (overrides.mathematics, overrides.tier)
-    chosen = [word for word in said if word not in (EXACT, ANY)]
+    said = (overrides.mathematics, overrides.tier, overrides.device)
+    chosen = [word for word in said if word not in (EXACT, ANY, AUTO)]
     _Compact(file, protocol=5).dump((steps, inputs, *chosen, *overrides.found))
     return file.getvalue()
 
@@ -97,5 +98,6 @@ def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
         tuple(chosen[len(words) :]),
         next((word for word in words if word in MODES), EXACT),
         next((word for word in words if word in (FUSED, UNFUSED)), ANY),
+        next((word for word in words if word in (OFF, REQUIRE)), AUTO),
     )
     return steps, inputs, found or NONE

@@ -19,6 +19,7 @@ from gpusched.fusion.tiers import UNFUSED
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.lasting import keep
 from gpusched.graph.payload import named_code, pack, unpack
+from gpusched.graph.placing import begin
 from gpusched.graph.segment import ProgramStep, Segment
 
 
@@ -53,6 +54,8 @@ class Program:
         self._payload: bytes | None = None
         self._token = ""
 
+    __gpusched_takes_placed__ = True
+
     @property
     def __name__(self) -> str:
         return "fused-" + "-".join(name_of(step.function) for step in self.steps)
@@ -63,13 +66,19 @@ class Program:
     def __call__(self, *inputs: Any) -> Any:
         """Run the program on the inputs of a task."""
         registers: Registers = [*inputs, *[None] * len(self.steps)]
+        placing = begin(self.overrides.device)
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
-                segment.run(registers)
+                if placing is None:
+                    segment.run(registers)
+                else:
+                    placing.run(segment, registers)
         except Exception as error:
             names = ", ".join(name_of(step.function) for step in self.steps)
             error.add_note(f"gpusched: raised in a chunk task of {names}{_where()}")
             raise
+        if placing is not None:
+            placing.finish()
         return registers[-1]
 
     @cached_property

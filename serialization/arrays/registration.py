@@ -16,6 +16,7 @@ from gpusched.serialization.arrays import families
 _FILES = {
     "numpy": ("numpy", "masked"),
     "cupy": ("cupy", "cupyx_sparse", "numba_cuda"),
+    "gpusched": ("placed",),
     "cupyx": ("cupy", "cupyx_sparse", "numba_cuda"),
     "numba": ("numba_cuda",),
     "torch": ("torch",),

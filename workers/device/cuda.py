@@ -11,6 +11,7 @@ import cupy
 import numpy as np
 from distributed.protocol.serialize import deserialize, serialize
 
+from gpusched.serialization.arrays import cupy as arrays
 from gpusched.workers import pinning
 from gpusched.workers.device.base import Frozen, PoisonedContextError
 from gpusched.workers.device.page_locked import PageLockedMemory
@@ -31,6 +32,10 @@ _FINAL = {
 }  # fmt: skip
 """Errors after which every call of the process fails; source: the CUDA runtime's and driver's
 descriptions, "the process must be terminated and relaunched"."""
+
+
+_AT_ONCE = 1 << 16
+"""Bytes of arrays that are copied without page-locked buffers, which take longer to be lent."""
 
 
 class _Plain(NamedTuple):
@@ -125,6 +130,10 @@ class CudaDevice:
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return Frozen(_Plain(array.shape, array.dtype), [flat])
 
+    def copies(self) -> CudaCopies:
+        """Return what copies chunks of NumPy programs."""
+        return CudaCopies()
+
     @contextmanager
     def stream(self) -> Iterator[Any]:
         """Give the calling thread its own stream.
@@ -158,6 +167,24 @@ class CudaDevice:
         except cupy.cuda.runtime.CUDARuntimeError as later:
             return f"{type(later).__name__}: {later}"
         return None
+
+
+class CudaCopies:
+    """Copies arrays through page-locked buffers, block by block; small ones at once.
+
+    Notes
+    -----
+    Thread-safe. An array is there when a call returns, for any stream.
+    """
+
+    def to_device(self, array: np.ndarray) -> Any:
+        """Return a copy in device memory; axes along which an array repeats itself stay so."""
+        return arrays.to_device(array)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """Return a copy in host memory."""
+        found: np.ndarray = array.get() if array.nbytes <= _AT_ONCE else arrays.to_host(array)
+        return found
 
 
 def _on_device(frame: Any) -> bool:
