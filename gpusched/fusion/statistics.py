@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 
+from gpusched.breaks import Reason
 from gpusched.fusion.kernel import EDITED
 
 
@@ -68,7 +69,7 @@ class Statistics:
     """Times that the file of what was tuned was damaged, and not heeded."""
     repeats: int = 0
     """Chunk tasks whose calls NumPy repeated, to report floating-point errors."""
-    breaks: Counter[tuple[str, str]] = field(default_factory=Counter)
+    breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpusched.breaks import Reason
 from gpusched.fusion.handles import Runnable
 
 
@@ -13,7 +14,7 @@ class Direct:
     """The decision to call the functions as they are."""
 
     operation: str
-    reason: str
+    reason: Reason
 
 
 @dataclass

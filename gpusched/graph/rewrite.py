@@ -27,6 +27,7 @@ from dask._task_spec import (
 from dask.array.core import _concatenate2, _enforce_dtype
 
 from gpusched import config, events
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
@@ -49,7 +50,7 @@ _STATIC = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np
 _programs: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary()
 
 
-CONFLICT = "may change an array that another call of its task reads"
+CONFLICT = GraphBreak.CONFLICT("may change an array that another call of its task reads")
 """Why a task is left as it is."""
 
 
@@ -126,7 +127,8 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     verdict = safety.examined(function, kinds, names)
     safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
-    refused = not safe and not asked and verdict.reason != safety.LIBRARY
+    own = verdict.reason is not None and verdict.reason.kind is not GraphBreak.LIBRARY
+    refused = own and not asked
     return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity), refused)
 
 

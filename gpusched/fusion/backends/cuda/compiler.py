@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from gpusched.fusion.backends.cuda import versions
+
 MISSING = (
     "compiling for NVIDIA GPUs needs packages that are not installed here: {reason}. "
     "Install them with 'pip install gpusched[cuda13]' (or gpusched[cuda12] for a driver of that "
@@ -78,12 +80,21 @@ def disassembler() -> str:
 
 
 def require() -> None:
-    """Check that kernels can be compiled; `CompilerMissingError` says what to install if not."""
+    """Check that kernels can be compiled.
+
+    Raises
+    ------
+    CompilerMissingError
+        If the compiler's packages are not installed.
+    gpusched.fusion.backends.cuda.versions.CompilerVersionError
+        If they are, in versions that have other private interfaces.
+    """
     try:
         import_module("numba_cuda")  # Without it, numba.cuda is numba's own, older one.
         from cuda.bindings import nvrtc
 
-        from gpusched.fusion.backends.cuda.numba_cuda import nvvm
+        with versions.explained():
+            from gpusched.fusion.backends.cuda.numba_cuda import nvvm
 
         nvvm.NVVM()
         nvrtc.nvrtcVersion()
@@ -155,8 +166,8 @@ def compile_kernel(
 
     Raises
     ------
-    CompilerMissingError
-        If the compiler's packages are not installed.
+    CompilerMissingError, gpusched.fusion.backends.cuda.versions.CompilerVersionError
+        If the compiler's packages are not installed, or are not the tested versions and differ.
 
     Examples
     --------
@@ -166,6 +177,17 @@ def compile_kernel(
     'kernel'
     """
     require()
+    with versions.explained():
+        return _compile(function, signature, cc, threads, mathematics)
+
+
+def _compile(
+    function: Callable[..., None],
+    signature: tuple[Any, ...],
+    cc: tuple[int, int],
+    threads: int,
+    mathematics: Mapping[str, Any],
+) -> Compiled:
     from gpusched.fusion.backends.cuda.numba_cuda import compiler, nvvm, types
 
     with _compiling_for(cc):
