@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -352,8 +353,11 @@ def test_a_forked_process_asks_for_itself(
     handle.requested = handle.urgent = True
     waiting._pending[handle] = None
     monkeypatch.setattr(background, "_process", waiting)
-    pid = os.fork()
-    if not pid:
-        os._exit(2 * handle.requested + bool(background.pending()))
+    # As if another thread were compiling it, and loading it.
+    with cache.kernels._locks[handle.kernel], handle._looking:
+        pid = os.fork()
+        if not pid:
+            signal.alarm(int(PATIENCE))
+            os._exit(2 * handle.requested + bool(background.pending()) + 4 * handle.look())
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert handle.requested and background.pending() == [handle], "here all is as before"
