@@ -17,7 +17,12 @@ from gpusched import config
 from gpusched.fusion import codefiles, compiletimes, worthwhile
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.operations import DEFINED
-from gpusched.fusion.service.connection import PATIENCE, Connection, ServiceLostError, SilentServiceError
+from gpusched.fusion.service.connection import (
+    PATIENCE,
+    Connection,
+    ServiceLostError,
+    SilentServiceError,
+)
 from gpusched.fusion.service.definitions import to_data
 from gpusched.fusion.service.places import Place, folder
 from gpusched.fusion.service.start import UnavailableError, connected

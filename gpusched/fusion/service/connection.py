@@ -12,7 +12,6 @@ from typing import Any
 
 from gpusched.fusion.service import frames
 
-
 PATIENCE = 30.0
 """Seconds after which a service has to show that it is alive, and that it has to do so: it takes
 milliseconds, however long a compilation takes."""
