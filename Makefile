@@ -29,8 +29,8 @@ EVERY := --hypothesis-profile=ci
 WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-gpu-common gpu-report test-models \
-    test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
+.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-gpu-common \
+    gpu-report test-models test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -72,7 +72,8 @@ test-gpu-common: $(VENV)/.gpu-test
 	    tests/emulated_gpu tests/workers/test_cuda_device.py tests/serialization/arrays $(ARGS)
 
 # Measures this machine's GPU in minutes and writes what came of it: results.jsonl and a page.
-# Needs no network where the packages are installed; ARGS=--rehearsal takes little, ARGS=--help lists the steps.
+# Needs no network where the packages are installed. ARGS=--rehearsal takes little, ARGS=--help
+# lists the steps.
 gpu-report: $(VENV)/.gpu-test
 	$(ON_GPU) $(BIN)/python -m tests.gpu_report --write docs/reference/gpu-report.md $(ARGS)
 

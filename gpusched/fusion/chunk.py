@@ -41,7 +41,7 @@ POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 
 
 _CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
-"""What NumPy's `astype` takes where it is not told."""
+"""The defaults of NumPy's `astype`."""
 
 
 class LazyChunk(NDArrayOperatorsMixin):
