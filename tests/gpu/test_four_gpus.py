@@ -93,14 +93,14 @@ def lose_context() -> None:
 
 
 def test_a_lost_context_costs_one_worker_which_starts_again() -> None:
-    with cluster(gpus="all") as (_, client):
+    with cluster(gpus="all") as (made, client):
         client.wait_for_workers(4, timeout=120)
         before = client.run(lambda: os.getpid())
         lost = sorted(before)[1]
         uuid = client.run(cards, workers=[lost])[lost][0]
         # Of that worker alone: elsewhere it would end the others, too.
         losing = client.submit(lose_context, workers=[lost], pure=False)
-        wait_for(lambda: lost not in client.scheduler_info(n_workers=-1)["workers"], 120)
+        wait_for(lambda: lost not in made.scheduler.workers, 120)
         losing.release()
         client.wait_for_workers(4, timeout=120)
         after = client.run(lambda: os.getpid())
@@ -116,7 +116,7 @@ def test_gpus_are_added_as_there_is_work() -> None:
         client.wait_for_workers(4, timeout=120)
         assert len({uuid for uuid, _ in client.run(cards).values()}) == 4
         made.scale(2)
-        wait_for(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 2, 120)
+        wait_for(lambda: len(made.scheduler.workers) == 2, 120)
         assert float(on_gpus().sum().compute()) == COUNT * (COUNT - 1) / 2
 
 
