@@ -29,8 +29,8 @@ EVERY := --hypothesis-profile=ci
 WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu gpu-report test-models \
-    test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
+.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-gpu-common \
+    gpu-report test-models test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -61,17 +61,21 @@ test-cuda: $(VENV)/.cuda-test
 # A GPU's driver is asked, as tests/tiers.py does; where there is none, every process gets the
 # emulated GPU of tests/emulated_gpu. GPUSCHED_EMULATED_GPU=devices=2,protect sets its modes.
 GPUSCHED_EMULATED_GPU ?= $(shell $(BIN)/python -c "from tests import tiers; print(int(not tiers.has_gpu()))")
+ON_GPU = GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
+    PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH}
 test-gpu: $(VENV)/.gpu-test
-	GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
-	    PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH} \
-	    $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
+	$(ON_GPU) $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
+
+# Those that have found most: programs, memory, clusters, the emulator's own.
+test-gpu-common: $(VENV)/.gpu-test
+	$(ON_GPU) $(PYTEST) $(PARALLEL) -m "gpu and not (nightly or peers or slow)" tests/gpu \
+	    tests/emulated_gpu tests/workers/test_cuda_device.py tests/serialization/arrays $(ARGS)
 
 # Measures this machine's GPU in minutes and writes what came of it: results.jsonl and a page.
-# Needs no network where the packages are installed; ARGS=--rehearsal takes little, ARGS=--help lists the steps.
+# Needs no network where the packages are installed. ARGS=--rehearsal takes little, ARGS=--help
+# lists the steps.
 gpu-report: $(VENV)/.gpu-test
-	GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
-	    PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH} \
-	    $(BIN)/python -m tests.gpu_report --write docs/reference/gpu-report.md $(ARGS)
+	$(ON_GPU) $(BIN)/python -m tests.gpu_report --write docs/reference/gpu-report.md $(ARGS)
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test

@@ -137,6 +137,14 @@ def test_copies_to_the_gpu_are_no_graph_breaks() -> None:
     assert not counts.breaks
 
 
+def test_conversions_to_dtypes_without_kernels_are_cupys() -> None:
+    x = da.from_array(cupy.asarray(np.arange(10_000.0)), chunks=2_500)
+    with gpusched.enable():
+        found = ((x + 1) * x).astype("c16").compute()
+    assert found.dtype == "c16"
+    assert np.array_equal(found.get(), (np.arange(10_000.0) + 1) * np.arange(10_000.0))
+
+
 def test_constants_of_plans_are_there_when_other_threads_read_them() -> None:
     recording, reading = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     with recording:
