@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 MAY_USE = {
     "config": set(),
+    "installing": set(),
     "quantities": set(),
     "settings": {"config", "origins", "quantities"},
     "events": set(),
@@ -19,7 +20,7 @@ MAY_USE = {
     "orphans": set(),
     "origins": {"config"},
     "serialization": {"config", "events"},
-    "fusion": {"config", "events", "files"},
+    "fusion": {"config", "events", "files", "installing"},
     "kernels": {"config", "fusion"},
     "machine": {"config", "fusion"},
     "chunking": {"config", "fusion", "machine"},
@@ -31,7 +32,16 @@ MAY_USE = {
     "threadsafe": {"config", "events", "orphans"},
     "ops": {"config", "fusion", "kernels"},
     "models": {"config", "fusion", "graph", "serialization", "threadsafe"},
-    "workers": {"config", "events", "fusion", "graph", "orphans", "serialization", "threadsafe"},
+    "workers": {
+        "config",
+        "events",
+        "fusion",
+        "graph",
+        "installing",
+        "orphans",
+        "serialization",
+        "threadsafe",
+    },
     "batch": {"cluster", "config", "files", "orphans", "saving", "serialization", "workers"},
     "cluster": {
         "config",
@@ -39,6 +49,7 @@ MAY_USE = {
         "files",
         "fusion",
         "graph",
+        "installing",
         "quantities",
         "serialization",
         "settings",
@@ -61,6 +72,7 @@ MAY_USE = {
     "cli": {
         "batch",
         "config",
+        "installing",
         "quantities",
         "settings",
         "files",

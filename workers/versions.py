@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpusched import __version__
+
 PACKAGES = ("dask", "distributed", "gpusched", "cloudpickle", "lz4")
 """Packages whose objects and bytes go from process to process."""
 
@@ -81,6 +83,8 @@ def differences(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]
 
 
 def _version(name: str) -> str | None:
+    if name == "gpusched":
+        return __version__
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -143,7 +143,7 @@ def test_lost_host_is_made_up_for(site: Site, network: Network) -> None:
     wait_for(lambda: not three.processes())
 
 
-@pytest.mark.parametrize("package", ["gpusched", "lz4"])
+@pytest.mark.parametrize("package", ["cloudpickle", "lz4"])
 def test_worker_of_another_version_is_refused(site: Site, network: Network, package: str) -> None:
     one, two, three, _ = network.hosts
     # Python finds these versions before the installed ones.

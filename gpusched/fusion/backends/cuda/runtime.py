@@ -13,7 +13,6 @@ from typing import Any
 from gpusched.fusion import generate, service, sharing, tuned
 from gpusched.fusion.backends.cuda import compiler, cubins, skeleton
 from gpusched.fusion.backends.cuda.compiler import (
-    MISSING,
     Compiled,
     CompilerMissingError,
     compile_kernel,
@@ -135,7 +134,7 @@ class GpuRuntime:
                 launch,
             )
         except ImportError as error:
-            raise CompilerMissingError(MISSING.format(reason=error)) from error
+            raise CompilerMissingError(error) from error
         self._cupy = cupy
         self._stream_of_thread = cupy.cuda.get_current_stream
         self._launch, self._stream, self._code = launch, Stream.from_handle, ObjectCode.from_cubin
