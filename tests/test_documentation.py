@@ -30,7 +30,11 @@ from tests.waiting import PATIENCE
 ROOT = Path(__file__).parents[1]
 HOW_TO = sorted((ROOT / "docs/how-to").glob("*.md"))
 AT_THE_ROOT = ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")
-PAGES = [*(ROOT / f"{name}.md" for name in AT_THE_ROOT), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in AT_THE_ROOT),
+    *sorted((ROOT / ".github").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 SECONDS = 300
 """That a page's blocks may take, also on a slow machine."""

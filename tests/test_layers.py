@@ -42,7 +42,16 @@ MAY_USE = {
         "serialization",
         "threadsafe",
     },
-    "batch": {"cluster", "config", "files", "orphans", "saving", "serialization", "workers"},
+    "batch": {
+        "cluster",
+        "config",
+        "files",
+        "orphans",
+        "quantities",
+        "saving",
+        "serialization",
+        "workers",
+    },
     "cluster": {
         "config",
         "dashboard",

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpusched import __version__
+from gpusched.installing import DISTRIBUTION
 
-PACKAGES = ("dask", "distributed", "gpusched", "cloudpickle", "lz4")
+PACKAGES = ("dask", "distributed", DISTRIBUTION, "cloudpickle", "lz4")
 """Packages whose objects and bytes go from process to process."""
 
 
@@ -40,7 +40,7 @@ def own_versions() -> dict[str, str]:
     --------
     >>> from gpusched.workers.versions import own_versions
     >>> sorted(own_versions())
-    ['cloudpickle', 'dask', 'distributed', 'gpusched', 'lz4', 'python']
+    ['cloudpickle', 'dask', 'distributed', 'gpusched-dask', 'lz4', 'python']
     """
     found = {name: _version(name) for name in PACKAGES}
     return {"python": _python(sys.version_info)} | {k: v for k, v in found.items() if v}
@@ -83,8 +83,6 @@ def differences(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]
 
 
 def _version(name: str) -> str | None:
-    if name == "gpusched":
-        return __version__
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

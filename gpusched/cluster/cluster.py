@@ -21,6 +21,7 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config, settings
+from gpusched.cluster.clients import PlainClients
 from gpusched.cluster.contact import check_host
 from gpusched.cluster.plan import GpuRequest, MemoryLimit, check_fits, most_workers, plan_mixed
 from gpusched.cluster.silent import SilentScheduler, SilentWorker
@@ -143,6 +144,7 @@ class Cluster(SpecCluster):
         )
         self.processes = processes
         self.fuse: bool = config.get("fusion.enabled") if fuse is None else fuse
+        self._fuses_clients = self.fuse
         self._fusion = contextlib.ExitStack()
         security = security or Security()
         address = {
@@ -284,6 +286,8 @@ class Cluster(SpecCluster):
             self._fusion.enter_context(enable())
             self.fuse = False
         await super()._start()
+        assert self.scheduler is not None
+        self.scheduler.plugins[PlainClients.name].enabled = self._fuses_clients
 
     async def _close(self) -> None:
         try:
