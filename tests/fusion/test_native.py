@@ -218,7 +218,9 @@ def test_a_kernel_that_reads_objects_is_numba_s() -> None:
 @pytest.mark.processes
 def test_a_process_that_finds_its_kernels_loads_no_numba(tmp_path: Path) -> None:
     code = (
-        "import sys, dask, dask.array as da, numpy as np, gpusched\n"
+        # Where sparse is installed, dask imports it, and it numba.
+        "import sys; sys.modules['sparse'] = None\n"
+        "import dask, dask.array as da, numpy as np, gpusched\n"
         f"dask.config.set({{'gpusched.fusion.cache-directory': {str(tmp_path)!r}, "
         "'gpusched.fusion.compile': 'wait', 'scheduler': 'threads'})\n"
         "values = np.random.default_rng(1).random((3000, 500)).astype('f4')\n"

@@ -99,15 +99,22 @@ EXTREMES = {
 """By name, functions that take the place of those in `primitives`."""
 
 
-@intrinsic
-def _number(typing_context: Any, x: Any, other: Any) -> Any:
-    """Return x, or 0.5 where it or the other number is NaN."""
+def _or_instead(instead: float) -> Any:
+    @intrinsic
+    def number(typing_context: Any, x: Any, other: Any) -> Any:
+        """Return x, or a number for which there is no error where it or the other is NaN."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        numbers = builder.fcmp_ordered("ord", *args)
-        return builder.select(numbers, args[0], ir.Constant(args[0].type, 0.5))
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            numbers = builder.fcmp_ordered("ord", *args)
+            return builder.select(numbers, args[0], ir.Constant(args[0].type, instead))
 
-    return (x(x, other), generate) if isinstance(x, types.Float) and x == other else None
+        return (x(x, other), generate) if isinstance(x, types.Float) and x == other else None
+
+    return number
+
+
+_number = _or_instead(0.5)
+_number_above_one = _or_instead(1.5)
 
 
 @lru_cache(maxsize=256)
@@ -133,12 +140,20 @@ def _of_one(function: Any) -> Callable[..., Any]:
     return found
 
 
+def _above_one(function: Any) -> Callable[..., Any]:
+    def found(x: Any) -> Any:
+        result = function(_number_above_one(x, x))
+        return result if x == x else x
+
+    return found
+
+
 def _power(function: Any) -> Callable[..., Any]:
     def found(x: Any, y: Any) -> Any:
-        result = function(_number(x, y), _number(y, x))
-        # Whatever the other is.
-        other = x if x == 1 else (result / result if y == 0 else x + y)
-        return result if (x == x) & (y == y) else other
+        result = function(_number(x, x), _number(y, y))
+        # 1, whatever the other is.
+        one = (x == 1) | (y == 0)
+        return result if one | ((x == x) & (y == y)) else x + y
 
     return found
 
@@ -160,4 +175,5 @@ def _of_two(function: Any) -> Callable[..., Any]:
     return found
 
 
-_FORMS = {"power": _power, "hypot": _hypot, "arctan2": _of_two, "fmod": _of_two}
+_FORMS = {"power": _power, "hypot": _hypot, "arctan2": _of_two, "fmod": _of_two,
+          "arccosh": _above_one}  # fmt: skip

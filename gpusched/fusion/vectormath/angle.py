@@ -1,5 +1,7 @@
 """arctan, arctan2 and hypot.
 
+Nothing is divided by zero, not even where the quotient is not used.
+
 The smaller of the two numbers divided by the larger lies in [0, 1]; there
 ``atan(a) = a P(a**2)``, with P interpolating at the Chebyshev nodes of [0, 1]: relative errors
 1.5e-19 (float64) and 1.2e-11 (float32).
@@ -15,6 +17,7 @@ from numba import float32, float64, int32
 from gpusched.fusion.vectormath.bits import (
     device,
     fma,
+    nonzero,
     polynomial,
     to_bits_f32,
     to_bits_f64,
@@ -88,7 +91,7 @@ def _polynomial_f32(a: Any) -> Any:
 def arctan_f64(x: Any) -> Any:
     size = abs(x)
     large = size > 1.0
-    a = 1.0 / size if large else size
+    a = 1.0 / nonzero(size) if large else size
     tail = _polynomial_f64(a)
     angle = HALF_PI - (a + (tail - HALF_PI_LOW)) if large else a + tail
     return with_sign_of(angle, x) if x == x else x
@@ -100,14 +103,14 @@ def arctan2_f64(y: Any, x: Any) -> Any:
     steep = up > across
     top = across if steep else up
     bottom = up if steep else across
-    a = top / bottom
-    a = 0.0 if bottom == 0.0 else (1.0 if top == _INF else a)
+    a = top / nonzero(bottom)
+    a = 1.0 if top == _INF else a
     tail = _polynomial_f64(a)
     angle = HALF_PI - (a + (tail - HALF_PI_LOW)) if steep else a + tail
     behind = to_bits_f64(x) < 0
     angle = (PI - (angle - PI_LOW)) if behind else angle
     angle = with_sign_of(angle, y)
-    return angle if x == x and y == y else x + y
+    return y if y != y else (x if x != x else angle)
 
 
 @device
@@ -120,7 +123,7 @@ def _behind_f32(angle: Any, tail: Any) -> Any:
 def arctan_f32(x: Any) -> Any:
     size = abs(x)
     large = size > float32(1.0)
-    a = float32(1.0) / size if large else size
+    a = float32(1.0) / nonzero(size) if large else size
     tail = _polynomial_f32(a)
     angle = _behind_f32(a, tail) if large else a + tail
     return with_sign_of_f32(angle, x) if x == x else x
@@ -132,14 +135,13 @@ def arctan2_f32(y: Any, x: Any) -> Any:
     steep = up > across
     top = across if steep else up
     bottom = up if steep else across
-    a = top / bottom
+    a = top / nonzero(bottom)
     a = float32(1.0) if top == float32(_INF) else a
-    a = float32(0.0) if bottom == float32(0.0) else a
     tail = _polynomial_f32(a)
     angle = _behind_f32(a, tail) if steep else a + tail
     behind = to_bits_f32(x) < int32(0)
     angle = float32(PI) - (angle - float32(PI_LOW_F32)) if behind else angle
-    return with_sign_of_f32(angle, y) if x == x and y == y else x + y
+    return y if y != y else (x if x != x else with_sign_of_f32(angle, y))
 
 
 @device
@@ -169,6 +171,6 @@ def hypot_f64(x: Any, y: Any) -> Any:
     root = sqrt(total)
     # One Newton step with the exact remainder.
     remainder = fma(-root, root, total) + rest
-    root = root + (remainder / (2.0 * root) if root > 0.0 else 0.0)
+    root = root + remainder / (2.0 * nonzero(root))
     result = root * back
     return _INF if a == _INF or b == _INF else result

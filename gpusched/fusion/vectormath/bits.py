@@ -91,6 +91,21 @@ def opaque(module: Any, kind: Any, number: int) -> Any:
 
 
 @intrinsic
+def nonzero(typing_context: Any, x: Any) -> Any:
+    """Return x, but 1 where it is zero; LLVM does not know that it is so where x is not zero.
+
+    It computes both branches of a choice, and a division by zero in the one that is not taken
+    would raise the processor's flags.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero, one = (builder.load(opaque(builder.module, args[0].type, n)) for n in (0, 1))
+        return builder.select(builder.fcmp_unordered("!=", args[0], zero), args[0], one)
+
+    return (x(x), generate) if isinstance(x, types.Float) else None
+
+
+@intrinsic
 def floor(typing_context: Any, x: Any) -> Any:
     """Return the whole number below x, of its dtype; that of `math` is an integer."""
 

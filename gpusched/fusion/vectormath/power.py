@@ -18,6 +18,7 @@ from gpusched.fusion.vectormath.bits import (
     floor,
     fma,
     from_bits_f64,
+    nonzero,
     polynomial,
     to_bits_f64,
 )
@@ -82,12 +83,18 @@ def _edges(x: Any, y: Any, size: Any) -> Any:
 
 
 @device
+def _of_edge(a: Any, y: Any) -> Any:
+    """Return y log(a), bounded, for an a of 0 or infinity: inf - inf would raise a flag."""
+    return 760.0 if (a == _INF) == (y >= 0.0) else -760.0
+
+
+@device
 def power_f64(x: Any, y: Any) -> Any:
     a = abs(x)
-    log, log_low = _logarithm_f64(a)
-    log = -_INF if a == 0.0 else (log if a < _INF else _INF)
+    log, log_low = _logarithm_f64(nonzero(a))
     p = y * log
     p_low = fma(y, log, -p) + y * log_low
+    p = _of_edge(a, y) if a == 0.0 or a == _INF else p
     p_low = p_low if abs(p) < 760.0 else 0.0
     p = p if p < 720.0 else 720.0
     p = p if p > -760.0 else -760.0
@@ -101,9 +108,8 @@ def power_f64(x: Any, y: Any) -> Any:
 def power_f32(x: Any, y: Any) -> Any:
     wide, high = float64(x), float64(y)
     a = abs(wide)
-    log = log_for_f32(a)
-    log = -_INF if a == 0.0 else (log if a < _INF else _INF)
-    p = high * log
+    p = high * log_for_f32(a)
+    p = _of_edge(a, high) if a == 0.0 or a == _INF else p
     p = p if p < 90.0 else 90.0
     p = p if p > -105.0 else -105.0
     return float32(_edges(wide, high, exp_for_f32(p)))
