@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from typing import Any
 
 from dask.utils import format_bytes
@@ -11,7 +12,7 @@ from distributed import Nanny
 from distributed.core import Status
 from distributed.utils import wait_for
 
-from gpusched.workers import exits
+from gpusched.workers import affinity, exits
 from gpusched.workers.handshakes import limit_handshakes
 from gpusched.workers.worker import DeviceWorker
 
@@ -21,6 +22,10 @@ _PATIENCE = 10.0
 """Seconds that the scheduler, which may be busy, has to take the message."""
 
 
+_SLOWEST = 6.0
+"""Times longer that a worker may take to end, at most: half a minute in place of 5 s."""
+
+
 def _is_news(record: logging.LogRecord) -> bool:
     # Nannies that are closed while they start a worker again, as when a whole process group is
     # told to end, cancel the start; distributed logs that with its traceback.
@@ -28,6 +33,12 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 logger.addFilter(_is_news)
+
+
+def _slowness() -> float:
+    """Return how many times longer than alone a process may take on this machine at present."""
+    load = os.getloadavg()[0] / len(affinity.allowed_cpus())
+    return min(max(1.0, load), _SLOWEST)
 
 
 class DeviceNanny(Nanny):
@@ -67,10 +78,14 @@ class DeviceNanny(Nanny):
             return await super().instantiate()
 
     async def kill(self, timeout: float = 5, reason: str = "nanny-kill") -> None:
-        """End the worker's process as distributed does; that end is no news."""
+        """End the worker's process as distributed does; that end is no news.
+
+        On a machine where more threads want to run than there are cores, a worker takes longer to
+        end by itself, and is given as many times longer before it is killed.
+        """
         self._asked_to_end = True
         try:
-            await super().kill(timeout=timeout, reason=reason)
+            await super().kill(timeout=timeout * _slowness(), reason=reason)
         finally:
             self._asked_to_end = False
 

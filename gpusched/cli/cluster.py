@@ -61,7 +61,11 @@ name_argument = click.argument("name", default="default", required=False)
 @click.option("--fuse/--no-fuse", default=None, help="Whether chunk tasks run fused.")
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=count(0, 65535), metavar="N", help="The scheduler's port.")
-@click.option("--dashboard-address", metavar="ADDRESS", help="Where to show the dashboard.")
+@click.option(
+    "--dashboard-address",
+    metavar="ADDRESS",
+    help="Where to show the dashboard.  [default: any local port]",
+)
 @click.option(
     "--tls",
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
