@@ -13,7 +13,7 @@
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
-# And beside it: make test-nightly searches for new defects, make coverage says what tests reach.
+# And beside it: make gpu-report measures a GPU, make test-nightly searches for new defects, make coverage says what tests reach.
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
 # arguments to the command that a target runs. make demo passes ARGS="--scale 32" to the example, and
@@ -30,7 +30,7 @@ EVERY := --hypothesis-profile=ci
 WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-models \
+.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu gpu-report test-models \
     test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
 
 help:
@@ -66,6 +66,13 @@ test-gpu: $(VENV)/.gpu-test
 	GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
 	    PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH} \
 	    $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
+
+# Measures this machine's GPU in minutes and writes what came of it: results.jsonl and a page.
+# Needs no network where the packages are installed; ARGS=--rehearsal takes little, ARGS=--help lists the steps.
+gpu-report: $(VENV)/.gpu-test
+	GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
+	    PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH} \
+	    $(BIN)/python -m tests.gpu_report --write docs/reference/gpu-report.md $(ARGS)
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test

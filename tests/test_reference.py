@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import gpusched
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.chunk import HANDLERS
 from gpusched.fusion.operations import COMBINES, OPERATIONS
 from gpusched.fusion.vectormath import FUNCTIONS
@@ -72,6 +73,28 @@ def test_operations_page_is_current() -> None:
     if os.environ.get("GPUSCHED_REGENERATE") == "1":
         PAGE.write_text(text)
     assert PAGE.read_text() == text, "run GPUSCHED_REGENERATE=1 pytest tests/test_reference.py"
+
+
+BREAKS = """\
+# Graph breaks
+
+Made from `gpusched.breaks` by `GPUSCHED_REGENERATE=1 pytest tests/test_reference.py`; do not edit.
+
+Why calls are not part of one kernel. Each is counted with its text, the name of what was called and
+its code: in `gpusched.statistics().breaks`, whose texts have a `kind`, in the summary of
+`gpusched run`, on the dashboard, and, with the line of your program, by `gpusched.explain`.
+
+| code | what can be changed |
+| --- | --- |
+"""
+
+
+def test_page_of_graph_breaks_is_current() -> None:
+    text = BREAKS + "".join(f"| `{each.name}` | {each.remedy} |\n" for each in GraphBreak)
+    page = PAGE.with_name("graph-breaks.md")
+    if os.environ.get("GPUSCHED_REGENERATE") == "1":
+        page.write_text(text)
+    assert page.read_text() == text, "run GPUSCHED_REGENERATE=1 pytest tests/test_reference.py"
 
 
 def test_every_public_name_has_its_place() -> None:

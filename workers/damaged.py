@@ -15,14 +15,11 @@ from dask.typing import Key
 from distributed import Worker
 from distributed.worker_state_machine import FreeKeysEvent, GatherDepSuccessEvent
 
+from gpusched.serialization.again import FORGET, MOST
 from gpusched.serialization.frames import CorruptFrameError
 from gpusched.workers.unreadable import Unreadable
 
 logger = logging.getLogger("distributed.worker")
-
-MOST = 3
-"""How often a result is computed again because it arrives damaged."""
-_FORGET = "gpusched_forget"
 
 
 class Damaged:
@@ -41,7 +38,7 @@ class Damaged:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._again: Counter[Key] = Counter()
-        worker.handlers[_FORGET] = self._forget
+        worker.handlers[FORGET] = self._forget
 
     async def without(self, event: GatherDepSuccessEvent) -> GatherDepSuccessEvent:
         """Return what was fetched without what arrived damaged, which is computed again."""
@@ -65,13 +62,16 @@ class Damaged:
     async def _ask_to_forget(self, sender: str, keys: Collection[Key]) -> None:
         logger.error("arrived damaged from %s, to be computed again: %s", sender, keys)
         try:
-            await getattr(self._worker.rpc(sender), _FORGET)(keys=list(keys))
+            await getattr(self._worker.rpc(sender), FORGET)(keys=list(keys))
         except OSError as error:
             # It is gone, and so are its results.
             logger.info("worker %s does not answer: %s", sender, error)
 
     def _forget(self, keys: Collection[Key]) -> None:
         """Let go of results, so that whoever asks for them has them computed again."""
-        logger.error("arrived damaged at another worker, to be computed again: %s", keys)
-        freed = FreeKeysEvent(keys=list(keys), stimulus_id=f"damaged-{self._worker.id}")
-        self._worker.handle_stimulus(freed)
+        logger.error("arrived damaged elsewhere, to be computed again: %s", keys)
+        stimulus = f"damaged-{self._worker.id}"
+        self._worker.handle_stimulus(FreeKeysEvent(keys=list(keys), stimulus_id=stimulus))
+        for key in keys:
+            told = {"op": "release-worker-data", "key": key, "stimulus_id": stimulus}
+            self._worker.batched_send(told)

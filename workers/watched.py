@@ -190,7 +190,10 @@ def _counters() -> dict[str, Any]:
         "fused_tasks": total.fused_tasks,
         "launches": total.launches,
         "kernels": _most(total.kernels),
-        "breaks": [[*names, times] for names, times in _most(total.breaks)],
+        "breaks": [
+            [operation, reason.kind.name, reason, times]
+            for (operation, reason), times in _most(total.breaks)
+        ],
         "unfused_tasks": total.unfused_tasks,
         "compiling": _compiling(),
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 from dask.utils import key_split
 
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.batch import Batch
 from gpusched.graph.program import Program
 
@@ -65,9 +66,9 @@ class Fusion:
     >>> fusion = Fusion()
     >>> fusion.tell(("host", 1), {"tasks": 3, "fused_tasks": 2, "launches": 2,
     ...                           "kernels": [["add", 2]],
-    ...                           "breaks": [["sort", "no kernel for this function", 1]]})
+    ...                           "breaks": [["sort", "NO_KERNEL", "no kernel for sort", 1]]})
     >>> fusion.counted(), fusion.stops()
-    (Counted(tasks=3, fused_tasks=2, launches=2), [('sort', 'no kernel for this function', 1)])
+    (Counted(tasks=3, fused_tasks=2, launches=2), [('sort', 'no kernel for sort', 1)])
     """
 
     def __init__(self) -> None:
@@ -124,12 +125,12 @@ class Fusion:
         """Return how many tasks have run without their kernels."""
         return sum(told.get("unfused_tasks", 0) for told in self._told.values())
 
-    def stops(self) -> list[tuple[str, str, int]]:
+    def stops(self) -> list[tuple[str, Reason, int]]:
         """Return (operation, reason, times) of where fusion stopped, the most frequent first."""
-        found: Counter[tuple[str, str]] = Counter()
+        found: Counter[tuple[str, Reason]] = Counter()
         for told in self._told.values():
-            for operation, reason, times in told["breaks"]:
-                found[operation, reason] += times
+            for operation, code, text, times in told["breaks"]:
+                found[operation, GraphBreak[code](text)] += times
         return [(*names, times) for names, times in found.most_common()]
 
 

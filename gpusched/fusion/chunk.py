@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.expression import (
     Leaf,
     Node,
@@ -115,9 +116,11 @@ class LazyChunk(NDArrayOperatorsMixin):
                     return elementwise(recorder, ufunc, inputs)
                 if method in UFUNC_METHODS and ufunc.__name__ in COMBINES and inputs[0] is self:
                     return honoured(UFUNC_METHODS[method], self, ufunc, *inputs[1:], **kwargs)
-                raise UnfusibleError(f"{method} with {', '.join(kwargs) or 'no options'}")
+                raise UnfusibleError(
+                    GraphBreak.OPTION, f"{method} with {', '.join(kwargs) or 'no options'}"
+                )
             except UnfusibleError as reason:
-                recorder.broke(ufunc.__name__, str(reason))
+                recorder.broke(ufunc.__name__, reason.reason)
                 function = ufunc if method == "__call__" else getattr(ufunc, method)
                 return computed(recorder, function, inputs, kwargs)
 
@@ -125,15 +128,15 @@ class LazyChunk(NDArrayOperatorsMixin):
         """Record an operator such as ``+=``: the same chunk, with another value from now on."""
         recorder = self._recorder
         if not self._fresh or not self.shape or inputs[0] is not self:
-            recorder.stop("changes a chunk in place")
+            recorder.stop(GraphBreak.CHANGES("changes a chunk in place"))
         try:
             result = elementwise(recorder, ufunc, inputs)
         except UnfusibleError as reason:
-            recorder.stop(f"changes a chunk in place ({reason})")
+            recorder.stop(reason.reason.told(f"changes a chunk in place ({reason})"))
         if not isinstance(result, LazyChunk) or result.shape != self.shape:
-            recorder.stop("changes a chunk in place, with another shape")
+            recorder.stop(GraphBreak.CHANGES("changes a chunk in place, with another shape"))
         if not np.can_cast(result.dtype, self.dtype, "same_kind"):
-            recorder.stop("changes a chunk in place, with another dtype")
+            recorder.stop(GraphBreak.CHANGES("changes a chunk in place, with another dtype"))
         self._node = recorder.cast(result._node, self.dtype)
         return self
 
@@ -142,15 +145,15 @@ class LazyChunk(NDArrayOperatorsMixin):
             handler = HANDLERS.get(func)
             try:
                 if handler is None:
-                    raise UnfusibleError("no kernel for this function")
+                    raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
                 return honoured(handler, recorder, *args, **kwargs)
             except UnfusibleError as reason:
-                recorder.broke(func.__name__, str(reason))
+                recorder.broke(func.__name__, reason.reason)
                 return computed(recorder, func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is not True:
-            self._recorder.stop("converts a chunk to a NumPy array")
+            self._recorder.stop(GraphBreak.VALUES("converts a chunk to a NumPy array"))
         array = self._value("a copy")
         return np.array(array, dtype=dtype, copy=True)
 
@@ -170,7 +173,8 @@ class LazyChunk(NDArrayOperatorsMixin):
             items = index if type(index) is tuple else (index,)
             basic = (int, slice, type(None), type(Ellipsis), np.integer)
             if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
-                recorder.broke("getitem", "an index that is not a slice, an integer or None")
+                told = GraphBreak.INDEX("an index that is not a slice, an integer or None")
+                recorder.broke("getitem", told)
                 return compute(recorder, _getitem, (self, index), {})
             self._fresh = False
             integers = sum(isinstance(i, int | np.integer) for i in items)
@@ -189,11 +193,11 @@ class LazyChunk(NDArrayOperatorsMixin):
                 return self
             try:
                 if order != "K" or casting != "unsafe":
-                    raise UnfusibleError("option order or casting")
+                    raise UnfusibleError(GraphBreak.OPTION, "option order or casting")
                 node = recorder.cast(self._node, target)
                 return LazyChunk(recorder, node, scalar=self._scalar, fresh=not self._scalar)
             except UnfusibleError as reason:
-                recorder.broke("astype", str(reason))
+                recorder.broke("astype", reason.reason)
                 options = {"order": order, "casting": casting, "subok": subok, "copy": copy}
                 return compute(recorder, _astype, (self, dtype), options)
 
@@ -206,7 +210,7 @@ class LazyChunk(NDArrayOperatorsMixin):
         if not hasattr(np.ndarray, name):
             raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
         if not callable(getattr(np.ndarray, name)):
-            self._recorder.stop(f"reads the attribute {name}")
+            self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
         return self._delegate(name)
 
     def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -232,7 +236,7 @@ class LazyChunk(NDArrayOperatorsMixin):
                 reason = why_method_changing(name, args, kwargs)
                 if reason:
                     recorder.stop(reason)
-                recorder.broke(name, "a method no kernel has")
+                recorder.broke(name, GraphBreak.NO_METHOD("a method no kernel has"))
                 return compute(recorder, call, (self, *args), kwargs)
 
         call.__name__ = name
@@ -251,7 +255,7 @@ class LazyChunk(NDArrayOperatorsMixin):
     # What leaves the recording ------------------------------------------------------------
 
     def _value(self, how: str) -> np.ndarray:
-        self._recorder.escaped(f"a chunk's values were asked for ({how})")
+        self._recorder.escaped(GraphBreak.VALUES(f"a chunk's values were asked for ({how})"))
         return self._recorder.array(self._node)
 
     def __bool__(self) -> bool:
@@ -277,16 +281,16 @@ class LazyChunk(NDArrayOperatorsMixin):
         return format(value[()] if self._scalar else value, spec)
 
     def __iter__(self) -> Iterator[Any]:
-        self._recorder.stop("iterates over a chunk")
+        self._recorder.stop(GraphBreak.CHANGES("iterates over a chunk"))
 
     def __contains__(self, item: Any) -> bool:
         return item in self._value("contains")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._recorder.stop("assigns to elements of a chunk")
+        self._recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
 
     def __reduce__(self) -> Any:
-        self._recorder.stop("pickles or copies a chunk")
+        self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))
 
 
 def _getitem(array: np.ndarray, index: Any) -> Any:
@@ -327,7 +331,9 @@ def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any)
     try:
         signature_of(handler).bind(first, *args, **kwargs)
     except TypeError as error:
-        raise UnfusibleError(f"arguments that no kernel honours: {error}") from error
+        raise UnfusibleError(
+            GraphBreak.OPTION, f"arguments that no kernel honours: {error}"
+        ) from error
     return handler(first, *args, **kwargs)
 
 
@@ -339,14 +345,14 @@ def operand(recorder: Recorder, value: Any) -> Any:
         return value
     if type(value) is np.ndarray:
         return recorder.constant(value)
-    raise UnfusibleError(f"operand of type {type(value).__name__}")
+    raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(value).__name__}")
 
 
 def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     """Return a ufunc's results as lazy chunks."""
     operation = operation_of(ufunc)
     if operation is None:
-        raise UnfusibleError("no kernel for this function")
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
     operands = tuple(operand(recorder, i) for i in inputs)
     find = _BY_OPERANDS.get(ufunc)
     found = find(recorder, operands) if find is not None else None
@@ -379,7 +385,7 @@ def _power(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
     shape = base.shape if isinstance(base, Node) else exponent.shape
     still = isinstance(exponent, Leaf) and 0 in recorder.array(exponent).strides
     if still or exponent.shape != np.broadcast_shapes(shape, exponent.shape):
-        raise UnfusibleError("power whose exponent is broadcast")
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "power whose exponent is broadcast")
     return None
 
 

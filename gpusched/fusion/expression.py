@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.breaks import GraphBreak, Reason
+
 SUPPORTED = frozenset(np.dtype(t) for t in "?bhilqBHILQfd")
 """Dtypes a kernel can hold; everything else is handed over unfused."""
 
@@ -23,7 +25,11 @@ Operand = "Node | PythonScalar | np.generic"
 
 
 class UnfusibleError(Exception):
-    """A call that no kernel can express; `str` of it is the counted reason."""
+    """A call that no kernel can express; its `reason` is counted."""
+
+    def __init__(self, kind: GraphBreak, text: str) -> None:
+        super().__init__(text)
+        self.reason = kind(text)
 
 
 class UnrecordableError(BaseException):
@@ -34,6 +40,10 @@ class UnrecordableError(BaseException):
     Not an `Exception`, so that no handler for such in what is being recorded takes it for an error
     of the program's own. `gpusched.fusion.record.Recorder.stop` raises it, and remembers.
     """
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +147,9 @@ def _resolve(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[np.dtype, ...]:
     try:
         found = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
     except TypeError as error:
-        raise UnfusibleError(f"no loop for {', '.join(map(str, kinds))}") from error
+        raise UnfusibleError(
+            GraphBreak.DTYPE, f"no loop for {', '.join(map(str, kinds))}"
+        ) from error
     return found
 
 
@@ -153,7 +165,7 @@ def resolve_dtypes(ufunc: np.ufunc, operands: tuple[Any, ...]) -> tuple[np.dtype
     found = _resolve(ufunc, kinds)
     for dtype in found:
         if dtype not in SUPPORTED:
-            raise UnfusibleError(f"dtype {dtype}")
+            raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
     return found
 
 
@@ -162,9 +174,9 @@ def scalar(value: PythonScalar | np.generic, dtype: np.dtype) -> Scalar:
     if type(value) is int and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
-            raise UnfusibleError(f"Python integer out of bounds for {dtype}")
+            raise UnfusibleError(GraphBreak.OPERAND, f"Python integer out of bounds for {dtype}")
     with np.errstate(all="ignore"):
         found = np.asarray(value).astype(dtype)[()]
         if dtype.kind == "f" and np.isinf(found) and not np.isinf(value):
-            raise UnfusibleError(f"number out of bounds for {dtype}")
+            raise UnfusibleError(GraphBreak.OPERAND, f"number out of bounds for {dtype}")
     return Scalar(dtype, (), found)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.chunk import (
     HANDLERS,
     METHODS,
@@ -43,7 +44,7 @@ def _records(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
 def _node(recorder: Recorder, value: Any) -> Node:
     found = operand(recorder, value)
     if not isinstance(found, Node):
-        raise UnfusibleError(f"operand of type {type(value).__name__}")
+        raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(value).__name__}")
     return found
 
 
@@ -53,7 +54,7 @@ def _node(recorder: Recorder, value: Any) -> Node:
 @_records(np.where)
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
-        raise UnfusibleError("where with one argument")
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "where with one argument")
     test = recorder.cast(operand(recorder, condition), np.dtype(bool))
     operands = [operand(recorder, value) for value in (x, y)]
     kinds = [o.dtype if isinstance(o, Node) else o for o in operands]
@@ -63,7 +64,7 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
     try:
         dtype = np.result_type(*kinds)
     except OverflowError as error:
-        raise UnfusibleError(str(error)) from error
+        raise UnfusibleError(GraphBreak.OPERAND, str(error)) from error
     arguments = tuple(recorder.cast(o, dtype) for o in operands)
     node = recorder.apply("where", (test, *arguments), dtype)
     return LazyChunk(recorder, node, fresh=True)
@@ -76,7 +77,7 @@ def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSI
     high = max if a_max is _MISSING else a_max
     low, high = (None if v is _MISSING else v for v in (low, high))
     if low is None and high is None:
-        raise UnfusibleError("clip without bounds")
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "clip without bounds")
     if low is None:
         return elementwise(recorder, np.minimum, (a, high))
     if high is None:
@@ -88,7 +89,7 @@ def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSI
 def _round(recorder: Recorder, a: Any, decimals: int = 0) -> Any:
     node = _node(recorder, a)
     if node.dtype.kind != "f" or type(decimals) is not int:
-        raise UnfusibleError(f"dtype {node.dtype}")
+        raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")
     if decimals == 0:
         return np.rint(a)
     # NumPy's own formula (numpy/_core/src/multiarray/calculation.c, PyArray_Round).
@@ -126,7 +127,7 @@ def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = Non
                 neginf: Any = None) -> Any:  # fmt: skip
     node = _node(recorder, x)
     if node.dtype.kind != "f":
-        raise UnfusibleError(f"dtype {node.dtype}")
+        raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")
     limits = np.finfo(node.dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
@@ -139,7 +140,7 @@ def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = Non
 def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8,
              equal_nan: bool = False) -> Any:  # fmt: skip
     if not all(isinstance(v, LazyChunk) and v.dtype.kind == "f" for v in (a, b)):
-        raise UnfusibleError("operands that are not floating")
+        raise UnfusibleError(GraphBreak.DTYPE, "operands that are not floating")
     close = (abs(a - b) <= (atol + rtol * abs(b))) & np.isfinite(b) | (a == b)
     return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
 
@@ -150,7 +151,7 @@ def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1
 def _array(value: Any) -> LazyChunk:
     """Return a lazy chunk with axes; `UnfusibleError` without: then NumPy says what it gives."""
     if not isinstance(value, LazyChunk) or not value.shape:
-        raise UnfusibleError("a view of an array without axes")
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a view of an array without axes")
     return value
 
 
@@ -208,7 +209,7 @@ def _isrealobj(recorder: Recorder, x: Any) -> bool:
 
 def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any) -> Any:
     if not isinstance(fill, bool | int | float | np.generic):
-        raise UnfusibleError(f"fill value of type {type(fill).__name__}")
+        raise UnfusibleError(GraphBreak.OPERAND, f"fill value of type {type(fill).__name__}")
     target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
     found = recorder.call(recorder.device.full, (a.shape, fill, target), {}, copies=True)
     return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
@@ -246,7 +247,7 @@ def _axes(node: Node, axis: Any) -> tuple[int, ...]:
 def _reduced(recorder: Recorder, combine: str, node: Node, axis: Any, keepdims: Any) -> LazyChunk:
     keep = bool(keepdims) and keepdims is not _MISSING
     if keep and not node.shape:
-        raise UnfusibleError("a reduction without an axis")
+        raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
     found = recorder.reduce(combine, node, _axes(node, axis), keep)
     return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
 
@@ -293,7 +294,7 @@ def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
         dtype = np.float64
     total = _sum(recorder, a, axis, dtype, keepdims=keepdims)
     if total.dtype.kind != "f":
-        raise UnfusibleError(f"mean in dtype {total.dtype}")
+        raise UnfusibleError(GraphBreak.DTYPE, f"mean in dtype {total.dtype}")
     return np.true_divide(total, _count(node, axis))
 
 
@@ -303,13 +304,13 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
     if dtype is None and node.dtype.kind in "biu":
         dtype = np.float64
     if dtype is not None and np.dtype(dtype).kind != "f":
-        raise UnfusibleError(f"variance in dtype {dtype}")
+        raise UnfusibleError(GraphBreak.DTYPE, f"variance in dtype {dtype}")
     divisor = _count(node, axis) - ddof
     if divisor <= 0:
-        raise UnfusibleError("no degrees of freedom left")
+        raise UnfusibleError(GraphBreak.EMPTY, "no degrees of freedom left")
     axes = _axes(node, axis)
     if not axes or 0 in node.shape:
-        raise UnfusibleError("variance of nothing")
+        raise UnfusibleError(GraphBreak.EMPTY, "variance of nothing")
     keep = bool(keepdims) and keepdims is not _MISSING
     squares = moments(a, axes, _count(node, axis), keep).squares
     found = recorder.cast((squares / divisor)._node, np.dtype(dtype or node.dtype))
@@ -324,7 +325,7 @@ def _std(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
 @_records(np.count_nonzero)
 def _count_nonzero(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if axis is None:
-        raise UnfusibleError("count_nonzero gives a Python integer")
+        raise UnfusibleError(GraphBreak.OPTION, "count_nonzero gives a Python integer")
     return _sum(recorder, a != 0, axis, keepdims=keepdims)
 
 
@@ -338,7 +339,7 @@ def _without_nan(recorder: Recorder, a: Any, instead: float) -> Any:
 def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
             keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
     if not isinstance(a, LazyChunk):
-        raise UnfusibleError(f"operand of type {type(a).__name__}")
+        raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(a).__name__}")
     replaced = _without_nan(recorder, a, 1.0 if combine == "multiply" else 0.0)
     return _sum(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
 
@@ -417,7 +418,7 @@ def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, 
     if name in ("add", "multiply"):
         return _sum(recorder, self, axis, dtype, keepdims=keepdims, combine=name)
     if dtype is not None:
-        raise UnfusibleError("option dtype")
+        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
     if name in ("logical_or", "logical_and"):
         return _truth(recorder, self, axis, keepdims=keepdims, combine=name)
     return extreme(recorder, self, axis, keepdims=keepdims, combine=name)

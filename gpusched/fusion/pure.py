@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.breaks import GraphBreak, Reason
+
 _NAMES = """
 allclose angle append argmax argmin argpartition argsort argwhere around array_equal array_split
 atleast_1d atleast_2d atleast_3d average bincount block choose clip column_stack compress
@@ -58,7 +60,7 @@ FUNCTIONS = frozenset(f for f in map(_found, _NAMES.split()) if f is not None)
 """NumPy's functions that change nothing, unless `_CHANGING` says so."""
 
 
-def why_changing(function: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
+def why_changing(function: Callable[..., Any], args: Any, kwargs: Any) -> Reason | None:
     """Return why a call of NumPy's may change what it is given; None if it does not.
 
     Examples
@@ -76,17 +78,17 @@ def why_changing(function: Callable[..., Any], args: Any, kwargs: Any) -> str | 
     name = getattr(function, "__name__", type(function).__name__)
     if isinstance(function, np.ufunc):
         given = len(args) > function.nin or kwargs.get("out") is not None
-        return f"calls {name} with out=" if given else None
+        return GraphBreak.CHANGES(f"calls {name} with out=") if given else None
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ufunc) and name in ("reduce", "accumulate", "outer", "reduceat"):
         given = kwargs.get("out") is not None or len(args) > 3
-        return f"calls {owner.__name__}.{name} with out=" if given else None
+        return GraphBreak.CHANGES(f"calls {owner.__name__}.{name} with out=") if given else None
     if function not in FUNCTIONS:
-        return f"calls {name}, which may change its arguments"
+        return GraphBreak.CHANGES(f"calls {name}, which may change its arguments")
     return _why(name, _signature(function), args, kwargs)
 
 
-def why_method_changing(name: str, args: Any, kwargs: Any) -> str | None:
+def why_method_changing(name: str, args: Any, kwargs: Any) -> Reason | None:
     """Return why a method of an array's may change it or its arguments; None if it does not.
 
     Parameters
@@ -97,26 +99,26 @@ def why_method_changing(name: str, args: Any, kwargs: Any) -> str | None:
         What it is given besides the array.
     """
     if name not in METHODS:
-        return f"calls the method {name}, which may change the array"
+        return GraphBreak.CHANGES(f"calls the method {name}, which may change the array")
     if kwargs.get("out") is not None:
-        return f"calls {name} with out="
+        return GraphBreak.CHANGES(f"calls {name} with out=")
     signature = _signature(getattr(np, name, None))
     if signature is None or "out" not in signature.parameters:
         return None  # nor has the method
     return _why(name, signature, (None, *args), kwargs)
 
 
-def _why(name: str, signature: inspect.Signature | None, args: Any, kwargs: Any) -> str | None:
+def _why(name: str, signature: inspect.Signature | None, args: Any, kwargs: Any) -> Reason | None:
     if signature is None:
-        return f"calls {name}, whose parameters are not known"
+        return GraphBreak.CHANGES(f"calls {name}, whose parameters are not known")
     try:
         given = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        return f"calls {name}: {error}"  # NumPy says so on real arrays
+        return GraphBreak.CHANGES(f"calls {name}: {error}")  # NumPy says so on real arrays
     for parameter, harmless in _CHANGING.items():
         value = given.get(parameter, given.get("kwargs", {}).get(parameter, harmless))
         if value is not harmless:
-            return f"calls {name} with {parameter}="
+            return GraphBreak.CHANGES(f"calls {name} with {parameter}=")
     return None
 
 

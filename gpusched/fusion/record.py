@@ -10,6 +10,7 @@ from typing import Any, NoReturn, cast
 import dask
 import numpy as np
 
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion import seams, slabs, tiers
 from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.expression import (
@@ -98,11 +99,11 @@ class Recorder:
         self.repeatable = True
         """Whether the plan may run for these very inputs: no step that has run is seen outside."""
         self.operations = 0
-        self.escape: str | None = None
+        self.escape: Reason | None = None
         """Why this run cannot be repeated from the plan, if it cannot."""
         self.stopped: BaseException | None = None
         """What ended the recording, whoever has caught it since."""
-        self.breaks: list[tuple[str, str]] = []
+        self.breaks: list[tuple[str, Reason]] = []
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
         self._steps: dict[int, int] = {}
@@ -131,6 +132,8 @@ class Recorder:
     def constant(self, array: np.ndarray) -> Leaf:
         """Return the node of an array that depends only on the inputs' kinds."""
         copy = self.device.take_in(array)
+        # Other threads' streams, which do not wait for this one's, read it with the plan.
+        self.device.synchronize()
         node = self.leaf(copy)
         self._constants.append((node.register, copy))
         return node
@@ -160,13 +163,13 @@ class Recorder:
     def cast(self, value: Value, dtype: np.dtype) -> Node:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
         if dtype not in SUPPORTED:
-            raise UnfusibleError(f"dtype {dtype}")
+            raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
         if not isinstance(value, Node):
             node = scalar(value, dtype)
             key = ("scalar", dtype, node.value.tobytes())
             return self._nodes.setdefault(key, node)
         if value.dtype not in SUPPORTED:
-            raise UnfusibleError(f"dtype {value.dtype}")
+            raise UnfusibleError(GraphBreak.DTYPE, f"dtype {value.dtype}")
         if value.dtype == dtype:
             return value
         if isinstance(value, Scalar):
@@ -194,7 +197,7 @@ class Recorder:
             zero = self.cast(0.0, node.dtype)
             return self.apply("add", (node, zero), node.dtype) if adds else node
         if node.shape and 0 in node.shape:
-            raise UnfusibleError("reduction of an empty array")
+            raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
         again = _reduced_before(combine, node, axes)
         if again is not None and keepdims:
             return again
@@ -226,7 +229,7 @@ class Recorder:
             As in `reduce`.
         """
         if not axes or 0 in node.shape:
-            raise UnfusibleError("moments of nothing")
+            raise UnfusibleError(GraphBreak.EMPTY, "moments of nothing")
         shape = _reduced_shape(node, axes, keepdims)
         wide = self.cast(node, WIDE)
         errors = (INVALID | OVERFLOW) & heeded()
@@ -283,8 +286,8 @@ class Recorder:
 
     def demand(self) -> None:
         """Run what has been recorded and has not run, since values are needed now."""
-        if not self.patient:
-            self._check_compiled()
+        launches = [step for step in self._pending_steps if isinstance(step, Launch)]
+        self._compile(tuple(launch.kernel for launch in launches))
         while self._pending_steps:
             step = self._pending_steps.pop(0)
             self.release(written(step) & self._stood_in)
@@ -292,12 +295,13 @@ class Recorder:
             self.repeatable = False
         self._stood_in.clear()
 
-    def _check_compiled(self) -> None:
-        """End the recording if kernels that are to run are not compiled."""
-        launches = (step for step in self._pending_steps if isinstance(step, Launch))
-        self.missing = tiers.missing(launch.kernel for launch in launches)
+    def _compile(self, kernels: tuple[Runnable, ...]) -> None:
+        """Wait for kernels that are to run, or end the recording if some are not compiled."""
+        if self.patient:
+            return tiers.wait(kernels)
+        self.missing = tiers.missing(kernels)
         if self.missing:
-            self.stop("kernels are not compiled")
+            self.stop(GraphBreak.COMPILATION("kernels are not compiled"))
 
     def discard(self) -> None:
         """Let go of all that stands in for results: nothing of what was recorded is to run."""
@@ -368,7 +372,7 @@ class Recorder:
         single = type(found) not in (list, tuple)
         values = (found,) if single else tuple(found)
         if not all(self._is_array(v) for v in values):
-            reason = f"{_name(function)} gave something else than arrays"
+            reason = GraphBreak.NOT_ARRAYS(f"{_name(function)} gave something else than arrays")
             if not isinstance(function, np.ufunc) and any(map(_may_show, values)):
                 self.stop(reason)
             self.escaped(reason)
@@ -451,11 +455,11 @@ class Recorder:
 
     # What is noted ----------------------------------------------------------------------
 
-    def escaped(self, reason: str) -> None:
+    def escaped(self, reason: Reason) -> None:
         """Note that a value left the recording, so that a plan would not repeat it."""
         self.escape = self.escape or reason
 
-    def stop(self, reason: str) -> NoReturn:
+    def stop(self, reason: Reason) -> NoReturn:
         """End the recording: the program is to run on real arrays."""
         error = UnrecordableError(reason)
         self.stopped = self.stopped or error
@@ -465,7 +469,7 @@ class Recorder:
         """Note an error that a lazy chunk raised, which the program may catch."""
         self.stopped = self.stopped or error
 
-    def broke(self, operation: str, reason: str) -> None:
+    def broke(self, operation: str, reason: Reason) -> None:
         """Note a call that was handed over unfused."""
         self.breaks.append((operation, reason))
 
@@ -520,13 +524,13 @@ def _check(operation: Operation, inputs: tuple[np.dtype, ...], operands: tuple[V
     """Raise `UnfusibleError` where the table cannot give NumPy's result."""
     kind_ = inputs[0].kind
     if operation.template(kind_) is None:
-        raise UnfusibleError(f"dtype {inputs[0]}")
+        raise UnfusibleError(GraphBreak.DTYPE, f"dtype {inputs[0]}")
     if len({d.kind for d in inputs if d.kind in "iu"}) > 1 and operation.name != "where":
-        raise UnfusibleError("signed and unsigned operands")
+        raise UnfusibleError(GraphBreak.SIGNS, "signed and unsigned operands")
     if operation.name == "power" and kind_ == "i":
         exponent = operands[1]
         if not isinstance(exponent, int | np.integer) or exponent < 0:
-            raise UnfusibleError("integer power whose exponent may be negative")
+            raise UnfusibleError(GraphBreak.SIGNS, "integer power whose exponent may be negative")
 
 
 def _reduced_before(combine: str, node: Node, axes: tuple[int, ...]) -> Reduce | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 
+from gpusched.breaks import Reason
 from gpusched.fusion.kernel import EDITED
 
 
@@ -67,7 +69,7 @@ class Statistics:
     """Times that the file of what was tuned was damaged, and not heeded."""
     repeats: int = 0
     """Chunk tasks whose calls NumPy repeated, to report floating-point errors."""
-    breaks: Counter[tuple[str, str]] = field(default_factory=Counter)
+    breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 
     @property
@@ -84,6 +86,16 @@ class Statistics:
 
 _lock = threading.Lock()
 _total = Statistics()
+
+
+def _begin_again() -> None:
+    """Have a lock that nobody holds, in a process that has been forked off."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
 
 
 class _Updating:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph import safety
 from gpusched.graph.known import bare, known
 from gpusched.graph.quick import is_marked
@@ -17,7 +18,7 @@ class Examination:
 
     outsides: tuple[safety.Outside, ...]
     """What was read."""
-    refused: tuple[str, str] | None = None
+    refused: tuple[str, Reason] | None = None
     """The name of the first function that may not, with the reason; None if all may."""
 
     @classmethod
@@ -28,8 +29,7 @@ class Examination:
             verdict = verdict_of(step)
             outsides.append(verdict.outside)
             if verdict.reason is not None:
-                said = bare_name(step.function), f"your function {verdict.reason}"
-                return cls(tuple(outsides), said)
+                return cls(tuple(outsides), (bare_name(step.function), said_of(verdict.reason)))
         return cls(tuple(outsides))
 
     def holds(self) -> bool:
@@ -52,16 +52,21 @@ def is_own(step: Any) -> bool:
     return step.replayed and not known(step.function)
 
 
-def reasons(steps: Iterable[Any]) -> list[tuple[str, str]]:
+def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
     """Return (name, reason) for each function of the user's own that is not recorded."""
     found = []
     for step in steps:
         if is_marked(step.function):
             continue
         reason = verdict_of(step).reason
-        if reason and reason != safety.LIBRARY:
-            found.append((bare_name(step.function), f"your function {reason}"))
+        if reason and reason.kind is not GraphBreak.LIBRARY:
+            found.append((bare_name(step.function), said_of(reason)))
     return found
+
+
+def said_of(reason: Reason) -> Reason:
+    """Return what is told of a function of the user's own."""
+    return reason.told(f"your function {reason}")
 
 
 def bare_name(function: Any) -> str:

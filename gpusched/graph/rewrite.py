@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from dask._task_spec import (
@@ -26,6 +27,7 @@ from dask._task_spec import (
 from dask.array.core import _concatenate2, _enforce_dtype
 
 from gpusched import config, events
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
@@ -34,6 +36,7 @@ from gpusched.fusion.statistics import updating
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
+from gpusched.graph.decisions import Remaining
 from gpusched.graph.known import bare, computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
@@ -47,7 +50,7 @@ _STATIC = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np
 _programs: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary()
 
 
-CONFLICT = "may change an array that another call of its task reads"
+CONFLICT = GraphBreak.CONFLICT("may change an array that another call of its task reads")
 """Why a task is left as it is."""
 
 
@@ -124,7 +127,8 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     verdict = safety.examined(function, kinds, names)
     safe = verdict.reason is None
     asked = bool(getattr(bare(function), FUSIBLE, False))
-    refused = not safe and not asked and verdict.reason != safety.LIBRARY
+    own = verdict.reason is not None and verdict.reason.kind is not GraphBreak.LIBRARY
+    refused = own and not asked
     return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity), refused)
 
 
@@ -145,8 +149,9 @@ def _count(nodes: Iterable[Any]) -> None:
     counted = Counter(
         [node.func for node in nodes if type(node) is Task and type(node.func) is Program]
     )
+    graph = uuid4().hex[:8]
     for program, tasks in counted.items():
-        program.remaining.tasks = tasks
+        program.remaining.learn(Remaining(tasks, graph))
 
 
 def constant(value: Any) -> Any:

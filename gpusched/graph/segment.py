@@ -12,10 +12,11 @@ import dask
 import numpy as np
 from dask.array.chunk import getitem
 
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion import shortage, tiers
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies
-from gpusched.fusion.devices import Device, device_of, strides_are_whole
+from gpusched.fusion.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.floatingpoint import take
 from gpusched.fusion.grids import is_join
@@ -32,7 +33,7 @@ from gpusched.fusion.plan import (
 )
 from gpusched.fusion.record import Recorder, error_state
 from gpusched.fusion.statistics import updating
-from gpusched.graph import pieces
+from gpusched.graph import gpu_failures, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
@@ -160,18 +161,20 @@ class Segment:
         """Call the functions as they are, as kernels are missing."""
         error = tiers.failure(kernels)
         if error is not None:
-            direct = self._refused(error, "compilation")
+            direct = self._refused(error, GraphBreak.COMPILATION, inputs)
             self._remember(key, direct)
             return self._direct(direct, registers)
         self.remaining.tasks -= 1
         with tiers.Unfused(kernels, self.remaining.tasks, _device(inputs).synchronize):
             self.call(registers)
 
-    def _refused(self, error: Exception, what: str) -> Direct:
+    def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...]) -> Direct:
         """Return the decision to do without kernels after something has failed."""
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
-        reason = f"{what} failed: {type(error).__name__}: {error}"
+        reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
+        if _device(inputs).name != HOST.name:
+            gpu_failures.warn_once(reason)
         return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:
@@ -215,7 +218,7 @@ class Segment:
         except TypeError:
             return None
 
-    def obstacle(self, inputs: tuple[Any, ...], key: Any) -> str | None:
+    def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
         return _obstacle(inputs, key, sum if self.joins else max)
 
@@ -277,14 +280,14 @@ class Segment:
             # run is not what the user's version of a kernel does, nor what was configured.
             raise
         except UnrecordableError as reason:
-            found = Direct(bare_name(self.steps[-1][1].function), str(reason))
+            found = Direct(bare_name(self.steps[-1][1].function), reason.reason)
         except Exception as error:  # noqa: BLE001  _call_after decides
             failed = error
             if isinstance(error, OSError):
                 key = None  # There may be files or a disk the next time.
         # Not while an error is handled, which would be shown beside what the functions raise.
         if failed is not None:
-            self._called(self._call_after(failed, registers), key)
+            self._called(self._call_after(failed, inputs, registers), key)
         elif recorder.missing:
             self._remember(key, Waiting(recorder.missing))
             recorder.discard()
@@ -323,14 +326,15 @@ class Segment:
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
 
-    def _call_after(self, error: Exception, registers: Registers) -> Direct:
+    def _call_after(self, error: Exception, inputs: tuple[Any, ...],
+                    registers: Registers) -> Direct:  # fmt: skip
         """Call the functions as they are after a recording has failed.
 
         Nothing has been changed by then. Either they raise what the user's program raises, or the
         recorder was at fault, which is counted.
         """
         self.call(registers)
-        return self._refused(error, "recording")
+        return self._refused(error, GraphBreak.RECORDING, inputs)
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
@@ -358,7 +362,9 @@ class Segment:
         least = dask.config.get("gpusched.fusion.minimum-operations", 2)
         if recorder.launched or recorder.operations >= least or gains_alone(recorder):
             return None
-        return Direct(bare_name(self.steps[-1][1].function), "nothing to fuse it with")
+        return Direct(
+            bare_name(self.steps[-1][1].function), GraphBreak.ALONE("nothing to fuse it with")
+        )
 
     def finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
         """Compute the outputs into `registers`, and return them as structures of registers."""
@@ -451,10 +457,12 @@ def held(found: Plan | Direct | Waiting) -> int:
 
 
 def _obstacle(inputs: tuple[Any, ...], key: Any,
-              size_of: Callable[[list[int]], int]) -> str | None:  # fmt: skip
+              size_of: Callable[[list[int]], int]) -> Reason | None:  # fmt: skip
     missing = replaced()
     if missing:
-        return f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
+        return GraphBreak.REPLACED(
+            f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
+        )
     arrays, devices = [], set()
     for value in flat(inputs):
         if not hasattr(value, "__array_ufunc__") or isinstance(value, np.generic):
@@ -463,20 +471,22 @@ def _obstacle(inputs: tuple[Any, ...], key: Any,
         if device is None:
             plain = type(value) is np.ndarray or type(value).__module__ == "cupy"
             if type(value) is np.ndarray and not strides_are_whole(value):
-                return "chunks whose strides are no whole number of elements"
-            return f"dtype {value.dtype}" if plain else f"chunks of type {type(value).__name__}"
+                return GraphBreak.STRIDES("chunks whose strides are no whole number of elements")
+            if plain:
+                return GraphBreak.DTYPE(f"dtype {value.dtype}")
+            return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
         arrays.append(value)
         devices.add(device.name)
     if key is None:
-        return "an argument that cannot be compared"
+        return GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
     if len(devices) > 1:
-        return "chunks on several devices"
+        return GraphBreak.DEVICES("chunks on several devices")
     if not arrays:
-        return "no array among the inputs"
+        return GraphBreak.NO_ARRAY("no array among the inputs")
     if size_of([a.size for a in arrays]) < dask.config.get(
         "gpusched.fusion.minimum-elements", 4096
     ):
-        return "small chunks"
+        return GraphBreak.SMALL_CHUNKS("small chunks")
     return None
 
 

@@ -29,6 +29,8 @@ class Stop:
     operation: str
     """What was called there."""
     reason: str
+    code: str
+    """Which `gpusched.breaks.GraphBreak` it is."""
     remedy: str
     """What to change; says so where nothing need be."""
     stage: int

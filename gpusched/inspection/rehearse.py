@@ -10,13 +10,14 @@ from dask._task_spec import DataNode, Task
 from dask.array.core import finalize
 from dask.utils import apply
 
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion.expression import UnrecordableError
 from gpusched.fusion.plan import substitute, written
 from gpusched.fusion.schedule import KernelBuilder
 from gpusched.fusion.seams import Seamed
 from gpusched.fusion.slabs import Slabs
 from gpusched.graph import safety
-from gpusched.graph.examination import bare_name
+from gpusched.graph.examination import bare_name, said_of
 from gpusched.graph.known import COMPUTED_BY, bare, computes, known, pieces
 from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
@@ -156,7 +157,7 @@ class Rehearser(Rehearsal):
         reason = segment.obstacle(inputs, segment.key(inputs))
         if reason is not None:
             self._halt(segment.steps[0], reason)
-            if reason == "small chunks":
+            if reason.kind is GraphBreak.SMALL_CHUNKS:
                 return self._unfused(segment, inputs, registers)
             return self._call(segment, registers)
         self._record(segment, inputs, registers)
@@ -173,11 +174,11 @@ class Rehearser(Rehearsal):
                 return self._unfused(segment, inputs, registers)
             outputs = segment.finish(recorder, local, registers)
         except UnrecordableError as reason:
-            self._halt(segment.steps[-1], str(reason))
+            self._halt(segment.steps[-1], reason.reason)
             return self._call(segment, registers)
         except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
             told = f"recording failed: {type(error).__name__}: {error}"[:200]
-            self._halt(segment.steps[-1], told)
+            self._halt(segment.steps[-1], GraphBreak.RECORDING(told))
             return self._call(segment, registers)
         self._holding.note(segment, local, registers)
         plan = recorder.plan(arrays, outputs)
@@ -266,7 +267,7 @@ class Rehearser(Rehearsal):
             registers[register] = None
 
     def _note_call(self, function: Any, layer: str, given: list[Any], value: Any,
-                   reason: tuple[bool, str] | None, counted: bool) -> None:  # fmt: skip
+                   reason: tuple[bool, Reason] | None, counted: bool) -> None:  # fmt: skip
         """Note a call: what it moves, and why no kernel does it."""
         name = bare_name(function)
         if reason is not None:
@@ -310,7 +311,7 @@ class Rehearser(Rehearsal):
             )
         return found
 
-    def _halt(self, step: tuple[int, ProgramStep], reason: str) -> None:
+    def _halt(self, step: tuple[int, ProgramStep], reason: Reason) -> None:
         layer = self._labels.get(step[0], self._variant.name)
         self._variant.halts.append(Halt(bare_name(step[1].function), reason, layer))
 
@@ -374,7 +375,7 @@ def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:
 
 
 def unfusible(function: Any, args: Iterable[Any],
-              kwargs: Mapping[str, Any]) -> tuple[bool, str] | None:  # fmt: skip
+              kwargs: Mapping[str, Any]) -> tuple[bool, Reason] | None:  # fmt: skip
     """Return whether a function is the user's own, and why no kernel does it; None if one may.
 
     Parameters
@@ -388,22 +389,22 @@ def unfusible(function: Any, args: Iterable[Any],
         return None
     library = getattr(bare(function), COMPUTED_BY, None)
     if library is not None:
-        return False, f"a model that {library} computes"
+        return False, GraphBreak.MODEL(f"a model that {library} computes")
     names = {name: safety.kind_of(value) for name, value in kwargs.items()}
     reason = safety.examined(function, map(safety.kind_of, args), names).reason
     if reason is None:
         return None
-    if reason == safety.LIBRARY:
-        return False, "no kernel for this function"
-    return True, f"your function {reason}"
+    if reason.kind is GraphBreak.LIBRARY:
+        return False, GraphBreak.NO_KERNEL("no kernel for this function")
+    return True, said_of(reason)
 
 
 def _splits(recorder: TracingRecorder, layers: dict[int, str], name: str) -> list[Halt]:
     """Return why a recording takes more than one kernel, where no call stands between them."""
     found = []
     if recorder.flushes:
-        found.append(Halt("kernel", "more operations than one kernel may hold", name,
-                          counted=False))  # fmt: skip
+        told = GraphBreak.TOO_MANY("more operations than one kernel may hold")
+        found.append(Halt("kernel", told, name, counted=False))
     builders = [builder for builder, _ in recorder.launches]
     reduced = {
         register
@@ -421,5 +422,5 @@ def _reduction(recorder: TracingRecorder, builder: KernelBuilder, layers: dict[i
                name: str) -> Halt:  # fmt: skip
     origin = recorder.origins.get(id(builder.group.nodes[0]))
     layer = layers.get(origin.step, name) if origin else name
-    return Halt("kernel", "a reduction's result is needed before the rest can be computed", layer,
-                origin.site if origin else None, counted=False)  # fmt: skip
+    told = GraphBreak.REDUCTION("a reduction's result is needed before the rest can be computed")
+    return Halt("kernel", told, layer, origin.site if origin else None, counted=False)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gpusched.breaks import Reason
 from gpusched.inspection.model import Stop
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, place_of_site
-from gpusched.inspection.remedies import remedy_for
 from gpusched.inspection.variant import Halt
 from gpusched.inspection.walk import Walked
 
-_Where = tuple[int, str, str, str, Place | None, bool]
+_Where = tuple[int, str, Reason, str, Place | None, bool]
 
 
 def stops(walked: Walked, numbers: dict[str, int]) -> list[Stop]:
@@ -30,7 +30,17 @@ def stops(walked: Walked, numbers: dict[str, int]) -> list[Stop]:
             where = (stage, halt.operation, halt.reason, halt.layer, _place(halt), halt.counted)
             found[where] += variant.tasks
     made = [
-        Stop(operation, reason, remedy_for(reason), stage, layer, place, tasks, counted)
+        Stop(
+            operation,
+            reason,
+            reason.kind.name,
+            reason.kind.remedy,
+            stage,
+            layer,
+            place,
+            tasks,
+            counted,
+        )
         for (stage, operation, reason, layer, place, counted), tasks in found.items()
     ]
     return sorted(made, key=lambda stop: (stop.remedy.startswith("nothing"), stop.stage))

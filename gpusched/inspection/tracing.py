@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.breaks import Reason
 from gpusched.fusion.chunk import LazyChunk
 from gpusched.fusion.devices import Device
 from gpusched.fusion.expression import Leaf, Node
@@ -36,7 +37,7 @@ class Broken:
     """A call that no kernel could do."""
 
     operation: str
-    reason: str
+    reason: Reason
     origin: Origin
 
 
@@ -111,7 +112,7 @@ class TracingRecorder(Recorder):
             self.calls.append((name, self.step, step, *lengths))
         return found
 
-    def broke(self, operation: str, reason: str) -> None:
+    def broke(self, operation: str, reason: Reason) -> None:
         """Count a graph break, and keep where it happened."""
         super().broke(operation, reason)
         self.broken.append(Broken(operation, reason, self._origin()))

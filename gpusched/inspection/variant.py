@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpusched.breaks import Reason
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.plan import Launch
 from gpusched.fusion.schedule import KernelBuilder
@@ -59,7 +60,7 @@ class Halt:
     """Where fusion stopped."""
 
     operation: str
-    reason: str
+    reason: Reason
     layer: str
     site: Site | None = None
     function: Any = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.statistics import updating
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.elementwise import ElementwiseKernel
@@ -129,7 +130,8 @@ class RawKernel:
             found = self.host(*arguments)
         except NotCompiledError as reason:
             with updating() as counters:
-                counters.breaks[self._name, f"a raw kernel runs in the simulator: {reason}"] += 1
+                told = GraphBreak.SIMULATOR(f"a raw kernel runs in the simulator: {reason}")
+                counters.breaks[self._name, told] += 1
             return self.simulate(blocks, threads)(*arguments)
         found.run(blocks, threads, arguments)
         with updating() as counters:

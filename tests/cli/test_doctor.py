@@ -91,6 +91,14 @@ def test_folder_for_kernels_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_program_is_fused_where_kernels_are_compiled_in_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DASK_GPUSCHED__FUSION__COMPILE", "background")
+    assert fusion.program().status == "ok"
+
+
+@pytest.mark.processes
 def test_program_that_fails_is_told() -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(fusion, "_PROGRAM", "raise RuntimeError('told by the test')")

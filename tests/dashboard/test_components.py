@@ -149,7 +149,8 @@ def test_stops_have_remedies(scheduler: Any, observer: Observer) -> None:
     observer.fusion.tell(
         ("host", 1),
         {"tasks": 3, "fused_tasks": 0, "launches": 0, "kernels": [],
-         "breaks": [["sum", "small chunks", 2], ["f", "no kernel for this function", 1]]},
+         "breaks": [["sum", "SMALL_CHUNKS", "small chunks", 2],
+                    ["f", "NO_KERNEL", "no kernel for this function", 1]]},
     )  # fmt: skip
     stops = Stops(scheduler)
     stops.update()

@@ -12,8 +12,10 @@ from gpusched.dashboard.fused import KEPT, Counted, Fused, Fusion
 from gpusched.graph.batch import Batch, Step
 from gpusched.graph.program import Program
 
+NONE = "no kernel for this function"
 
-def told(tasks: int, *breaks: tuple[str, str, int]) -> dict[str, Any]:
+
+def told(tasks: int, *breaks: tuple[str, str, str, int]) -> dict[str, Any]:
     return {
         "tasks": tasks,
         "fused_tasks": tasks - 1,
@@ -56,11 +58,17 @@ def test_names_are_bounded() -> None:
 
 def test_what_a_process_tells_again_replaces_what_it_told() -> None:
     fusion = Fusion()
-    fusion.tell(("host", 1), told(3, ("sort", "no kernel for this function", 1)))
-    fusion.tell(("host", 2), told(5, ("sort", "no kernel for this function", 2), ("f", "x", 9)))
-    fusion.tell(("host", 1), told(4, ("sort", "no kernel for this function", 4)))
+    fusion.tell(("host", 1), told(3, ("sort", "NO_KERNEL", NONE, 1)))
+    fusion.tell(
+        ("host", 2),
+        told(5, ("sort", "NO_KERNEL", NONE, 2), ("f", "OPTION", "x", 9)),
+    )
+    fusion.tell(("host", 1), told(4, ("sort", "NO_KERNEL", NONE, 4)))
     assert fusion.counted() == Counted(tasks=9, fused_tasks=7, launches=9)
-    assert fusion.stops() == [("f", "x", 9), ("sort", "no kernel for this function", 6)]
+    assert fusion.stops() == [
+        ("f", "x", 9),
+        ("sort", NONE, 6),
+    ]
     assert list(fusion.launches.values()) == [{"add": 4}, {"add": 5}]
 
 

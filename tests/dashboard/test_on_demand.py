@@ -58,10 +58,10 @@ def test_first_request_starts_it(cluster: Cluster) -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("address", [False, "127.0.0.1:0"])
 def test_address_that_is_given_wins(address: str | bool) -> None:
-    with dask.config.set({"gpusched.cluster.dashboard-address": address}):
-        with Cluster(0, gpus=0) as cluster:
-            assert bool(cluster.dashboard_link) == bool(address)
-            assert running(cluster) == bool(address)
+    setting = {"gpusched.cluster.dashboard-address": address}
+    with dask.config.set(setting), Cluster(0, gpus=0) as cluster:
+        assert bool(cluster.dashboard_link) == bool(address)
+        assert running(cluster) == bool(address)
 
 
 def test_none_in_one_process_and_with_certificates(tmp_path: Path) -> None:

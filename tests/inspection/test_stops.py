@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import dask
 import dask.array as da
-import numpy as np
-import pytest
 
 import gpusched
 from gpusched import explain
-from gpusched.inspection.remedies import remedy_for
+from gpusched.breaks import GraphBreak
 
 from .programs import PROGRAMS, numbers, ranked, sorted_rows
 
@@ -87,22 +88,20 @@ def test_what_can_be_changed_comes_first() -> None:
     assert remedies[-1].startswith("nothing")
 
 
-def test_every_reason_has_a_remedy() -> None:
-    texts = [path.read_text() for path in (ROOT / "graph").glob("*.py")]
-    texts += [path.read_text() for path in (ROOT / "fusion").glob("*.py")]
-    raised = re.findall(
-        r'(?:UnfusibleError|UnrecordableError|escaped|return|broke\([^,]+,)\(?\s*f?"([a-z][^"]+)"\)',
-        "\n".join(texts),
-    )
-    assert len(raised) > 20
-    unknown = "see docs/reference/operations.md for what kernels can do"
-    missing = [r for r in raised if remedy_for(re.sub(r"\{[^}]*\}", "thing", r)) == unknown]
-    assert len(missing) < len(raised) / 2, missing
+def test_every_graph_break_is_used_and_has_a_remedy() -> None:
+    paths = [path for path in ROOT.rglob("*.py") if path.name != "breaks.py"]
+    used = set(re.findall(r"GraphBreak\.([A-Z_]+)", "\n".join(p.read_text() for p in paths)))
+    assert used == {each.name for each in GraphBreak}
+    assert all(each.remedy for each in GraphBreak)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "complex64", "object", "U5", "M8[ns]"])
-def test_remedies_name_a_dtype_to_use(dtype: str) -> None:
-    assert "astype" in remedy_for(f"dtype {np.dtype(dtype)}")
+def test_reasons_keep_their_kind_on_their_way() -> None:
+    reason = GraphBreak.DTYPE("dtype object")
+    counted = pickle.loads(pickle.dumps(Counter([("add", reason), ("add", "dtype object")])))
+    assert list(counted.items()) == [(("add", "dtype object"), 2)]
+    (((_, found), _),) = counted.items()
+    assert found.kind is reason.kind is copy.deepcopy(reason).kind
+    assert "astype" in found.kind.remedy
 
 
 def test_nothing_stops_a_plain_chain() -> None:

@@ -10,7 +10,6 @@ from distributed.utils import log_errors
 
 from gpusched.dashboard.components.figures import replace
 from gpusched.dashboard.components.titledtable import TitledTable
-from gpusched.inspection.remedies import remedy_for
 from gpusched.inspection.units import count
 
 
@@ -53,9 +52,9 @@ class Stops(TitledTable):
         replace(
             self.table,
             {
-                "operation": [operation for operation, _, _ in stops],
+                "operation": [operation for operation, *_ in stops],
                 "reason": [reason for _, reason, _ in stops],
                 "times": [times for _, _, times in stops],
-                "remedy": [remedy_for(reason) for _, reason, _ in stops],
+                "remedy": [reason.kind.remedy for _, reason, _ in stops],
             },
         )

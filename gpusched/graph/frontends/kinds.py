@@ -8,10 +8,11 @@ from typing import Any
 from dask.array import Array
 from dask.delayed import Delayed
 
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.statistics import updating
 from gpusched.graph.frontends.adapter import Expr, front_ends
 
-REASON = "a collection whose graph no hook sees"
+REASON = GraphBreak.COLLECTION("a collection whose graph no hook sees")
 
 _warned: set[type] = set()
 

@@ -17,6 +17,7 @@ import dask
 import numpy as np
 from dask._task_spec import GraphNode, TaskRef
 
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion.plan import Register
 from gpusched.graph.safety.calls import Unsafe
 from gpusched.graph.safety.interpreter import examine, is_of_a_library
@@ -25,10 +26,10 @@ from gpusched.graph.safety.outside import Outside
 
 __all__ = ["LIBRARY", "Outside", "Verdict", "examined", "kind_of", "why_unsafe"]
 
-LIBRARY = "a library's own function"
+LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
 
-_PACKAGES = frozenset(["builtins", "dask", "distributed", "functools", "gpusched", "numpy",
+_PACKAGES = frozenset(["builtins", "cupy", "dask", "distributed", "functools", "gpusched", "numpy",
                        "operator", "_operator", "scipy", "toolz", "cytoolz", "xarray"])  # fmt: skip
 """Packages whose objects that can be called are not the user's to change either."""
 
@@ -37,7 +38,7 @@ _PACKAGES = frozenset(["builtins", "dask", "distributed", "functools", "gpusched
 class Verdict:
     """Whether a function may be given lazy chunks in one call."""
 
-    reason: str | None
+    reason: Reason | None
     """Why not; None if it may."""
     outside: Outside = field(default_factory=Outside)
     """What it reads from outside, as far as it was looked at."""
@@ -65,16 +66,17 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     outside = Outside()
     try:
         examine(function, args, names, outside)
-    except Unsafe as reason:
-        return Verdict(str(reason), outside)
+    except Unsafe as error:
+        return Verdict(error.reason, outside)
     except Exception as error:
         if dask.config.get("gpusched.fusion.strict", False):
             raise
-        return Verdict(f"could not be examined: {type(error).__name__}: {error}")
+        told = f"could not be examined: {type(error).__name__}: {error}"
+        return Verdict(GraphBreak.RECORDING(told))
     return Verdict(None, outside)
 
 
-def why_unsafe(function: Any) -> str | None:
+def why_unsafe(function: Any) -> Reason | None:
     """Return why `function` is not shown to be safe for lazy chunks, or None if it is.
 
     Every argument without a default may be a chunk.
@@ -135,13 +137,14 @@ def _is_harmless(kind: Any) -> bool:
     return kind is Kind.ARRAY or (isinstance(kind, Known) and is_constant(kind.value))
 
 
-def _said_of_object(function: Any) -> str:
+def _said_of_object(function: Any) -> Reason:
     """Return why something that is not a Python function is not given lazy chunks."""
     if isinstance(function, types.MethodType):
         if is_of_a_library(function.__func__):
             return LIBRARY
-        return f"is a method of a {type(function.__self__).__name__}, which may change"
+        told = f"is a method of a {type(function.__self__).__name__}, which may change"
+        return GraphBreak.OWN_OBJECTS(told)
     kind = type(function)
     if kind.__module__.partition(".")[0] in _PACKAGES:
         return LIBRARY
-    return f"is a {kind.__name__}, an object that may change"
+    return GraphBreak.OWN_OBJECTS(f"is a {kind.__name__}, an object that may change")

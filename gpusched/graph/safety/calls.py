@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import math
 import types
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
 
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
 from gpusched.fusion.functions import VIEWS
 from gpusched.fusion.operations import COMBINES, operation_of
@@ -35,12 +38,16 @@ Names = dict[str, Any]
 
 
 class Unsafe(Exception):
-    """Says why a function is not known to be safe; `str` of it is the counted reason."""
+    """Says why a function is not known to be safe."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
-def refuse(reason: str) -> NoReturn:
+def refuse(kind: GraphBreak, text: str) -> NoReturn:
     """Raise `Unsafe`."""
-    raise Unsafe(reason)
+    raise Unsafe(kind(text))
 
 
 _NEW = frozenset([np.where, np.clip, np.nan_to_num, np.isclose, np.copy, np.zeros_like,
@@ -83,24 +90,24 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     if isinstance(function, np.ufunc):
         return _ufunc(function, args, names), False
     if isinstance(function, RecordedFunction | Freezable):
-        return _recorded(args, names), True
+        return _recorded(function, args, names), True
     if isinstance(function, type):
         return _type(callee, args, names), False
     if type(function) in _NUMPY and function in HANDLERS:
         return _catalogue(function, args, names)
     if isinstance(function, types.BuiltinFunctionType):
         return _python(callee, args, names), False
-    refuse(f"calls {described_callee(callee)}")
+    refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 
 def _ufunc(function: np.ufunc, args: Sequence[Any], names: Names) -> Any:
     name = function.__name__
     if operation_of(function) is None:
-        refuse(f"calls {name}, which is not recorded")
+        refuse(GraphBreak.OWN_CALLS, f"calls {name}, which is not recorded")
     if names:
-        refuse(f"calls {name} with {', '.join(names)}=")
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {', '.join(names)}=")
     if len(args) != function.nin:
-        refuse(f"calls {name} with {len(args)} arguments")
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {len(args)} arguments")
     kind = arithmetic(args, f"calls {name} with")
     return Items((kind,) * function.nout) if function.nout > 1 else kind
 
@@ -109,7 +116,7 @@ def arithmetic(args: Sequence[Any], doing: str) -> Any:
     """Return the kind of what arithmetic makes of its operands; `Unsafe` for other operands."""
     for arg in args:
         if not is_operand(arg):
-            refuse(f"{doing} {described(arg)}")
+            refuse(GraphBreak.OWN_OBJECTS, f"{doing} {described(arg)}")
     return Kind.FRESH if any(map(is_array, args)) else Kind.PLAIN
 
 
@@ -123,11 +130,30 @@ def described(kind: Any) -> str:
     return str(kind.value) if isinstance(kind, Kind) else type(kind).__name__.lower()
 
 
-def _recorded(args: Sequence[Any], names: Names) -> Any:
+def _recorded(function: Any, args: Sequence[Any], names: Names) -> Any:
     for kind in (*args, *names.values()):
         if not is_operand(kind) and not is_settled(kind):
-            refuse(f"calls a kernel with {described(kind)}")
-    return Kind.ARRAY
+            refuse(GraphBreak.OWN_ARGUMENTS, f"calls a kernel with {described(kind)}")
+    count = _results_of(getattr(function, "python", None))
+    return Kind.ARRAY if count is None else Items((Kind.ARRAY,) * count)
+
+
+@lru_cache(maxsize=256)
+def _results_of(function: Any) -> int | None:
+    """Return how many results a kernel has whose function ends with tuples only; None if not.
+
+    If it returned something else after all, a lazy chunk would be unpacked, which ends the
+    recording.
+    """
+    if not isinstance(function, types.FunctionType):
+        return None
+    found: set[int | None] = set()
+    count = None
+    for each in dis.get_instructions(function):
+        if each.opname.startswith("RETURN_"):
+            found.add(None if each.is_jump_target else count)
+        count = int(each.argval) if each.opname == "BUILD_TUPLE" else None
+    return found.pop() if len(found) == 1 else None
 
 
 def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
@@ -136,7 +162,7 @@ def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, b
     if function in _PLAIN_RESULTS:
         return _PLAIN_RESULTS[function], False
     if not any(map(is_array, (*args, *names.values()))):
-        refuse(f"calls {name} without an array of its arguments'")
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} without an array of its arguments'")
     if function in _SHARING:
         return Kind.ARRAY, True
     return Kind.FRESH if function in _NEW else Kind.ARRAY, False
@@ -147,10 +173,13 @@ def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: N
     try:
         signature_of(handler).bind(None, *args, **names)
     except TypeError as error:
-        refuse(f"calls {name} with arguments that no kernel honours ({error})")
+        refuse(
+            GraphBreak.OWN_ARGUMENTS,
+            f"calls {name} with arguments that no kernel honours ({error})",
+        )
     for kind in (*args, *names.values()):
         if not is_array(kind) and not is_settled(kind):
-            refuse(f"calls {name} with {described(kind)}")
+            refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(kind)}")
 
 
 def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
@@ -158,11 +187,16 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
     if isinstance(called.owner, Known):
         ufunc = called.owner.value
         if ufunc.__name__ not in COMBINES or operation_of(ufunc) is None or not args:
-            refuse(f"calls {ufunc.__name__}.{called.name}, which is not recorded")
+            refuse(
+                GraphBreak.OWN_CALLS, f"calls {ufunc.__name__}.{called.name}, which is not recorded"
+            )
         _check(f"{ufunc.__name__}.{called.name}", UFUNC_METHODS[called.name],
                (Known(None), *args[1:]), names)  # fmt: skip
         if not is_array(args[0]):
-            refuse(f"calls {ufunc.__name__}.{called.name} with {described(args[0])}")
+            refuse(
+                GraphBreak.OWN_ARGUMENTS,
+                f"calls {ufunc.__name__}.{called.name} with {described(args[0])}",
+            )
         return Kind.ARRAY, False
     if called.name == "astype":
         return _astype(args, names)
@@ -174,9 +208,9 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
 def _astype(args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     given = [*args, *names.values()]
     if len(args) > 1 or len(given) < 1 or not names.keys() <= {"dtype", "copy"}:
-        refuse("calls astype with arguments that no kernel honours")
+        refuse(GraphBreak.OWN_ARGUMENTS, "calls astype with arguments that no kernel honours")
     if not all(is_plain(kind) or is_text(kind) for kind in given):
-        refuse(f"calls astype with {', '.join(map(described, given))}")
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls astype with {', '.join(map(described, given))}")
     return (Kind.ARRAY, True) if "copy" in names else (Kind.FRESH, False)
 
 
@@ -186,7 +220,7 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
     if made is np.errstate:
         if not args and names.keys() <= _ERRSTATE and all(map(is_text, names.values())):
             return Kind.STATE
-        refuse("calls errstate with other arguments than names of errors")
+        refuse(GraphBreak.OWN_ARGUMENTS, "calls errstate with other arguments than names of errors")
     if made in (slice, range, *_INFORMATION, np.dtype):
         return _of_settled(made, args, names)
     if made is tuple and len(args) == 1 and (is_shape(args[0]) or items_of(args[0]) is not None):
@@ -197,7 +231,7 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
         return _of_numbers(callee, args, names)
     if issubclass(made, BaseException):
         return Kind.OTHER  # to be raised, which a recording does not survive
-    refuse(f"calls {described_callee(callee)}")
+    refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 
 def described_callee(callee: Known) -> str:
@@ -208,7 +242,7 @@ def described_callee(callee: Known) -> str:
 
 def _of_settled(made: Any, args: Sequence[Any], names: Names) -> Any:
     if not all(is_settled(kind) for kind in (*args, *names.values())):
-        refuse(f"calls {made.__name__} with a value of a chunk")
+        refuse(GraphBreak.OWN_DECIDES, f"calls {made.__name__} with a value of a chunk")
     return Series(Kind.PLAIN) if made is range else Kind.PLAIN
 
 
@@ -217,13 +251,16 @@ def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
     allowed = all(is_plain(k) for k in (*args, *names.values()))
     whole = callee.value in (min, max, sum) and len(args) == 1 and is_shape(args[0])
     if not allowed and not whole:
-        refuse(f"calls {name} with {', '.join(map(described, [*args, *names.values()]))}")
+        refuse(
+            GraphBreak.OWN_ARGUMENTS,
+            f"calls {name} with {', '.join(map(described, [*args, *names.values()]))}",
+        )
     return Kind.PLAIN
 
 
 def _series(made: Any, args: Sequence[Any], names: Names) -> Any:
     if not all(map(is_settled, (*names.values(), *(args[1:] if made is enumerate else ())))):
-        refuse(f"calls {made.__name__} with a value of a chunk")
+        refuse(GraphBreak.OWN_DECIDES, f"calls {made.__name__} with a value of a chunk")
     items = [item_of(kind) for kind in (args[:1] if made is enumerate else args)]
     return Series(Items((Kind.PLAIN, *items) if made is enumerate else tuple(items)))
 
@@ -240,7 +277,7 @@ def item_of(kind: Any) -> Any:
         return found
     if kind is Kind.SHAPE:
         return Kind.PLAIN
-    refuse(f"loops over, or unpacks, {described(kind)}")
+    refuse(GraphBreak.OWN_DECIDES, f"loops over, or unpacks, {described(kind)}")
 
 
 def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
@@ -258,19 +295,22 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
     elif getattr(math, getattr(function, "__name__", ""), None) is function:
         if all(is_plain(kind) or is_shape(kind) for kind in given):
             return Kind.PLAIN
-        refuse("calls a function of numbers with a value of a chunk")
-    refuse(f"calls {described_callee(callee)}")
+        refuse(GraphBreak.OWN_DECIDES, "calls a function of numbers with a value of a chunk")
+    refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 
 def parameters(function: types.FunctionType, args: Sequence[Any], names: Names) -> Names:
     """Return the kinds of a function's parameters in a call; `Unsafe` if it does not take it."""
     if hasattr(function, "__signature__"):
-        refuse(f"calls {function.__name__}, whose signature is declared")
+        refuse(GraphBreak.OWN_CALLS, f"calls {function.__name__}, whose signature is declared")
     signature = inspect.Signature.from_callable(function, follow_wrapped=False)
     try:
         bound = signature.bind(*args, **names)
     except TypeError as error:
-        refuse(f"calls {function.__name__} with other arguments than it has ({error})")
+        refuse(
+            GraphBreak.OWN_OBJECTS,
+            f"calls {function.__name__} with other arguments than it has ({error})",
+        )
     found = dict(bound.arguments)
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import described, refuse
 from gpusched.graph.safety.instructions import TABLE, After, Instruction, Rule, rule
 from gpusched.graph.safety.kinds import (
@@ -102,7 +103,7 @@ def _call(self: Interpreter, state: State, instruction: Instruction) -> After:
 def _call_kw(self: Interpreter, state: State, instruction: Instruction) -> After:
     names = state.stack[-1]
     if not isinstance(names, Known):
-        refuse("calls with names that are not known")
+        refuse(GraphBreak.OWN_CALLS, "calls with names that are not known")
     return _called(self, push(state, pops=1), int(instruction.arg or 0), names.value)
 
 
@@ -142,7 +143,7 @@ def _call_ex(self: Interpreter, state: State, instruction: Instruction) -> After
     if options is Kind.NULL:
         options = Options(())
     if args is None or not isinstance(options, Options):
-        refuse("calls with arguments that are not known")
+        refuse(GraphBreak.OWN_CALLS, "calls with arguments that are not known")
     callee = next((slot for slot in slots if slot is not Kind.NULL), Kind.OTHER)
     return _finished(self, replace(state, stack=tuple(stack)), callee, list(args),
                      dict(options.names))  # fmt: skip
@@ -154,7 +155,7 @@ def _build_map(self: Interpreter, state: State, instruction: Instruction) -> Aft
     pairs = state.stack[len(state.stack) - 2 * count :]
     names = [key.value for key in pairs[::2] if isinstance(key, Known) and type(key.value) is str]
     if len(names) < count:
-        refuse("builds a dictionary")
+        refuse(GraphBreak.OWN_CODE, "builds a dictionary")
     return push(state, Options(tuple(zip(names, pairs[1::2], strict=True))), pops=2 * count)
 
 
@@ -162,7 +163,7 @@ def _build_map(self: Interpreter, state: State, instruction: Instruction) -> Aft
 def _build_const_map(self: Interpreter, state: State, instruction: Instruction) -> After:
     count, keys = int(instruction.arg or 0), state.stack[-1]
     if not isinstance(keys, Known) or not all(type(key) is str for key in keys.value):
-        refuse("builds a dictionary")
+        refuse(GraphBreak.OWN_CODE, "builds a dictionary")
     values = state.stack[-count - 1 : -1]
     return push(state, Options(tuple(zip(keys.value, values, strict=True))), pops=count + 1)
 
@@ -171,7 +172,7 @@ def _build_const_map(self: Interpreter, state: State, instruction: Instruction) 
 def _dict_merge(self: Interpreter, state: State, instruction: Instruction) -> After:
     into, more = state.stack[-int(instruction.arg or 0) - 1], state.stack[-1]
     if not isinstance(into, Options) or not isinstance(more, Options):
-        refuse("builds a dictionary")
+        refuse(GraphBreak.OWN_CODE, "builds a dictionary")
     stack = list(state.stack[:-1])
     stack[-int(instruction.arg or 0)] = Options((*into.names, *more.names))
     return replace(state, stack=tuple(stack))
@@ -189,7 +190,7 @@ def _list_extend(self: Interpreter, state: State, instruction: Instruction) -> A
     depth, items = int(instruction.arg or 0), items_of(state.stack[-1])
     into = state.stack[-depth - 1]
     if items is None or not isinstance(into, Listing):
-        refuse("builds a list of what is not known")
+        refuse(GraphBreak.OWN_CODE, "builds a list of what is not known")
     stack = list(state.stack[:-1])
     stack[-depth] = Listing((*into.items, *items))
     return replace(state, stack=tuple(stack))
@@ -199,7 +200,7 @@ def _list_extend(self: Interpreter, state: State, instruction: Instruction) -> A
 def _list_to_tuple(self: Interpreter, state: State, instruction: Instruction) -> After:
     listing = state.stack[-1]
     if not isinstance(listing, Listing):
-        refuse("builds a tuple of what is not known")
+        refuse(GraphBreak.OWN_CODE, "builds a tuple of what is not known")
     return push(state, Items(listing.items), pops=1)
 
 
@@ -209,7 +210,7 @@ def _intrinsic(self: Interpreter, state: State, instruction: Instruction) -> Aft
         return _list_to_tuple(self, state, instruction)
     if "UNARY_POSITIVE" in str(instruction.argrepr):
         return unary(self, state, instruction)
-    refuse("does what gpusched cannot follow")
+    refuse(GraphBreak.OWN_CODE, "does what gpusched cannot follow")
 
 
 # Contexts -------------------------------------------------------------------------------------
@@ -218,5 +219,5 @@ def _intrinsic(self: Interpreter, state: State, instruction: Instruction) -> Aft
 @rule("BEFORE_WITH")
 def _before_with(self: Interpreter, state: State, instruction: Instruction) -> After:
     if state.stack[-1] is not Kind.STATE:
-        refuse(f"enters {described(state.stack[-1])}")
+        refuse(GraphBreak.OWN_CODE, f"enters {described(state.stack[-1])}")
     return push(state, Kind.LEAVING, Kind.OTHER, pops=1)

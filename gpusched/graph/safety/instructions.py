@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.chunk import METHODS, UFUNC_METHODS
 from gpusched.graph.safety.calls import described, refuse
 from gpusched.graph.safety.kinds import Kind, Known, Method, is_array, is_plain, is_settled
@@ -39,20 +40,25 @@ Rule = Callable[["Interpreter", State, Instruction], After]
 TABLE: dict[str, Rule] = {}
 """What each allowed instruction does, by its name in any of the versions of Python."""
 
+NOT_FOLLOWED = GraphBreak.OWN_CODE, "does what gpusched cannot follow"
+
 SAID = {
-    "STORE_SUBSCR": "assigns to elements of an array",
-    "DELETE_SUBSCR": "deletes elements",
-    "STORE_SLICE": "assigns to elements of an array",
-    "STORE_ATTR": "sets an attribute",
-    "DELETE_ATTR": "deletes an attribute",
-    "STORE_GLOBAL": "sets a global variable",
-    "DELETE_GLOBAL": "deletes a global variable",
-    "STORE_DEREF": "sets a variable of an outer function",
-    "MAKE_CELL": "defines a function inside",
-    "MAKE_FUNCTION": "defines a function inside",
-    "IMPORT_NAME": "imports a module",
-    "LOAD_FAST_AND_CLEAR": "builds a list, set or dictionary in a comprehension",
-    "BUILD_SET": "builds a set",
+    "STORE_SUBSCR": (GraphBreak.OWN_ASSIGNS, "assigns to elements of an array"),
+    "DELETE_SUBSCR": (GraphBreak.OWN_ASSIGNS, "deletes elements"),
+    "STORE_SLICE": (GraphBreak.OWN_ASSIGNS, "assigns to elements of an array"),
+    "STORE_ATTR": (GraphBreak.OWN_CODE, "sets an attribute"),
+    "DELETE_ATTR": (GraphBreak.OWN_CODE, "deletes an attribute"),
+    "STORE_GLOBAL": (GraphBreak.OWN_CODE, "sets a global variable"),
+    "DELETE_GLOBAL": (GraphBreak.OWN_CODE, "deletes a global variable"),
+    "STORE_DEREF": (GraphBreak.OWN_CODE, "sets a variable of an outer function"),
+    "MAKE_CELL": (GraphBreak.OWN_CODE, "defines a function inside"),
+    "MAKE_FUNCTION": (GraphBreak.OWN_CODE, "defines a function inside"),
+    "IMPORT_NAME": (GraphBreak.OWN_CODE, "imports a module"),
+    "LOAD_FAST_AND_CLEAR": (
+        GraphBreak.OWN_CODE,
+        "builds a list, set or dictionary in a comprehension",
+    ),
+    "BUILD_SET": (GraphBreak.OWN_CODE, "builds a set"),
 }
 """What is said of some instructions that are not in the table."""
 
@@ -143,7 +149,7 @@ def _load_global(self: Interpreter, state: State, instruction: Instruction) -> A
     try:
         found = Known(self.outside.name(self.function, name), name)
     except KeyError:
-        refuse(f"uses {name}, which is not defined")
+        refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which is not defined")
     if not int(instruction.arg or 0) & 1:
         return push(state, found)
     # NULL is below what is called until Python 3.12, and above it since.
@@ -156,11 +162,11 @@ def _load_deref(self: Interpreter, state: State, instruction: Instruction) -> Af
     name = str(instruction.argval)
     cells = dict(zip(self.code.co_freevars, self.function.__closure__ or (), strict=True))
     if name not in cells:
-        refuse(f"uses {name}, which a function inside sets")
+        refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which a function inside sets")
     try:
         return push(state, Known(self.outside.cell(cells[name], name), name))
     except ValueError:
-        refuse(f"uses {name}, which has no value yet")
+        refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which has no value yet")
 
 
 @rule("LOAD_ATTR", "LOAD_METHOD")
@@ -193,12 +199,12 @@ def _attribute(self: Interpreter, owner: Any, name: str) -> Any:
         try:
             return Known(self.outside.attribute(owner.value, name), f"{owner.name}.{name}")
         except KeyError:
-            refuse(f"uses {owner.name}.{name}, which is not loaded yet")
+            refuse(GraphBreak.OWN_OBJECTS, f"uses {owner.name}.{name}, which is not loaded yet")
     elif isinstance(owner, Known) and isinstance(owner.value, np.ufunc) and name in UFUNC_METHODS:
         return Method(owner, name)
     elif is_plain(owner) and name in _OF_PLAIN:
         return _OF_PLAIN[name]
-    refuse(f"uses .{name} of {described(owner)}")
+    refuse(GraphBreak.OWN_ATTRIBUTE, f"uses .{name} of {described(owner)}")
 
 
 # Strings --------------------------------------------------------------------------------------
@@ -212,7 +218,7 @@ def _format(self: Interpreter, state: State, instruction: Instruction) -> After:
     count = 2 if spec else 1
     for kind in state.stack[-count:]:
         if not is_settled(kind):
-            refuse(f"formats {described(kind)}")
+            refuse(GraphBreak.OWN_DECIDES, f"formats {described(kind)}")
     return push(state, Kind.TEXT, pops=count)
 
 

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+from gpusched.breaks import GraphBreak
 from gpusched.fusion.recorded import Freezable
 from gpusched.graph.safety import calls, flow, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
-from gpusched.graph.safety.instructions import SAID, TABLE
+from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE
 from gpusched.graph.safety.kinds import (
     Items,
     Kind,
@@ -32,7 +33,7 @@ from gpusched.graph.safety.kinds import (
 from gpusched.graph.safety.outside import Outside
 from gpusched.graph.safety.state import State
 
-LIBRARIES = frozenset(["dask", "distributed", "xarray", "numpy"])
+LIBRARIES = frozenset(["cupy", "dask", "distributed", "numpy", "xarray"])
 """Packages whose functions are recorded only if `gpusched.graph.known` lists them."""
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -78,14 +79,14 @@ class Interpreter:
     def run(self, arguments: dict[str, Any]) -> Any:
         """Return the kind of the function's result; `Unsafe` if it is not safe."""
         if self.code.co_flags & _GENERATORS:
-            refuse("is a generator or a coroutine")
+            refuse(GraphBreak.OWN_OBJECTS, "is a generator or a coroutine")
         self._check_handlers()
         self._goto(0, State((), tuple(arguments.items())))
         while self._waiting:
             place = self._waiting.pop()
             self._step(place, self._states[place])
         if self._result is None:
-            refuse("does not return")
+            refuse(GraphBreak.OWN_CODE, "does not return")
         return self._result
 
     def _check_handlers(self) -> None:
@@ -97,7 +98,7 @@ class Interpreter:
             names = [i.opname for i in self.instructions[place : place + 3]]
             ends = names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
             if not ends and names != ["COPY", "POP_EXCEPT", "RERAISE"]:
-                refuse(f"handles exceptions{self._where(place)}")
+                refuse(GraphBreak.OWN_HANDLES, f"handles exceptions{self._where(place)}")
 
     def _place(self, offset: int) -> int:
         """Return the number of the instruction at an offset, or after the prefixes there."""
@@ -130,12 +131,12 @@ class Interpreter:
         run = TABLE.get(instruction.opname)
         try:
             if run is None:
-                refuse(SAID.get(instruction.opname, "does what gpusched cannot follow"))
+                refuse(*SAID.get(instruction.opname, NOT_FOLLOWED))
             after = run(self, state, instruction)
-        except Unsafe as reason:
-            if "line " in str(reason):
+        except Unsafe as error:
+            if "line " in error.reason:
                 raise
-            raise Unsafe(f"{reason}{self._where(place)}") from None
+            raise Unsafe(error.reason.told(f"{error.reason}{self._where(place)}")) from None
         for target, found in after if isinstance(after, list) else [(None, after)]:
             if found is not None:
                 self._goto(place + 1 if target is None else self._place(target), found)
@@ -143,7 +144,7 @@ class Interpreter:
     def returns(self, kind: Any) -> None:
         """Take a kind of the function's result into account."""
         if not _is_result(kind):
-            refuse(f"returns {described(kind)}")
+            refuse(GraphBreak.OWN_CODE, f"returns {described(kind)}")
         self._result = kind if self._result is None else joined(self._result, kind)
 
     # Calls ------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ class Interpreter:
         if callee is Kind.LEAVING:
             return Known(None), False
         if not isinstance(callee, Known):
-            refuse(f"calls {described(callee)}")
+            refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         if isinstance(callee.value, types.FunctionType):
             return self._own(callee.value, args, names), True
         if isinstance(callee.value, Freezable):
@@ -166,14 +167,14 @@ class Interpreter:
         """Return the kind of the result of another function in Python."""
         name = function.__name__
         if function in self.callers:
-            refuse(f"calls {name}, which calls itself")
+            refuse(GraphBreak.OWN_CALLS, f"calls {name}, which calls itself")
         if is_of_a_library(function):
-            refuse(f"calls {name}, a library's own function")
+            refuse(GraphBreak.OWN_CALLS, f"calls {name}, a library's own function")
         try:
             given = {key: aged(kind) for key, kind in names.items()}
             return examine(function, [aged(a) for a in args], given, self.outside, self.callers)
-        except Unsafe as reason:
-            refuse(f"calls {name}, which {reason}")
+        except Unsafe as error:
+            refuse(error.reason.kind, f"calls {name}, which {error.reason}")
 
 
 def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, Any],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import arithmetic, described, item_of, refuse
 from gpusched.graph.safety.instructions import After, Instruction, rule
 from gpusched.graph.safety.kinds import (
@@ -41,7 +42,7 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
     found = arithmetic((left, right), doing)
     if symbol.endswith("=") and is_array(left):
         if left is not Kind.FRESH or symbol == "@=":
-            refuse("changes an array in place that others may see")
+            refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")
         return push(state, Kind.FRESH, pops=2)
     if symbol == "@" and is_array(found):
         return push(state, Kind.ARRAY, pops=2)
@@ -65,7 +66,7 @@ def _truth(self: Interpreter, state: State, instruction: Instruction) -> After:
 def decided(kind: Any) -> bool | None:
     """Return whether a value is true; None if it may be either. `Unsafe` if a chunk decides."""
     if not is_settled(kind):
-        refuse(f"decides by {described(kind)}")
+        refuse(GraphBreak.OWN_DECIDES, f"decides by {described(kind)}")
     return bool(kind.value) if isinstance(kind, Known) else None
 
 
@@ -76,10 +77,10 @@ def _compare(self: Interpreter, state: State, instruction: Instruction) -> After
     if is_array(left) or is_array(right):
         found = arithmetic((left, right), f"compares {symbol} with")
         if str(instruction.argrepr).startswith("bool("):
-            refuse(f"decides by {described(found)}")
+            refuse(GraphBreak.OWN_DECIDES, f"decides by {described(found)}")
         return push(state, found, pops=2)
     if not (is_settled(left) and is_settled(right)) or symbol not in _COMPARED:
-        refuse(f"compares {described(left)} with {described(right)}")
+        refuse(GraphBreak.OWN_DECIDES, f"compares {described(left)} with {described(right)}")
     if isinstance(left, Known) and isinstance(right, Known) and symbol in ("==", "!="):
         equal = left.value == right.value
         return push(state, Known(bool(equal == (symbol == "=="))), pops=2)
@@ -94,7 +95,7 @@ def _is(self: Interpreter, state: State, instruction: Instruction) -> After:
         return push(state, is_none(left, negated), pops=2)
     if isinstance(left, Known) and isinstance(right, Known):
         return push(state, Known((left.value is right.value) != negated), pops=2)
-    refuse(f"asks whether {described(left)} is {described(right)}")
+    refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(left)} is {described(right)}")
 
 
 def is_none(kind: Any, negated: bool) -> Any:
@@ -105,14 +106,14 @@ def is_none(kind: Any, negated: bool) -> Any:
         return Kind.PLAIN  # of another kind where it is None, and plans are made for kinds
     if is_settled(kind) or isinstance(kind, Items):
         return Known(negated)
-    refuse(f"asks whether {described(kind)} is None")
+    refuse(GraphBreak.OWN_DECIDES, f"asks whether {described(kind)} is None")
 
 
 @rule("CONTAINS_OP")
 def _contains(self: Interpreter, state: State, instruction: Instruction) -> After:
     left, right = state.stack[-2:]
     if not (is_settled(left) and is_settled(right)):
-        refuse(f"looks for {described(left)} in {described(right)}")
+        refuse(GraphBreak.OWN_DECIDES, f"looks for {described(left)} in {described(right)}")
     return push(state, Kind.PLAIN, pops=2)
 
 
@@ -129,7 +130,7 @@ def _subscript(self: Interpreter, state: State, instruction: Instruction) -> Aft
 def _binary_slice(self: Interpreter, state: State, instruction: Instruction) -> After:
     owner, start, stop = state.stack[-3:]
     if not (is_plain(start) and is_plain(stop)):
-        refuse("takes a slice whose ends a chunk decides")
+        refuse(GraphBreak.OWN_DECIDES, "takes a slice whose ends a chunk decides")
     return push(state.aged() if is_array(owner) else state, _item(owner, Kind.PLAIN), pops=3)
 
 
@@ -138,7 +139,7 @@ def _item(owner: Any, index: Any) -> Any:
         parts = items_of(index) if items_of(index) is not None else (index,)
         if all(is_operand(part) or is_shape(part) for part in parts or ()):
             return Kind.ARRAY
-        refuse(f"takes an item by {described(index)}")
+        refuse(GraphBreak.OWN_DECIDES, f"takes an item by {described(index)}")
     items = items_of(owner)
     number = index.value if isinstance(index, Known) and type(index.value) is int else None
     if items is not None and number is not None and -len(items) <= number < len(items):
@@ -147,14 +148,14 @@ def _item(owner: Any, index: Any) -> Any:
         return Kind.PLAIN
     if is_shape(owner) and is_plain(index):
         return Kind.OTHER if not isinstance(owner, Kind) else Kind.SHAPE
-    refuse(f"takes an item of {described(owner)}")
+    refuse(GraphBreak.OWN_DECIDES, f"takes an item of {described(owner)}")
 
 
 @rule("BUILD_SLICE")
 def _build_slice(self: Interpreter, state: State, instruction: Instruction) -> After:
     count = int(instruction.arg or 0)
     if not all(map(is_plain, state.stack[-count:])):
-        refuse("takes a slice whose ends a chunk decides")
+        refuse(GraphBreak.OWN_DECIDES, "takes a slice whose ends a chunk decides")
     return push(state, Kind.PLAIN, pops=count)
 
 
@@ -172,7 +173,7 @@ def _unpack(self: Interpreter, state: State, instruction: Instruction) -> After:
     if items is None:
         items = (item_of(kind),) * count
     if len(items) != count:
-        refuse(f"unpacks {len(items)} values into {count}")
+        refuse(GraphBreak.OWN_DECIDES, f"unpacks {len(items)} values into {count}")
     return push(state, *reversed(items), pops=1)
 
 
@@ -188,7 +189,7 @@ def _get_iter(self: Interpreter, state: State, instruction: Instruction) -> Afte
 def _for_iter(self: Interpreter, state: State, instruction: Instruction) -> After:
     series = state.stack[-1]
     if not isinstance(series, Series):
-        refuse(f"loops over {described(series)}")
+        refuse(GraphBreak.OWN_DECIDES, f"loops over {described(series)}")
     within = push(state, series.item)
     target = int(instruction.argval)
     if sys.version_info >= (3, 13):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import refuse
 from gpusched.graph.safety.kinds import Kind, aged, joined
 
@@ -22,7 +23,7 @@ class State:
     def joined(self, other: State) -> State:
         """Return what holds on two ways that meet."""
         if len(self.stack) != len(other.stack):
-            refuse("leaves different numbers of values behind")
+            refuse(GraphBreak.OWN_CODE, "leaves different numbers of values behind")
         stack = tuple(map(joined, self.stack, other.stack))
         mine, theirs = dict(self.variables), dict(other.variables)
         names = {name: joined(mine[name], theirs[name]) for name in mine if name in theirs}
@@ -37,7 +38,7 @@ class State:
 def push(state: State, *kinds: Any, pops: int = 0) -> State:
     """Return the state with some kinds taken from the stack and others put on it."""
     if len(state.stack) < pops:
-        refuse("takes more values than there are")
+        refuse(GraphBreak.OWN_CODE, "takes more values than there are")
     kept = state.stack[: len(state.stack) - pops]
     return replace(state, stack=(*kept, *kinds))
 
@@ -51,5 +52,5 @@ def loaded(state: State, name: str) -> Any:
     """Return the kind of a local variable; refuse one that may have no value."""
     found = dict(state.variables).get(name, Kind.UNBOUND)
     if found is Kind.UNBOUND:
-        refuse(f"uses {name}, which may have no value")
+        refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which may have no value")
     return found

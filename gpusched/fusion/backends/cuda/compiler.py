@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusched import installing
+from gpusched.fusion.backends.cuda import versions
 
 _MISSING = (
     "compiling for NVIDIA GPUs needs packages that are not installed here: {reason}. "
@@ -88,12 +89,21 @@ def disassembler() -> str:
 
 
 def require() -> None:
-    """Check that kernels can be compiled; `CompilerMissingError` says what to install if not."""
+    """Check that kernels can be compiled.
+
+    Raises
+    ------
+    CompilerMissingError
+        If the compiler's packages are not installed.
+    gpusched.fusion.backends.cuda.versions.CompilerVersionError
+        If they are, in versions that have other private interfaces.
+    """
     try:
         import_module("numba_cuda")  # Without it, numba.cuda is numba's own, older one.
         from cuda.bindings import nvrtc
 
-        from gpusched.fusion.backends.cuda.numba_cuda import nvvm
+        with versions.explained():
+            from gpusched.fusion.backends.cuda.numba_cuda import nvvm
 
         nvvm.NVVM()
         nvrtc.nvrtcVersion()
@@ -165,8 +175,8 @@ def compile_kernel(
 
     Raises
     ------
-    CompilerMissingError
-        If the compiler's packages are not installed.
+    CompilerMissingError, gpusched.fusion.backends.cuda.versions.CompilerVersionError
+        If the compiler's packages are not installed, or are not the tested versions and differ.
 
     Examples
     --------
@@ -176,6 +186,17 @@ def compile_kernel(
     'kernel'
     """
     require()
+    with versions.explained():
+        return _compile(function, signature, cc, threads, mathematics)
+
+
+def _compile(
+    function: Callable[..., None],
+    signature: tuple[Any, ...],
+    cc: tuple[int, int],
+    threads: int,
+    mathematics: Mapping[str, Any],
+) -> Compiled:
     from gpusched.fusion.backends.cuda.numba_cuda import compiler, nvvm, types
 
     with _compiling_for(cc):

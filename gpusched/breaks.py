@@ -1,0 +1,140 @@
+"""Graph breaks: why calls of a chunk task are not part of one kernel, and what can be changed.
+
+Every refusal to fuse is one of `GraphBreak`, with a text of its own: a `Reason`. Statistics count
+them, and `gpusched.explain`, the summary of ``gpusched run`` and the dashboard show them with their
+remedies.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+_KEEP = "keep to NumPy calls, without float(), bool(), if or np.asarray of a chunk: the task is "
+_ANEW = "recorded anew for each chunk"
+
+
+@enum.unique
+class GraphBreak(enum.Enum):
+    """Why something is not fused; the value is the remedy.
+
+    Examples
+    --------
+    >>> from gpusched.breaks import GraphBreak
+    >>> reason = GraphBreak.DTYPE("dtype object")
+    >>> reason
+    'dtype object'
+    >>> reason.kind.name, reason.kind.remedy.partition(":")[0]
+    ('DTYPE', 'convert with astype first')
+    """
+
+    @property
+    def remedy(self) -> str:
+        """What can be changed; begins with "nothing" where nothing need be."""
+        return str(self.value)
+
+    def __call__(self, text: str) -> Reason:
+        """Return this, told about one case."""
+        return Reason(self, text)
+
+    # What chunks are.
+    SMALL_CHUNKS = "make chunks larger, or lower gpusched.fusion.minimum-elements"
+    NO_ARRAY = "nothing: the array is made here"
+    DTYPE = (
+        "convert with astype first: kernels have bool, integers, float32 and float64, and each "
+        "function has those of docs/reference/operations.md"
+    )
+    CHUNK_TYPE = "give plain NumPy or CuPy chunks, as with map_blocks(np.asarray)"
+    STRIDES = "copy the chunks, as with map_blocks(np.copy)"
+    DEVICES = "move all inputs to one device with to_backend"
+    OPERAND = "pass arrays and numbers"
+    SIGNS = "convert one operand with astype"
+    EMPTY = "nothing: the chunk is empty"
+    UNCOMPARABLE = "pass numbers, strings or arrays to the function rather than objects"
+
+    # What kernels have.
+    NO_KERNEL = "nothing, or call it before or after the chain rather than in its middle"
+    NO_METHOD = (
+        "use the NumPy function of operations that kernels have (docs/reference/operations.md)"
+    )
+    OPTION = "leave the option out, or apply it in a call of its own"
+    INDEX = "index with slices, or use np.where with a mask"
+    ALONE = "nothing: one NumPy call on so few elements, or on a GPU, is as good as a kernel"
+    REDUCTION = (
+        "nothing: the chunk is read again. Where it is large, make chunks that fit the cache"
+    )
+    TOO_MANY = "raise gpusched.fusion.maximum-operations"
+    MODEL = "nothing: NumPy calls before and after it are fused, each side by itself"
+    LIBRARY = "nothing: it is called as it is"
+    COLLECTION = (
+        "compute the arrays that it is made of by themselves, or have it call dask.array's optimize"
+    )
+    REPLACED = "put NumPy's own function back, and call another one by a name of its own"
+    SIMULATOR = "see the reason: the kernel is right, and slow"
+
+    # What a task does with lazy chunks.
+    VALUES = _KEEP + _ANEW
+    NOT_ARRAYS = (
+        "convert to a dtype that kernels have: what follows is called as NumPy has it, and the "
+        "task is " + _ANEW
+    )
+    CHANGES = (
+        "return a new array instead of changing one, and use slices instead of loops over an array"
+    )
+    CONFLICT = "have the function return a new array instead of changing the one it is given"
+    RECORDING = "if the program runs without gpusched, please report this"
+    COMPILATION = "if it is not a matter of the installation, please report this"
+
+    # What a function of the user's own does.
+    OWN_ASSIGNS = "build the result with np.where instead of assigning to elements"
+    OWN_CHANGES = "write x = x + y instead of x += y for what the function has been given"
+    OWN_HANDLES = (
+        "handle exceptions outside of the function, or mark it with @gpusched.fusible if none is "
+        "of NumPy"
+    )
+    OWN_DECIDES = (
+        "keep to NumPy calls: use np.where instead of if, and slices instead of loops over an array"
+    )
+    OWN_CALLS = (
+        "call NumPy functions that kernels have (docs/reference/operations.md), split the function "
+        "there, or mark it with @gpusched.fusible if the call is safe"
+    )
+    OWN_ARGUMENTS = "leave that argument out, or apply it in a call of its own"
+    OWN_ATTRIBUTE = "replace that attribute or method, or mark the function with @gpusched.fusible"
+    OWN_OBJECTS = (
+        "pass what the function needs as numbers or arrays, or mark it with @gpusched.fusible if "
+        "it is safe"
+    )
+    OWN_CODE = (
+        "use NumPy calls and plain expressions only, or mark the function with @gpusched.fusible"
+    )
+
+
+class Reason(str):
+    """What is told of a graph break in one case: a text, with its `kind`.
+
+    Parameters
+    ----------
+    kind
+        Which graph break it is.
+    text
+        What is told, such as ``"dtype object"``.
+    """
+
+    __slots__ = ("kind",)
+
+    kind: GraphBreak
+
+    def __new__(cls, kind: GraphBreak, text: str) -> Reason:
+        """Make a text that knows its kind."""
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
+
+    def __getnewargs__(self) -> Any:
+        """Return what a copy, or another process, makes it of."""
+        return self.kind, str(self)
+
+    def told(self, text: str) -> Reason:
+        """Return the same graph break with another text."""
+        return Reason(self.kind, text)
