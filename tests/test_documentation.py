@@ -295,3 +295,10 @@ def sources() -> str:
 def test_message_exists(message: str, sources: str) -> None:
     for part in message.split("..."):
         assert part.strip() in sources
+
+
+def test_every_how_to_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/index.md").read_text()
+    assert {f"how-to/{page.stem}" for page in HOW_TO} == set(
+        re.findall(r"^(how-to/[\w-]+)$", index, re.MULTILINE)
+    )

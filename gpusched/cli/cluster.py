@@ -110,6 +110,14 @@ def status(context: click.Context, name: str | None, as_json: bool) -> None:
         context.exit(NOT_RUNNING)
 
 
+@cluster.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def list_clusters(context: click.Context, as_json: bool) -> None:
+    """Show all clusters, as status does without a name."""
+    context.invoke(status, name=None, as_json=as_json)
+
+
 @cluster.command()
 @click.argument("name")
 @click.argument("workers", type=count())
