@@ -76,9 +76,9 @@ def submit(
 ) -> None:
     """Run SCRIPT with workers on the nodes of a batch system.
 
-    On each node a worker a GPU is started, on the first also the scheduler and the script, whose
-    Client() finds the scheduler. SCRIPT may be followed by its arguments, and preceded by flags of
-    gpusched run. The job ends with the script, and with its exit code.
+    It starts one worker per GPU on each node, and on the first also the scheduler and the script,
+    whose Client() finds the scheduler. SCRIPT may be followed by its arguments, and preceded by
+    flags of gpusched run. The job ends with the script, and with its exit code.
 
     Ctrl-C while --wait waits cancels the job.
     """

@@ -39,17 +39,17 @@ class Cluster(SpecCluster):
     Parameters
     ----------
     n_workers : int, optional
-        Number of workers. Default: one a GPU; on CPUs, dask's own choice for the cores.
+        Number of workers. Default: one per GPU; on CPUs, dask's own choice for the cores.
     threads_per_worker : int, optional
         Threads of each worker. Default: 1 on a GPU; on CPUs, an equal share of the cores.
     gpus : int, str or sequence of int or str, optional
         ``"all"``, a number of GPUs, or a list of positions among the visible ones and of UUIDs,
-        each as often as it shall have workers; 0 for CPU workers.
+        each as often as it should have workers; 0 for CPU workers.
     memory_limit : int, float or str, optional
-        Host memory of each worker: bytes, a text such as ``"4 GiB"``, a fraction of the machine's,
-        ``"auto"`` for an equal share, or 0 for no limit.
+        Host memory of each worker: bytes, a string such as ``"4 GiB"``, a fraction of the
+        machine's, ``"auto"`` for an equal share, or 0 for no limit.
     device_memory_limit : int, float or str, optional
-        What task results may take of each GPU before they are spilled: bytes, a text such as
+        What task results may take of each GPU before they are spilled: bytes, a string such as
         ``"10 GiB"``, a fraction of its memory, or 0 for no limit. Several workers on it share it.
     pool : {'none', 'cupy', 'async', 'rmm'}, optional
         Where GPU memory comes from.
@@ -227,7 +227,7 @@ class Cluster(SpecCluster):
         *args: Any,
         **kwargs: Any,
     ) -> Adaptive:
-        """Change the number of workers with the load; never more than one a GPU.
+        """Change the number of workers with the load; never more than one per GPU.
 
         Raises
         ------
