@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import Any
+from typing import Any, Literal
 
 from dask.utils import format_bytes
 from distributed import Nanny
@@ -21,6 +21,9 @@ logger = logging.getLogger("distributed.nanny")
 _PATIENCE = 10.0
 """Seconds that the scheduler, which may be busy, has to take the message."""
 
+
+_CLOSING = 5.0
+"""Seconds that a worker has to end on a machine that has nothing else to do, as distributed's."""
 
 _SLOWEST = 6.0
 """Times longer that a worker may take to end, at most: half a minute in place of 5 s."""
@@ -77,15 +80,22 @@ class DeviceNanny(Nanny):
                 self.process.worker_address = None
             return await super().instantiate()
 
-    async def kill(self, timeout: float = 5, reason: str = "nanny-kill") -> None:
-        """End the worker's process as distributed does; that end is no news.
+    async def close(  # type: ignore[override]
+        self, timeout: float | None = None, reason: str = "nanny-close"
+    ) -> Literal["OK"]:
+        """Close as distributed does, with time that suits the machine if none is given.
 
-        On a machine where more threads want to run than there are cores, a worker takes longer to
-        end by itself, and is given as many times longer before it is killed.
+        Where more threads want to run than there are cores, a worker takes longer to end by
+        itself, and is given as many times longer before it is killed.
         """
+        seconds = _CLOSING * _slowness() if timeout is None else timeout
+        return await super().close(timeout=seconds, reason=reason)
+
+    async def kill(self, timeout: float = 5, reason: str = "nanny-kill") -> None:
+        """End the worker's process as distributed does; that end is no news."""
         self._asked_to_end = True
         try:
-            await super().kill(timeout=timeout * _slowness(), reason=reason)
+            await super().kill(timeout=timeout, reason=reason)
         finally:
             self._asked_to_end = False
 

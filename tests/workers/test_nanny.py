@@ -40,12 +40,13 @@ def test_worker_has_longer_to_end_on_a_busy_machine(
 ) -> None:
     found = []
 
-    async def kill(self: Nanny, timeout: float, reason: str) -> None:
+    async def close(self: Nanny, timeout: float, reason: str) -> None:
         found.append(timeout)
 
-    monkeypatch.setattr(Nanny, "kill", kill)
+    monkeypatch.setattr(Nanny, "close", close)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(affinity, "allowed_cpus", lambda: tuple(range(cores)))
     nanny = object.__new__(DeviceNanny)
-    asyncio.run(nanny.kill())
-    assert found == [seconds]
+    asyncio.run(nanny.close())
+    asyncio.run(nanny.close(timeout=1))
+    assert found == [seconds, 1]
