@@ -16,7 +16,8 @@
 # And beside it: make gpu-report measures a GPU, make test-nightly searches for new defects, make coverage says what tests reach.
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
-# arguments to the command that a target runs.
+# arguments to the command that a target runs. make demo passes ARGS="--scale 32" to the example, and
+# FLAGS="--no-fuse" to gpusched run.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -36,7 +37,7 @@ help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
 
 demo: $(VENV)/.demo
-	$(BIN)/gpusched run docs/examples/terrain.py $(ARGS)
+	$(BIN)/gpusched run $(FLAGS) docs/examples/terrain.py $(ARGS)
 
 check: lint
 	$(PYTEST) -q tests/test_layers.py tests/test_documentation.py -k "layers or layer or link" $(ARGS)

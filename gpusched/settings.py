@@ -139,6 +139,7 @@ KINDS: dict[str, Kind] = {
     "batch.folder": _text,
     "batch.checkpoints": _or(_text, None),
     "batch.requeues": _count(),
+    "batch.start-timeout": _seconds,
     "run.connect-timeout": _seconds,
     "run.full-tracebacks": _flag,
 }

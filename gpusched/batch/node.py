@@ -11,11 +11,14 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from gpusched import config
 from gpusched.batch.children import TERMINATED, Children, Stopped
 from gpusched.batch.plan import Plan
 from gpusched.files import write_whole
+from gpusched.quantities import read_seconds
 
 RANKS = (
     "SLURM_PROCID",
@@ -30,6 +33,8 @@ CLOSING = 15.0
 """Seconds that scheduler and workers have to end; workers take 10 at most."""
 _LOOK = 0.2
 """Seconds between two looks at the shared folder."""
+_PATIENCE = "gpusched.batch.start-timeout"
+"""The setting that says how long a node waits for the first one's scheduler."""
 _KILLED = 137
 """Exit code of what SIGKILL ended."""
 _REJOIN = 2.0
@@ -79,7 +84,7 @@ def serve(plan: Plan, folder: str) -> int:
     Raises
     ------
     NodeError
-        If ``run`` is the folder of another start.
+        If ``run`` is the folder of another start, or no scheduler appears in it in time.
     """
     environment = _environment(plan, folder)
     if plan.rank != 0:
@@ -191,10 +196,17 @@ def _join_once(
     workers: list[subprocess.Popen[bytes]],
 ) -> int:
     assert plan.run is not None
+    patience = read_seconds(_PATIENCE, config.get("batch.start-timeout"))
+    deadline = time.monotonic() + patience
     while (address := _told(plan)) is None:
         # The scheduler removes its file when it ends, so a late node may find none, and the code.
         if _is_over(plan):
             return 0
+        if time.monotonic() > deadline:
+            raise NodeError(
+                f"node {plan.rank} found no scheduler in {plan.run} within {patience:g} s: start "
+                f"node 0 (--rank 0) with the same --run, or raise {_PATIENCE}"
+            )
         children.wait(_LOOK)
     code = _join(address, plan, environment, children, workers)
     return 0 if _is_over(plan) else code

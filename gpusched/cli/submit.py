@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -75,9 +76,9 @@ def submit(
 ) -> None:
     """Run SCRIPT with workers on the nodes of a batch system.
 
-    On each node a worker a GPU is started, on the first also the scheduler and the script, whose
-    Client() finds the scheduler. SCRIPT may be followed by its arguments, and preceded by flags of
-    gpusched run. The job ends with the script, and with its exit code.
+    It starts one worker per GPU on each node, and on the first also the scheduler and the script,
+    whose Client() finds the scheduler. SCRIPT may be followed by its arguments, and preceded by
+    flags of gpusched run. The job ends with the script, and with its exit code.
 
     Ctrl-C while --wait waits cancels the job.
     """
@@ -120,6 +121,7 @@ def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
     for name in ("scheduler", "worker"):
         check_options(name, flags[f"{name}_options"])
     backend = flags["backend"] or systems.installed()
+    _check_folders(backend, flags)
     request = Request(
         command=command,
         backend=backend,
@@ -178,6 +180,20 @@ def _check_command(command: tuple[str, ...], directory: Path | None) -> None:
         script = Path(parsed["script"])
         if not script.is_file():
             raise Unusable(f"there is no script {script}")
+
+
+def _check_folders(backend: str, flags: dict[str, Any]) -> None:
+    """Refuse what a local job could not use; warn of what only the nodes could have."""
+    if backend == "k8s":
+        return
+    folders = [name for name in ("directory", "tls") if flags[name] and not flags[name].is_dir()]
+    missing = [f"--{name} {flags[name]} is not a folder of this machine" for name in folders]
+    if flags["python"] and shutil.which(flags["python"]) is None:
+        missing.append(f"--python {flags['python']} is not a program of this machine")
+    for each in missing:
+        if backend == "local":
+            raise ValueError(each)
+        click.echo(f"Warning: {each}: make sure that the nodes have it", err=True)
 
 
 def _name(command: tuple[str, ...]) -> str:

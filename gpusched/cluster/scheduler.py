@@ -1,7 +1,7 @@
 """A preload for schedulers: versions, exit reasons of workers, metrics and programs.
 
-It refuses workers of other versions, reports why workers died, exports metrics, and gives each
-worker each program once.
+It refuses workers of other versions, reports why workers died, exports metrics, fuses the graphs
+of clients that know nothing of gpusched, and gives each worker each program once.
 
 ``gpusched scheduler`` and `gpusched.Cluster` load it; for a scheduler of dask's own,
 ``dask scheduler --preload gpusched.cluster.scheduler`` does.
@@ -16,6 +16,7 @@ from distributed import Scheduler
 from distributed.metrics import time
 
 from gpusched import config
+from gpusched.cluster.clients import PlainClients
 from gpusched.cluster.kernels import Kernels
 from gpusched.cluster.obituaries import Obituaries
 from gpusched.cluster.programs import Programs
@@ -35,7 +36,7 @@ def dask_setup(scheduler: Scheduler) -> None:
     """Fit out a scheduler; called by distributed as it starts."""
     register()
     Obituaries(scheduler).install()
-    for plugin in (Programs(), Kernels()):
+    for plugin in (PlainClients(), Programs(), Kernels()):
         plugin.install(scheduler)
         scheduler.add_plugin(plugin)
     _refuse_other_versions(scheduler)

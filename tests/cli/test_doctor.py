@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
-from gpusched import Cluster
+from gpusched import Cluster, installing
 from gpusched.cli import checks, doctor
 from gpusched.cli.checks import fusion, gpu, host, skew, wheels
 from gpusched.cli.checks.finding import Finding
@@ -244,7 +244,7 @@ def test_gpu_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     found = gpu.packages()
     assert found.status == "failure"
     assert "cupy (ImportError: no)" in found.text
-    assert "gpusched[cuda13]" in found.remedy
+    assert installing.command("cuda13") in found.remedy
 
     @contextmanager
     def nothing() -> Any:

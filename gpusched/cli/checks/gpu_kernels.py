@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from gpusched import installing
 from gpusched.cli.checks import isolated
 from gpusched.cli.checks.finding import Finding
 from gpusched.cli.checks.gpu import has_hardware
@@ -51,7 +52,7 @@ def kernels() -> Finding:
     if failed:
         return Finding.failure(
             f"a small program fails: {'; '.join(failed)}",
-            "pip install 'gpusched[cuda13]', or [cuda12] for a driver of CUDA 12, which bring the "
+            f"{installing.command('cuda13')}, or [cuda12] for a driver of CUDA 12, which bring the "
             "versions that are known to work",
         )
     names = ", ".join(f"{entry} ({name})" for entry, name, _ in outcomes)

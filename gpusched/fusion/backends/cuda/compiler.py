@@ -15,12 +15,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from gpusched import installing
 from gpusched.fusion.backends.cuda import versions
 
-MISSING = (
+_MISSING = (
     "compiling for NVIDIA GPUs needs packages that are not installed here: {reason}. "
-    "Install them with 'pip install gpusched[cuda13]' (or gpusched[cuda12] for a driver of that "
-    "version)"
+    "Install them with {command} (or its extra cuda12 for a driver of that version)"
 )
 
 THREADS = 256
@@ -28,7 +28,16 @@ THREADS = 256
 
 
 class CompilerMissingError(ImportError):
-    """The packages of an extra are not installed; the message names it."""
+    """The packages of an extra are not installed; the message names it.
+
+    Parameters
+    ----------
+    reason
+        What could not be imported.
+    """
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(_MISSING.format(reason=reason, command=installing.command("cuda13")))
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ def require() -> None:
         nvvm.NVVM()
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError, OSError) as error:
-        raise CompilerMissingError(MISSING.format(reason=error)) from error
+        raise CompilerMissingError(error) from error
 
 
 class _Device:

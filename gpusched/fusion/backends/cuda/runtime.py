@@ -13,7 +13,6 @@ from typing import Any
 from gpusched.fusion import generate, service, sharing, tuned
 from gpusched.fusion.backends.cuda import compiler, cubins, skeleton, versions
 from gpusched.fusion.backends.cuda.compiler import (
-    MISSING,
     Compiled,
     CompilerMissingError,
     compile_kernel,
@@ -128,7 +127,7 @@ class GpuRuntime:
             import cuda.core as core
             import cupy
         except ImportError as error:
-            raise CompilerMissingError(MISSING.format(reason=error)) from error
+            raise CompilerMissingError(error) from error
         self._cupy = cupy
         self._stream_of_thread = cupy.cuda.get_current_stream
         with versions.explained():

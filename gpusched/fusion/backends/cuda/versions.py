@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 
+from gpusched import installing
+
 TESTED = {"numba-cuda": "0.30.4", "cuda-core": "1.2.2"}
 """What the extras of pyproject.toml install: exactly these."""
 
@@ -53,5 +55,5 @@ def _message(error: Exception) -> str:
     return (
         f"kernels for GPUs are compiled through private interfaces of {tested}; here are {here}, "
         f"where one of them fails: {type(error).__name__}: {error}. Install the tested versions "
-        "with 'pip install gpusched[cuda13]' (or gpusched[cuda12] for a driver of that version)"
+        f"with {installing.command('cuda13')} (or its extra cuda12 for a driver of that version)"
     )
