@@ -87,6 +87,8 @@ def serve(plan: Plan, folder: str) -> int:
         If ``run`` is the folder of another start, or no scheduler appears in it in time.
     """
     environment = _environment(plan, folder)
+    if plan.kernels is not None:
+        _import(plan.kernels, environment)
     if plan.rank != 0:
         return _follow(plan, environment)
     if plan.run is not None:
@@ -254,6 +256,16 @@ def _told(plan: Plan) -> str | None:
         return None
     address: str = told["address"]
     return address
+
+
+def _import(kernels: Path, environment: dict[str, str]) -> None:
+    """Import a pack of compiled kernels, before any process of the job could want one.
+
+    A pack that is of no use, as for another processor, says so in the job's log: the job takes the
+    time that compiling takes, and nothing else is lost.
+    """
+    command = [sys.executable, "-m", "gpusched", "cache", "import", str(kernels)]
+    subprocess.run(command, env=os.environ | environment, check=False)
 
 
 def _environment(plan: Plan, folder: str) -> dict[str, str]:

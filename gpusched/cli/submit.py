@@ -56,6 +56,7 @@ _PASSED_ON = (
 )
 @click.option("--requeue", is_flag=True, help="Start again if out of time, or if a node fails.")
 @click.option("--checkpoints", type=_PATH, help="Where gpusched.checkpoint keeps results.")
+@click.option("--kernels", type=_PATH, help="Import a pack of gpusched cache export on each node.")
 @click.option("--name", help="The job's name.  [default: the script's]")
 @click.option("--queue", help="The queue, which Slurm calls partition.")
 @click.option("--account", help="Who is charged.")
@@ -134,6 +135,7 @@ def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
         memory=_bytes(flags["memory"]),
         requeues=config.get("batch.requeues") if flags["requeue"] else 0,
         checkpoints=None if flags["checkpoints"] is None else flags["checkpoints"].absolute(),
+        kernels=None if flags["kernels"] is None else flags["kernels"].absolute(),
         # On Kubernetes it is no folder, but the name of a Secret.
         tls=flags["tls"] if backend == "k8s" or not flags["tls"] else flags["tls"].absolute(),
         **{name: flags[name] for name in _PASSED_ON},
@@ -188,6 +190,8 @@ def _check_folders(backend: str, flags: dict[str, Any]) -> None:
         return
     folders = [name for name in ("directory", "tls") if flags[name] and not flags[name].is_dir()]
     missing = [f"--{name} {flags[name]} is not a folder of this machine" for name in folders]
+    if flags["kernels"] and not flags["kernels"].is_file():
+        missing.append(f"--kernels {flags['kernels']} is not a file of this machine")
     if flags["python"] and shutil.which(flags["python"]) is None:
         missing.append(f"--python {flags['python']} is not a program of this machine")
     for each in missing:

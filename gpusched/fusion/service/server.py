@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpusched.fusion import codefiles
+from gpusched.fusion import codefiles, kernelfiles
 from gpusched.fusion.service import frames
 from gpusched.fusion.service.crew import Crew
 from gpusched.fusion.service.jobs import Job, Jobs
@@ -154,7 +154,7 @@ class Server:
         if not path:
             return
         try:
-            codefiles.write(Path(path), sealed)
+            kernelfiles.keep(Path(path), sealed)
         except OSError as error:
             # Clients try it as well, and say so.
             logger.warning("cannot write %s: %s", path, error)
