@@ -16,6 +16,7 @@ COMMANDS = {
     "launch": "gpusched.cli.node:launch",
     "explain": "gpusched.cli.explain:explain",
     "cluster": "gpusched.cli.cluster:cluster",
+    "cache": "gpusched.cli.kernelcache:cache",
     "info": "gpusched.cli.info:info",
     "doctor": "gpusched.cli.doctor:doctor",
     "scheduler": "gpusched.cli.scheduler:scheduler",

@@ -25,6 +25,7 @@ from gpusched.fusion import (
     compiletimes,
     emitters,
     hostloops,
+    kernelfiles,
     service,
     sharing,
     worthwhile,
@@ -84,6 +85,21 @@ def toolchain() -> str:
     compilers = [version("numba"), version("llvmlite")]
     parts = [gpusched.__version__, *compilers, sys.version, _libc(), emitters.digest()]
     return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
+
+
+def folder_name() -> str:
+    """Return the name of the folder of what this toolchain makes for this processor."""
+    return f"{toolchain()}-{processors.key()}"
+
+
+def made_with() -> dict[str, str]:
+    """Return what people are told of kernels that are compiled here."""
+    return {
+        "gpusched": gpusched.__version__,
+        "python": sys.version.split()[0],
+        "numba": version("numba"),
+        "target": processors.name(),
+    }
 
 
 def _libc() -> str:
@@ -155,6 +171,12 @@ class KernelCache:
         """Forget what is in memory; files stay."""
         self._compiled.clear()
         self._handles.clear()
+
+    def begin_again(self) -> None:
+        """Let go of locks that threads held which a forked process has none of."""
+        self._locks = defaultdict(threading.Lock)
+        for handle in self._handles.values():
+            handle.begin_again()
 
     def forget(self, kernel: Kernel) -> None:
         """Forget one kernel, so that it is looked for again."""
@@ -276,7 +298,7 @@ def is_compiled(kernel: Kernel) -> bool:
         return False
     chosen = tuned.chosen(kernel, tuned.here())
     text = hostloops.source(chosen)
-    source = root / "kernels" / toolchain() / f"{chosen.name}.py"
+    source = root / "kernels" / folder_name() / f"{chosen.name}.py"
     path = PreparedKernel(kernel, chosen, text, str(source), source).wanted.path
     return path is not None and path.exists()
 
@@ -318,27 +340,22 @@ def prepare(kernel: Kernel) -> PreparedKernel:
 
     chosen = tuned.chosen(kernel, tuned.here())
     text = hostloops.source(chosen)
-    stored = store(toolchain(), chosen.name, text)
+    stored = store(chosen.name, text)
     filename = str(stored) if stored else register(chosen.name, text)
     return PreparedKernel(kernel, chosen, text, filename, stored)
 
 
-def store(tools: str, name: str, text: str) -> Path | None:
-    """Write a source into the cache directory and return its path, if there is one.
-
-    Parameters
-    ----------
-    tools
-        What `toolchain` returned.
-    """
+def store(name: str, text: str) -> Path | None:
+    """Write a source into the cache directory and return its path, if there is one."""
     root = directory()
     if root is None:
         return None
-    path = root / "kernels" / tools / f"{name}.py"
+    path = root / "kernels" / folder_name() / f"{name}.py"
     try:
         codefiles.folder_for(path)
         if not path.exists():
             codefiles.write(path, text.encode())
+            kernelfiles.describe(path.parent, made_with())
     except OSError as error:
         codefiles.warn_unwritable(path, error)
         with updating() as counters:
@@ -366,3 +383,6 @@ def reference(kernel: Kernel) -> CompiledKernel:
 
 kernels = KernelCache()
 """This process's kernels."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=kernels.begin_again)

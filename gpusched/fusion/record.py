@@ -137,6 +137,8 @@ class Recorder:
     def constant(self, array: np.ndarray) -> Leaf:
         """Return the node of an array that depends only on the inputs' kinds."""
         copy = self.device.take_in(array)
+        # Other threads' streams, which do not wait for this one's, read it with the plan.
+        self.device.synchronize()
         node = self.leaf(copy)
         self._constants.append((node.register, copy))
         return node
@@ -289,8 +291,8 @@ class Recorder:
 
     def demand(self) -> None:
         """Run what has been recorded and has not run, since values are needed now."""
-        if not self.patient:
-            self._check_compiled()
+        launches = [step for step in self._pending_steps if isinstance(step, Launch)]
+        self._compile(tuple(launch.kernel for launch in launches))
         while self._pending_steps:
             step = self._pending_steps.pop(0)
             self.release(written(step) & self._stood_in)
@@ -298,10 +300,11 @@ class Recorder:
             self.repeatable = False
         self._stood_in.clear()
 
-    def _check_compiled(self) -> None:
-        """End the recording if kernels that are to run are not compiled."""
-        launches = (step for step in self._pending_steps if isinstance(step, Launch))
-        self.missing = tiers.missing(launch.kernel for launch in launches)
+    def _compile(self, kernels: tuple[Runnable, ...]) -> None:
+        """Wait for kernels that are to run, or end the recording if some are not compiled."""
+        if self.patient:
+            return tiers.wait(kernels)
+        self.missing = tiers.missing(kernels)
         if self.missing:
             self.stop(GraphBreak.COMPILATION("kernels are not compiled"))
 

@@ -21,7 +21,7 @@ import dask
 from dask.utils import parse_timedelta
 
 from gpusched import events
-from gpusched.fusion import codefiles, service
+from gpusched.fusion import codefiles, kernelfiles, service
 from gpusched.fusion.statistics import updating
 
 logger = logging.getLogger(__name__)
@@ -144,6 +144,8 @@ def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> tuple[T
     found = _loaded(wanted, content, load, "a damaged file" if complain else "")
     if found is None:
         return None
+    if wanted.path is not None:
+        kernelfiles.touch(wanted.path)
     _announce(wanted)
     with updating() as counters:
         counters.kernels_loaded += 1
@@ -208,7 +210,7 @@ def _keep(wanted: Wanted, sealed: bytes) -> None:
     if wanted.path is None:
         return
     try:
-        codefiles.write(wanted.path, sealed)
+        kernelfiles.keep(wanted.path, sealed)
     except OSError as error:
         unshared(wanted, f"cannot write: {error.strerror or error}")
         codefiles.warn_unwritable(wanted.path, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from contextlib import AbstractContextManager
@@ -95,6 +96,16 @@ class Statistics:
 
 _lock = threading.Lock()
 _total = Statistics()
+
+
+def _begin_again() -> None:
+    """Have a lock that nobody holds, in a process that has been forked off."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
 
 
 class _Updating:

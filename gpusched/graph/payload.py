@@ -15,6 +15,7 @@ from gpusched.fusion.placement import AUTO, OFF, REQUIRE
 from gpusched.fusion.plan import Register
 from gpusched.fusion.precision import MODES
 from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
+from gpusched.graph.decisions import Remaining
 from gpusched.graph.lasting import is_of_a_library
 from gpusched.graph.quick import parts
 from gpusched.graph.segment import ProgramStep
@@ -30,6 +31,8 @@ class _Compact(cloudpickle.Pickler):
         if kind is ProgramStep:
             flags = value.recorded, value.replayed
             return ProgramStep, (value.function, value.args, value.kwargs, *flags)
+        if kind is Remaining:
+            return Remaining, ()  # What a program is says nothing of how often it runs.
         if kind is curry:
             return _reduce_curry(value)
         return super().reducer_override(value)

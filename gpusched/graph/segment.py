@@ -16,7 +16,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion import shortage, tiers
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies
-from gpusched.fusion.devices import Device, device_of, strides_are_whole
+from gpusched.fusion.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.floatingpoint import take
 from gpusched.fusion.grids import is_join
@@ -33,7 +33,7 @@ from gpusched.fusion.plan import (
 )
 from gpusched.fusion.record import Recorder, error_state
 from gpusched.fusion.statistics import updating
-from gpusched.graph import pieces
+from gpusched.graph import gpu_failures, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
@@ -171,7 +171,7 @@ class Segment:
         """Call the functions as they are, as kernels are missing."""
         error = tiers.failure(kernels)
         if error is not None:
-            direct = self._refused(error, GraphBreak.COMPILATION)
+            direct = self._refused(error, GraphBreak.COMPILATION, inputs)
             self._remember(key, direct)
             return self._direct(direct, registers)
         self.remaining.tasks -= 1
@@ -183,11 +183,14 @@ class Segment:
         with tiers.Unfused(kernels, self.remaining.tasks, synchronize):
             self.call(registers)
 
-    def _refused(self, error: Exception, what: GraphBreak) -> Direct:
+    def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...]) -> Direct:
         """Return the decision to do without kernels after something has failed."""
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
         reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
+        device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
+        if device.name != HOST.name:
+            gpu_failures.warn_once(reason)
         return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:
@@ -318,7 +321,7 @@ class Segment:
                 key = None  # There may be files or a disk the next time.
         # Not while an error is handled, which would be shown beside what the functions raise.
         if failed is not None:
-            self._called(self._call_after(failed, registers), key)
+            self._called(self._call_after(failed, inputs, registers), key)
         elif recorder.missing:
             self._remember(key, Waiting(recorder.missing))
             recorder.discard()
@@ -360,7 +363,8 @@ class Segment:
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
 
-    def _call_after(self, error: Exception, registers: Registers) -> Direct:
+    def _call_after(self, error: Exception, inputs: tuple[Any, ...],
+                    registers: Registers) -> Direct:  # fmt: skip
         """Call the functions as they are after a recording has failed.
 
         Nothing has been changed by then. Either they raise what the user's program raises, or the
@@ -370,7 +374,7 @@ class Segment:
             reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
             registers.leave(bare_name(self.steps[-1][1].function), reason)
         self.call(registers)
-        return self._refused(error, GraphBreak.RECORDING)
+        return self._refused(error, GraphBreak.RECORDING, inputs)
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip

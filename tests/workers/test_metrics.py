@@ -413,10 +413,10 @@ scheduler they are `workers[address].metrics["gpusched"][section][key]`, and in 
 `client.scheduler_info()["workers"][address]["metrics"]["gpusched"]`. What a worker does not know
 is left out: a worker without a GPU has no temperature.
 
-With `pip install "gpusched[metrics]"` they are also at `/metrics`, in Prometheus's format: on each
-worker's page with the prefix `gpusched_worker_`, and for all workers on the scheduler's page with
-the prefix `gpusched_scheduler_`. Scrape either; the names differ so that a sum over both counts
-nothing twice. The labels of each are `{LABELS[0]}` (the GPU's, empty for a CPU worker) and
+With `pip install '.[metrics]'` in a clone they are also at `/metrics`, in Prometheus's format: on
+each worker's page with the prefix `gpusched_worker_`, and for all workers on the scheduler's page
+with the prefix `gpusched_scheduler_`. Scrape either; the names differ so that a sum over both
+counts nothing twice. The labels of each are `{LABELS[0]}` (the GPU's, empty for a CPU worker) and
 `{LABELS[1]}` (its name). Counters start again at 0 when a worker's process does. Kernels are
 counted by process, so the workers of an in-process cluster all tell the same.
 

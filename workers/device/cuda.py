@@ -14,6 +14,7 @@ from distributed.protocol.serialize import deserialize, serialize
 from gpusched.serialization.arrays import cupy as arrays
 from gpusched.workers import pinning
 from gpusched.workers.device.base import Frozen, PoisonedContextError
+from gpusched.workers.device.page_locked import PageLockedMemory
 from gpusched.workers.memory.sizes import device_nbytes
 from gpusched.workers.pool import install
 
@@ -72,6 +73,7 @@ class CudaDevice:
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.name: str = properties["name"].decode()
         self.pool = install(pool, pool_size)
+        self._page_locked = PageLockedMemory()
         self._threads = threading.local()
 
     def nbytes(self, value: Any) -> int:
@@ -87,26 +89,38 @@ class CudaDevice:
         return self.pool.held()
 
     def free_unused(self) -> int:
-        """Give the pool's free blocks back to the driver; return their bytes."""
+        """Give free blocks back to the driver, page-locked ones too; return those on the GPU."""
+        self._page_locked.free_unused()
+        # Filled by `cupy.asarray` of host arrays, in tasks and in libraries.
+        cupy.get_default_pinned_memory_pool().free_all_blocks()
         return self.pool.free_unused()
 
     def freeze(self, value: Any) -> Frozen:
         """Copy a value to page-locked memory."""
         header, frames = serialize(value, serializers=("cuda", "dask", "pickle"), on_error="raise")
-        copies = [_to_host(frame) for frame in frames]
+        copies = [self._to_host(frame) for frame in frames]
         cupy.cuda.get_current_stream().synchronize()
         return Frozen((header, [_on_device(frame) for frame in frames]), copies)
+
+    def _to_host(self, frame: Any) -> Any:
+        """Start copying a frame that is on the GPU; return others as arrays."""
+        if not _on_device(frame):
+            return np.frombuffer(frame, np.uint8)
+        array = cupy.asarray(frame).view(np.uint8).ravel()
+        return array.get(out=self._page_locked.take(array.nbytes), blocking=False)
 
     def thaw(self, frozen: Frozen) -> Any:
         """Copy a value back to the device."""
         if isinstance(frozen.header, _Plain):
             shape, dtype = frozen.header
-            value = cupy.asarray(frozen.frames[0].view(dtype).reshape(shape))
+            value = _to_device(frozen.frames[0], dtype, shape)
             cupy.cuda.get_current_stream().synchronize()
             return value
         header, on_device = frozen.header
         placed = zip(frozen.frames, on_device, strict=True)
-        frames = [cupy.asarray(f) if device else memoryview(f) for f, device in placed]
+        frames = [
+            _to_device(f, f.dtype, f.shape) if device else memoryview(f) for f, device in placed
+        ]
         value = deserialize(header, frames)
         cupy.cuda.get_current_stream().synchronize()
         return value
@@ -177,13 +191,11 @@ def _on_device(frame: Any) -> bool:
     return hasattr(frame, "__cuda_array_interface__")
 
 
-def _to_host(frame: Any) -> Any:
-    if not _on_device(frame):
-        return np.frombuffer(frame, np.uint8)
-    array = cupy.asarray(frame).view(np.uint8).ravel()
-    return array.get(out=_page_locked(array.nbytes), blocking=False)
+def _to_device(frame: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+    """Start copying host memory to a new array; the memory must stay until the stream is done.
 
-
-def _page_locked(nbytes: int) -> np.ndarray:
-    memory = cupy.cuda.alloc_pinned_memory(max(1, nbytes))
-    return np.frombuffer(memory, np.uint8, nbytes)
+    `cupy.asarray` would first copy it to page-locked memory of CuPy's own.
+    """
+    array = cupy.empty(shape, dtype)
+    array.set(frame.view(dtype).reshape(shape))
+    return array

@@ -35,7 +35,7 @@ def wanted(name: str, text: str, cc: tuple[int, int], mathematics: str = EXACT) 
     parts = ("cuda", toolchain(), f"sm_{cc[0]}{cc[1]}", mathematics, text)
     key = hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
     root = directory()
-    path = root and root / "cubins" / f"{name}-sm_{cc[0]}{cc[1]}-{key}.cubin"
+    path = root and root / "cubins" / toolchain() / f"{name}-sm_{cc[0]}{cc[1]}-{key}.cubin"
     return Wanted(name, key, path)
 
 
