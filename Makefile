@@ -13,10 +13,11 @@
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
-# And beside it: make test-nightly searches for new defects, make coverage says what tests reach.
+# And beside it: make gpu-report measures a GPU, make test-nightly searches for new defects, make coverage says what tests reach.
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
-# arguments to the command that a target runs.
+# arguments to the command that a target runs. make demo passes ARGS="--scale 32" to the example, and
+# FLAGS="--no-fuse" to gpusched run.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -29,14 +30,14 @@ EVERY := --hypothesis-profile=ci
 WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-models \
-    test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
+.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-gpu-common \
+    gpu-report test-models test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
 
 demo: $(VENV)/.demo
-	$(BIN)/gpusched run docs/examples/terrain.py $(ARGS)
+	$(BIN)/gpusched run $(FLAGS) docs/examples/terrain.py $(ARGS)
 
 check: lint
 	$(PYTEST) -q tests/test_layers.py tests/test_documentation.py -k "layers or layer or link" $(ARGS)
@@ -61,10 +62,21 @@ test-cuda: $(VENV)/.cuda-test
 # A GPU's driver is asked, as tests/tiers.py does; where there is none, every process gets the
 # emulated GPU of tests/emulated_gpu. GPUSCHED_EMULATED_GPU=devices=2,protect sets its modes.
 GPUSCHED_EMULATED_GPU ?= $(shell $(BIN)/python -c "from tests import tiers; print(int(not tiers.has_gpu()))")
+ON_GPU = GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
+    PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH}
 test-gpu: $(VENV)/.gpu-test
-	GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
-	    PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH} \
-	    $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
+	$(ON_GPU) $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
+
+# Those that have found most: programs, memory, clusters, the emulator's own.
+test-gpu-common: $(VENV)/.gpu-test
+	$(ON_GPU) $(PYTEST) $(PARALLEL) -m "gpu and not (nightly or peers or slow)" tests/gpu \
+	    tests/emulated_gpu tests/workers/test_cuda_device.py tests/serialization/arrays $(ARGS)
+
+# Measures this machine's GPU in minutes and writes what came of it: results.jsonl and a page.
+# Needs no network where the packages are installed. ARGS=--rehearsal takes little, ARGS=--help
+# lists the steps.
+gpu-report: $(VENV)/.gpu-test
+	$(ON_GPU) $(BIN)/python -m tests.gpu_report --write docs/reference/gpu-report.md $(ARGS)
 
 # What of the tests needs the libraries of that extra.
 test-models: $(VENV)/.models-test

@@ -85,6 +85,15 @@ class GraphBreak(enum.Enum):
     RECORDING = "if the program runs without gpusched, please report this"
     COMPILATION = "if it is not a matter of the installation, please report this"
 
+    # Why a worker with a GPU calls it on the host.
+    COPIES = "nothing, or make chunks larger: the host is done before they are copied"
+    LEAVES = "nothing: chunks leave the workers there"
+    NEEDS_HOST = "nothing, or call functions that kernels have: it gets NumPy arrays"
+    NO_ROOM = "make chunks smaller, or use fewer workers per GPU"
+    NOT_COMPILED = "nothing: later tasks find its kernels, or set gpusched.fusion.compile to wait"
+    SWITCHED_OFF = "set gpusched.device to auto"
+    DEVICE_ARRAYS = "nothing: the program has arrays of CuPy's, which are computed on their GPU"
+
     # What a function of the user's own does.
     OWN_ASSIGNS = "build the result with np.where instead of assigning to elements"
     OWN_CHANGES = "write x = x + y instead of x += y for what the function has been given"

@@ -1,4 +1,4 @@
-"""What this machine can do, measured in two seconds and kept with its date."""
+"""What this machine can do, measured once and kept with its date."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,8 +28,8 @@ _SMALL = 16
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Figures of a machine."""
+class Host:
+    """Figures of a machine that are measured in a quarter of a second, without a compiler."""
 
     date: str
     """When they were measured, in UTC, as ISO 8601 has it."""
@@ -39,24 +40,58 @@ class Machine:
     """Bytes read and written a second by one thread that adds two large arrays."""
     bandwidth_all: float
     """The same of all threads together."""
+    task_seconds: float
+    """What dask's threaded scheduler takes for a task that does nothing."""
+
+
+@dataclass(frozen=True)
+class Machine(Host):
+    """The same, and figures of kernels, which are compiled to be measured: that takes seconds."""
+
     simple_rate: float
     """Additions and multiplications of float64 a second by one thread, in a fused kernel."""
     heavy_rate_double: float
     """exp, log and sin of float64 a second by one thread, as many of each, in a fused kernel."""
     heavy_rate_single: float
     """The same of float32."""
-    task_seconds: float
-    """What dask's threaded scheduler takes for a task that does nothing."""
     launch_seconds: float
     """What calling a kernel costs."""
 
 
+_Figures = TypeVar("_Figures", bound=Host)
+
 _lock = threading.Lock()
-_measured: dict[str, Machine] = {}
+_measured: dict[str, Host] = {}
+
+
+def host() -> Host:
+    """Return what is known of this machine without a compiler, measured now if nothing is on disk.
+
+    Examples
+    --------
+    >>> from gpusched.machine import host
+    >>> host().bandwidth_one > 1e6
+    True
+    """
+    with _lock:
+        return _known() or _kept(measure_host())
+
+
+def known_host() -> Host | None:
+    """Return what `host` does if it was measured before, and None otherwise.
+
+    Examples
+    --------
+    >>> from gpusched.machine import host, known_host
+    >>> host() == known_host()
+    True
+    """
+    with _lock:
+        return _known()
 
 
 def machine(again: bool = False) -> Machine:
-    """Return the figures of this machine, measured now if there are none on disk.
+    """Return the figures of this machine, measured now if they are not on disk.
 
     Parameters
     ----------
@@ -66,36 +101,44 @@ def machine(again: bool = False) -> Machine:
     Examples
     --------
     >>> from gpusched.machine import machine
-    >>> machine().bandwidth_one > 1e6
+    >>> machine().simple_rate > 1e6
     True
     """
     with _lock:
-        name = _identity()
-        found = None if again else _measured.get(name) or _read(name)
-        if found is None:
-            found = measure()
-            if not interpreted():
-                _write(name, found)
-        _measured[name] = found
-        return found
+        found = None if again else _known()
+        if isinstance(found, Machine):
+            return found
+        return _kept(measure(found))
 
 
-def measured() -> Machine | None:
-    """Return the figures of this machine if they were measured before, and None otherwise.
+def measure_host() -> Host:
+    """Return figures measured now, without a compiler.
 
     Examples
     --------
-    >>> from gpusched.machine import machine, measured
-    >>> machine() == measured()
+    >>> from gpusched.machine import measure_host
+    >>> measure_host().threads >= 1
     True
     """
-    with _lock:
-        name = _identity()
-        return _measured.get(name) or _read(name)
+    threads = cores()
+    one, every = _bandwidths(threads)
+    return Host(
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        processor=_processor(),
+        threads=threads,
+        bandwidth_one=one,
+        bandwidth_all=every,
+        task_seconds=_task_seconds(),
+    )
 
 
-def measure() -> Machine:
+def measure(known: Host | None = None) -> Machine:
     """Return figures measured now: takes a second or two, most of it for compiling.
+
+    Parameters
+    ----------
+    known
+        What has been measured already; None to measure it, too.
 
     Examples
     --------
@@ -103,18 +146,11 @@ def measure() -> Machine:
     >>> measure().simple_rate > 1e6
     True
     """
-    threads = cores()
-    one, every = _bandwidths(threads)
     return Machine(
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        processor=_processor(),
-        threads=threads,
-        bandwidth_one=one,
-        bandwidth_all=every,
+        **asdict(known or measure_host()),
         simple_rate=_kernel_rate(_SIMPLE, "float64"),
         heavy_rate_double=_kernel_rate(_HEAVY, "float64"),
         heavy_rate_single=_kernel_rate(_HEAVY, "float32"),
-        task_seconds=_task_seconds(),
         launch_seconds=_kernel_seconds(_SIMPLE, "float64", _SMALL),
     )
 
@@ -133,7 +169,7 @@ def _bandwidths(threads: int) -> tuple[float, float]:
     first, second = np.ones(_ADDED // 8), np.ones(_ADDED // 8)
     target = np.zeros_like(first)
     moved = first.nbytes + second.nbytes + target.nbytes
-    one = moved / _best(lambda: np.add(first, second, out=target), 7)
+    one = moved / _best(lambda: np.add(first, second, out=target), 3)
     if threads == 1:
         return one, one
     parts = [np.array_split(array, threads) for array in (first, second, target)]
@@ -143,7 +179,7 @@ def _bandwidths(threads: int) -> tuple[float, float]:
             list(pool.map(np.add, *parts))
 
         add()
-        every = moved / _best(add, 7)
+        every = moved / _best(add, 3)
     return one, max(one, every)
 
 
@@ -204,7 +240,24 @@ def _processor() -> str:
         return platform.processor() or platform.machine()  # not Linux
 
 
-def _read(name: str) -> Machine | None:
+def _known() -> Host | None:
+    """Return what was measured before, by this process or by another one."""
+    name = _identity()
+    found = _measured.get(name) or _read(name)
+    if found is not None:
+        _measured[name] = found
+    return found
+
+
+def _kept(found: _Figures) -> _Figures:
+    """Return figures, which are kept for this process, and for others unless Python ran kernels."""
+    _measured[_identity()] = found
+    if not interpreted():
+        _write(_identity(), found)
+    return found
+
+
+def _read(name: str) -> Host | None:
     root = directory()
     content = codefiles.read(root / "machine.json") if root is not None else None
     if content is None:
@@ -213,13 +266,14 @@ def _read(name: str) -> Machine | None:
         told = json.loads(content)
     except ValueError:
         return None  # cut short: measured again, and written anew
-    names = {"identity", *(f.name for f in fields(Machine))}
-    if not isinstance(told, dict) or told.keys() != names or told.pop("identity") != name:
+    if not isinstance(told, dict) or told.pop("identity", None) != name:
         return None
-    return Machine(**told)
+    kinds: tuple[type[Host], ...] = (Machine, Host)
+    fitting = (kind for kind in kinds if told.keys() == {f.name for f in fields(kind)})
+    return next((kind(**told) for kind in fitting), None)
 
 
-def _write(name: str, found: Machine) -> None:
+def _write(name: str, found: Host) -> None:
     root = directory()
     if root is None:
         return

@@ -92,6 +92,7 @@ def _anything(name: str, value: Any) -> None:
 
 
 KINDS: dict[str, Kind] = {
+    "device": _choice("auto", "off", "require", False),
     "fusion.enabled": _flag,
     "fusion.cache-directory": _or(_text, None, False),
     "fusion.cache-size": _or(_bytes, None),
@@ -139,6 +140,7 @@ KINDS: dict[str, Kind] = {
     "batch.folder": _text,
     "batch.checkpoints": _or(_text, None),
     "batch.requeues": _count(),
+    "batch.start-timeout": _seconds,
     "run.connect-timeout": _seconds,
     "run.full-tracebacks": _flag,
 }

@@ -13,6 +13,8 @@ from tests.kernelsettings import KERNELS
 # before dask reads its configuration.
 os.environ.setdefault("DASK_GPUSCHED__FUSION__STRICT", "True")
 os.environ.update(KERNELS | os.environ)
+# Several test processes share a GPU, of which JAX would take three quarters.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -30,7 +30,11 @@ from tests.waiting import PATIENCE
 ROOT = Path(__file__).parents[1]
 HOW_TO = sorted((ROOT / "docs/how-to").glob("*.md"))
 AT_THE_ROOT = ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")
-PAGES = [*(ROOT / f"{name}.md" for name in AT_THE_ROOT), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in AT_THE_ROOT),
+    *sorted((ROOT / ".github").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 SECONDS = 300
 """That a page's blocks may take, also on a slow machine."""
@@ -291,3 +295,10 @@ def sources() -> str:
 def test_message_exists(message: str, sources: str) -> None:
     for part in message.split("..."):
         assert part.strip() in sources
+
+
+def test_every_how_to_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/index.md").read_text()
+    assert {f"how-to/{page.stem}" for page in HOW_TO} == set(
+        re.findall(r"^(how-to/[\w-]+)$", index, re.MULTILINE)
+    )

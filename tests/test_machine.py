@@ -6,16 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import dask
 import pytest
 
 from gpusched import machine as module
+from gpusched.chunking.target import here
 from gpusched.fusion.cache import kernels
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.inspection.cost import Work, compute_seconds, stage_seconds, task_seconds
-from gpusched.machine import Machine, machine, measure
+from gpusched.machine import Host, Machine, host, known_host, machine, measure
 from gpusched.profiling import profile
 
 PLAIN = Machine(
@@ -74,11 +76,11 @@ def test_without_a_compiler_it_is_measured_and_not_kept(folder: Path) -> None:
 
 
 def test_profile_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "measure", lambda: PLAIN)
+    monkeypatch.setattr(module, "measure", lambda known: PLAIN)
     with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
         assert machine() == PLAIN
         monkeypatch.setattr(module, "_measured", {})
-        monkeypatch.setattr(module, "measure", lambda: pytest.fail("measured again"))
+        monkeypatch.setattr(module, "measure", lambda known: pytest.fail("measured again"))
         assert machine() == PLAIN
         assert json.loads((folder / "machine.json").read_text())["processor"] == "a processor"
 
@@ -88,30 +90,47 @@ def test_unreadable_profile_is_measured_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     (folder / "machine.json").write_text(content)
-    monkeypatch.setattr(module, "measure", lambda: PLAIN)
+    monkeypatch.setattr(module, "measure", lambda known: PLAIN)
     with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
         assert machine() == PLAIN
         assert json.loads((folder / "machine.json").read_text())["threads"] == 4
+
+
+def test_chunks_need_no_kernels_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = {f.name: getattr(PLAIN, f.name) for f in fields(Host)}
+    monkeypatch.setattr(module, "measure_host", lambda: Host(**figures))
+    monkeypatch.setattr(module, "_kernel_seconds", lambda *given: pytest.fail("compiled"))
+    with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
+        assert known_host() is None
+        found = host()
+        assert here().bandwidth == found.bandwidth_all == PLAIN.bandwidth_all
+        assert known_host() == found
+        monkeypatch.setattr(module, "_measured", {})
+        monkeypatch.setattr(module, "measure_host", lambda: pytest.fail("measured again"))
+        assert host() == found
+        monkeypatch.setattr(module, "_kernel_seconds", lambda *given: 1.0)
+        assert machine().simple_rate > 0 and machine().bandwidth_all == found.bandwidth_all
+        assert host() == machine()
 
 
 def test_without_a_folder_it_is_kept_in_memory(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
-        monkeypatch.setattr(module, "measure", lambda: PLAIN)
+        monkeypatch.setattr(module, "measure", lambda known: PLAIN)
         assert machine() == PLAIN
-        monkeypatch.setattr(module, "measure", lambda: pytest.fail("measured again"))
+        monkeypatch.setattr(module, "measure", lambda known: pytest.fail("measured again"))
         assert machine() == PLAIN
 
 
 def test_another_machine_is_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "measure", lambda: PLAIN)
+    monkeypatch.setattr(module, "measure", lambda known: PLAIN)
     with dask.config.set({"gpusched.fusion.cache-directory": str(folder)}):
         machine()
         monkeypatch.setattr(module, "_measured", {})
         monkeypatch.setattr(module, "_identity", lambda: "another")
         called = []
-        monkeypatch.setattr(module, "measure", lambda: called.append(1) or PLAIN)
+        monkeypatch.setattr(module, "measure", lambda known: called.append(1) or PLAIN)
         machine()
     assert called
 

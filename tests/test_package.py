@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import gpusched
+from gpusched import installing
 
 ROOT = Path(__file__).parents[1]
 
@@ -118,11 +121,33 @@ def test_root_folder_is_importable_only_inside_the_package(name: str) -> None:
 
 
 def test_version_is_the_same_everywhere() -> None:
-    assert gpusched.__version__ == importlib.metadata.version("gpusched")
+    assert gpusched.__version__ == importlib.metadata.version(installing.DISTRIBUTION)
     changes = (ROOT / "CHANGELOG.md").read_text()
     citation = (ROOT / "docs" / "CITATION.cff").read_text()
     assert f"## {gpusched.__version__}" in changes
     assert f"version: {gpusched.__version__}\n" in citation
+
+
+IMPORTED_AS = {"tlz": "toolz", "yaml": "pyyaml"}
+"""Distributions whose modules have other names."""
+
+OF_EXTRAS = {"cryptography", "cupy"}
+"""Imported at the top of files that are only imported where these are installed."""
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    found = set()
+    for folder in ("gpusched", "workers", "serialization"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    found.add(str(node.module).partition(".")[0])
+    found -= {"gpusched", *sys.stdlib_module_names, *OF_EXTRAS}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[\[<>=]", name)[0] for name in project["dependencies"]}
+    assert {IMPORTED_AS.get(name, name) for name in found} - declared == set()
 
 
 def test_no_gpu_package_is_needed() -> None:

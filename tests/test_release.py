@@ -70,7 +70,7 @@ def sources() -> set[str]:
 def test_wheel_holds_every_file_and_nothing_else(released: Path) -> None:
     (wheel,) = released.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    held = {name for name in names if not name.startswith(f"gpusched-{gpusched.__version__}")}
+    held = {name for name in names if not name.startswith(f"gpusched_dask-{gpusched.__version__}")}
     assert held == sources()
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,10 @@ def test_pre_commit_types_the_package_beside_what_it_needs() -> None:
     optional = {"cryptography", "prometheus_client", "xarray"}
     needed = names(PROJECT["dependencies"]) | optional | {"mypy"}
     assert names(types["additional_dependencies"]) == needed
+
+
+@pytest.mark.processes
+def test_demo_passes_arguments_to_the_example_and_flags_to_run() -> None:
+    make = ["make", "-n", "-o", ".venv/.demo", "demo", "ARGS=--scale 4", "FLAGS=--no-fuse"]
+    told = subprocess.run(make, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
+    assert "gpusched run --no-fuse docs/examples/terrain.py --scale 4\n" in told

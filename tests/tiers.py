@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import sys
 import time
 from collections import Counter
@@ -85,9 +84,10 @@ class Watch:
     """What the test that runs has used since its call began."""
 
     _EVENTS = frozenset(["os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"])
+    _ONCE = frozenset(["uname", "fc-list"])
+    """Programs that platform and matplotlib ask something, in whatever test is the first."""
 
     def __init__(self) -> None:
-        platform.processor()  # Asks a process once, as the first of distributed's workers would.
         self.begin()
         sys.addaudithook(self._note)
 
@@ -101,8 +101,8 @@ class Watch:
         clock = time.perf_counter() - self._clock
         return max(_computing() - self._computing, clock / 4)
 
-    def _note(self, event: str, _: tuple[Any, ...]) -> None:
-        if event in self._EVENTS:
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in self._EVENTS and not (arguments and arguments[0] in self._ONCE):
             self.started_process = True
 
 

@@ -1,8 +1,8 @@
 """Results that arrive damaged from another worker, again after asking twice: computed again there.
 
-The sender is asked to forget such a result, as if it were lost, and the scheduler is told that it
-was not there. That may happen `MOST` times for one result; then it is an error of its tasks, since
-no connection that spoils the same bytes each time becomes better by computing.
+The scheduler is asked to compute such a result again (gpusched/cluster/recomputing.py). That may
+happen `MOST` times for one result; then it is an error of its tasks, as it is at once for data that
+no task has made.
 """
 
 from __future__ import annotations
@@ -13,25 +13,22 @@ from collections.abc import Collection
 
 from dask.typing import Key
 from distributed import Worker
-from distributed.worker_state_machine import FreeKeysEvent, GatherDepSuccessEvent
+from distributed.worker_state_machine import GatherDepSuccessEvent
 
+from gpusched.serialization.clients import MOST, RECOMPUTE
 from gpusched.serialization.frames import CorruptFrameError
 from gpusched.workers.unreadable import Unreadable
 
 logger = logging.getLogger("distributed.worker")
 
-MOST = 3
-"""How often a result is computed again because it arrives damaged."""
-_FORGET = "gpusched_forget"
-
 
 class Damaged:
-    """Has results computed again that a worker gets damaged, and forgets those others get so.
+    """Has results computed again that a worker gets damaged.
 
     Parameters
     ----------
     worker
-        Gets a handler for the requests of others.
+        The one that gets them.
 
     Notes
     -----
@@ -41,7 +38,6 @@ class Damaged:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._again: Counter[Key] = Counter()
-        worker.handlers[_FORGET] = self._forget
 
     async def without(self, event: GatherDepSuccessEvent) -> GatherDepSuccessEvent:
         """Return what was fetched without what arrived damaged, which is computed again."""
@@ -49,12 +45,13 @@ class Damaged:
         if not damaged:
             return event
         self._again.update(damaged)
-        await self._ask_to_forget(event.worker, damaged)
+        logger.error("arrived damaged from %s, to be computed again: %s", event.worker, damaged)
+        let_go = await self._have_computed_again(damaged)
         # What is missing is reported to the scheduler, which has it made elsewhere or again.
         return GatherDepSuccessEvent(
             worker=event.worker,
             total_nbytes=event.total_nbytes,
-            data={key: value for key, value in event.data.items() if key not in damaged},
+            data={key: value for key, value in event.data.items() if key not in let_go},
             stimulus_id=event.stimulus_id,
         )
 
@@ -62,16 +59,11 @@ class Damaged:
         unreadable = isinstance(value, Unreadable) and isinstance(value.error, CorruptFrameError)
         return unreadable and self._again[key] < MOST
 
-    async def _ask_to_forget(self, sender: str, keys: Collection[Key]) -> None:
-        logger.error("arrived damaged from %s, to be computed again: %s", sender, keys)
+    async def _have_computed_again(self, keys: list[Key]) -> Collection[Key]:
+        """Return the keys that the scheduler has computed again."""
         try:
-            await getattr(self._worker.rpc(sender), _FORGET)(keys=list(keys))
+            # A scheduler without gpusched does not know the request, and answers None.
+            return await getattr(self._worker.scheduler, RECOMPUTE)(keys=keys) or ()
         except OSError as error:
-            # It is gone, and so are its results.
-            logger.info("worker %s does not answer: %s", sender, error)
-
-    def _forget(self, keys: Collection[Key]) -> None:
-        """Let go of results, so that whoever asks for them has them computed again."""
-        logger.error("arrived damaged at another worker, to be computed again: %s", keys)
-        freed = FreeKeysEvent(keys=list(keys), stimulus_id=f"damaged-{self._worker.id}")
-        self._worker.handle_stimulus(freed)
+            logger.error("the scheduler cannot be asked to compute %s again: %s", keys, error)
+            return ()

@@ -15,6 +15,7 @@ from dask.typing import Key
 from dask.utils import format_bytes
 
 from gpusched.fusion.shortage import HostResult, in_pieces
+from gpusched.workers.border import Border
 from gpusched.workers.device.base import Device, OutOfDeviceMemoryError
 from gpusched.workers.memory.store import Store
 
@@ -48,6 +49,8 @@ class Execution:
     leave
         Called with the reason when the device cannot compute any more. It ends the process, and
         so does not return.
+    border
+        What gives tasks their inputs, if chunks of NumPy programs lie on the device.
     keep_frames
         Whether the traceback of a failed task keeps its variables, for a debugger in this process,
         and with them its arrays.
@@ -58,12 +61,13 @@ class Execution:
     """
 
     def __init__(self, device: Device, store: Store, leave: Callable[[str], None],
-                 keep_frames: bool = False) -> None:  # fmt: skip
+                 keep_frames: bool = False, border: Border | None = None) -> None:  # fmt: skip
         self.device = device
         self.recoveries = Recoveries()
         self._store = store
         self._leave = leave
         self._keep_frames = keep_frames
+        self._border = border
         self._lock = threading.Lock()
 
     def run(self, task: Callable[[Any], Any], key: Key, values: dict[Key, Any]) -> Any:
@@ -85,7 +89,7 @@ class Execution:
             return self._again(task, key, values, shortage)
 
     def _once(self, task: Callable[[Any], Any], values: dict[Key, Any]) -> Any:
-        result = task(values)
+        result = task(values) if self._border is None else self._border(task, values)
         self.device.synchronize()
         return result
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+import os
+from typing import Any, Literal
 
 from dask.utils import format_bytes
 from distributed import Nanny
 from distributed.core import Status
 from distributed.utils import wait_for
 
-from gpusched.workers import exits
+from gpusched.workers import affinity, exits
 from gpusched.workers.handshakes import limit_handshakes
 from gpusched.workers.worker import DeviceWorker
 
@@ -21,6 +22,13 @@ _PATIENCE = 10.0
 """Seconds that the scheduler, which may be busy, has to take the message."""
 
 
+_CLOSING = 5.0
+"""Seconds that a worker has to end on a machine that has nothing else to do, as distributed's."""
+
+_SLOWEST = 6.0
+"""Times longer that a worker may take to end, at most: half a minute in place of 5 s."""
+
+
 def _is_news(record: logging.LogRecord) -> bool:
     # Nannies that are closed while they start a worker again, as when a whole process group is
     # told to end, cancel the start; distributed logs that with its traceback.
@@ -28,6 +36,12 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 logger.addFilter(_is_news)
+
+
+def _slowness() -> float:
+    """Return how many times longer than alone a process may take on this machine at present."""
+    load = os.getloadavg()[0] / len(affinity.allowed_cpus())
+    return min(max(1.0, load), _SLOWEST)
 
 
 class DeviceNanny(Nanny):
@@ -65,6 +79,17 @@ class DeviceNanny(Nanny):
                 # The new process tells its address once it is up, and may end before.
                 self.process.worker_address = None
             return await super().instantiate()
+
+    async def close(  # type: ignore[override]
+        self, timeout: float | None = None, reason: str = "nanny-close"
+    ) -> Literal["OK"]:
+        """Close as distributed does, with time that suits the machine if none is given.
+
+        Where more threads want to run than there are cores, a worker takes longer to end by
+        itself, and is given as many times longer before it is killed.
+        """
+        seconds = _CLOSING * _slowness() if timeout is None else timeout
+        return await super().close(timeout=seconds, reason=reason)
 
     async def kill(self, timeout: float = 5, reason: str = "nanny-kill") -> None:
         """End the worker's process as distributed does; that end is no news."""

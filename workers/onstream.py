@@ -1,4 +1,7 @@
-"""A task as the worker runs it: the one that dask sent, carried out by an `Execution`."""
+"""A task as the worker runs it: the one that dask sent, carried out by an `Execution`.
+
+A task that is a coroutine runs on the event loop, and gets NumPy's arrays.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import Any
 
 from dask.typing import Key
 
+from gpusched.placed import hosted
 from gpusched.threadsafe.tasks import running
 from gpusched.workers.execution import Execution
 
@@ -34,6 +38,31 @@ class OnStream:
         """Run the task on the inputs that the worker has gathered."""
         with running(self._key):
             return self._execution.run(self.spec, self._key, values)
+
+    def __repr__(self) -> str:
+        return repr(self.spec)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.spec, name)
+
+
+class Coroutine:
+    """Stands for the specification of a task that is a coroutine.
+
+    Parameters
+    ----------
+    spec
+        The task that dask sent.
+    """
+
+    is_coro = True
+
+    def __init__(self, spec: Any) -> None:
+        self.spec = spec
+
+    async def __call__(self, values: dict[Key, Any]) -> Any:
+        """Run the task on the inputs that the worker has gathered."""
+        return await self.spec(hosted(values))
 
     def __repr__(self) -> str:
         return repr(self.spec)

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-PACKAGES = ("dask", "distributed", "gpusched", "cloudpickle", "lz4")
+from gpusched.installing import DISTRIBUTION
+
+PACKAGES = ("dask", "distributed", DISTRIBUTION, "cloudpickle", "lz4")
 """Packages whose objects and bytes go from process to process."""
 
 
@@ -38,7 +40,7 @@ def own_versions() -> dict[str, str]:
     --------
     >>> from gpusched.workers.versions import own_versions
     >>> sorted(own_versions())
-    ['cloudpickle', 'dask', 'distributed', 'gpusched', 'lz4', 'python']
+    ['cloudpickle', 'dask', 'distributed', 'gpusched-dask', 'lz4', 'python']
     """
     found = {name: _version(name) for name in PACKAGES}
     return {"python": _python(sys.version_info)} | {k: v for k, v in found.items() if v}

@@ -190,13 +190,21 @@ def _counters() -> dict[str, Any]:
         "fused_tasks": total.fused_tasks,
         "launches": total.launches,
         "kernels": _most(total.kernels),
-        "breaks": [
-            [operation, reason.kind.name, reason, times]
-            for (operation, reason), times in _most(total.breaks)
-        ],
+        "breaks": _reasons(total.breaks),
+        "device_tasks": total.device_tasks,
+        "host_tasks": total.host_tasks,
+        "host_reasons": _reasons(total.host_reasons),
         "unfused_tasks": total.unfused_tasks,
         "compiling": _compiling(),
     }
+
+
+def _reasons(counter: Counter[Any]) -> list[list[Any]]:
+    """Return operation, code, text and times of the most frequent reasons."""
+    return [
+        [operation, reason.kind.name, reason, times]
+        for (operation, reason), times in _most(counter)
+    ]
 
 
 def _compiling() -> list[list[Any]]:

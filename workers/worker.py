@@ -12,7 +12,7 @@ from typing import Any
 
 import dask
 from dask.typing import Key
-from distributed import Worker
+from distributed import Client, Worker
 from distributed.core import Status
 from distributed.worker import WORKER_ANY_RUNNING
 from distributed.worker_state_machine import (
@@ -26,6 +26,7 @@ from distributed.worker_state_machine import (
 
 from gpusched.orphans import end_with_parent
 from gpusched.workers import affinity, exits, metrics, protection, versions
+from gpusched.workers.border import host_results, open_border
 from gpusched.workers.damaged import Damaged
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution
@@ -35,7 +36,7 @@ from gpusched.workers.lanes import fetch_parts, parts
 from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
-from gpusched.workers.onstream import OnStream
+from gpusched.workers.onstream import Coroutine, OnStream
 from gpusched.workers.outgoing import Outgoing
 from gpusched.workers.unreadable import Unreadable, fetch_each
 from gpusched.workers.watched import Watched
@@ -101,7 +102,11 @@ class DeviceWorker(Worker):
         if limit and target:
             self.data.host_limit = limit * target
         self.execution = Execution(
-            self.device, self.data, self._leave_from_thread, keep_frames=self.nanny is None
+            self.device,
+            self.data,
+            self._leave_from_thread,
+            keep_frames=self.nanny is None,
+            border=open_border(self.data, self.device),
         )
         self.memory_monitor = MemoryMonitor(self)
         self.memory_monitor.install()
@@ -127,6 +132,10 @@ class DeviceWorker(Worker):
     def _open_store(self, worker_local_directory: str) -> Store:
         files = SpillFiles(Path(worker_local_directory) / "storage")
         return Store(self.device, files, on_lost=self._lost_from_thread)
+
+    def _get_client(self, *args: Any, **kwargs: Any) -> Client:
+        """Return the client of this process, for tasks that ask for one."""
+        return host_results(super()._get_client(*args, **kwargs))
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """Close as distributed does, then remove what was spilled."""
@@ -172,8 +181,9 @@ class DeviceWorker(Worker):
                 error, key=key, run_id=task.run_id, stimulus_id=stimulus_id
             )
         spec = task.run_spec
-        if spec is not None and not spec.is_coro and not isinstance(spec, OnStream):
-            task.run_spec = OnStream(spec, key, self.execution)  # type: ignore[assignment]
+        if spec is not None and not isinstance(spec, OnStream | Coroutine):
+            wrapped = Coroutine(spec) if spec.is_coro else OnStream(spec, key, self.execution)
+            task.run_spec = wrapped  # type: ignore[assignment]
         event = await super().execute(key, stimulus_id=stimulus_id)
         if isinstance(event, ExecuteFailureEvent) and self._lacks_input(key):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)

@@ -167,8 +167,8 @@ def draw(path, overview, title, size):
     light = overview["hillshade"][..., None] ** 1.7
     shaded = LightSource().blend_overlay(relief(norm(heights))[..., :3], light)
     ratio = float(np.clip(size[0] / size[1], 0.5, 2))
-    figure = Figure((11 * ratio + 2.6, 9.6), dpi=150, layout="constrained", facecolor="#faf8f4")
-    axes = figure.subplot_mosaic("RS;RA;RT", width_ratios=[3 * ratio, ratio + 0.4])
+    figure = Figure((11 * ratio + 1.5, 9.6), dpi=150, layout="constrained", facecolor="#faf8f4")
+    axes = figure.subplot_mosaic("RS;RA;RT", width_ratios=[3.5 * ratio, ratio + 0.2])
     look = {"extent": (0, size[0], 0, size[1]), "interpolation": "bicubic"}
     axes["R"].imshow(np.clip(shaded, 0, 1), **look)
     axes["R"].set(xlabel="km east", ylabel="km north")

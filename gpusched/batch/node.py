@@ -11,11 +11,14 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from gpusched import config
 from gpusched.batch.children import TERMINATED, Children, Stopped
 from gpusched.batch.plan import Plan
 from gpusched.files import write_whole
+from gpusched.quantities import read_seconds
 
 RANKS = (
     "SLURM_PROCID",
@@ -30,6 +33,8 @@ CLOSING = 15.0
 """Seconds that scheduler and workers have to end; workers take 10 at most."""
 _LOOK = 0.2
 """Seconds between two looks at the shared folder."""
+_PATIENCE = "gpusched.batch.start-timeout"
+"""The setting that says how long a node waits for the first one's scheduler."""
 _KILLED = 137
 """Exit code of what SIGKILL ended."""
 _REJOIN = 2.0
@@ -79,9 +84,11 @@ def serve(plan: Plan, folder: str) -> int:
     Raises
     ------
     NodeError
-        If ``run`` is the folder of another start.
+        If ``run`` is the folder of another start, or no scheduler appears in it in time.
     """
     environment = _environment(plan, folder)
+    if plan.kernels is not None:
+        _import(plan.kernels, environment)
     if plan.rank != 0:
         return _follow(plan, environment)
     if plan.run is not None:
@@ -191,10 +198,17 @@ def _join_once(
     workers: list[subprocess.Popen[bytes]],
 ) -> int:
     assert plan.run is not None
+    patience = read_seconds(_PATIENCE, config.get("batch.start-timeout"))
+    deadline = time.monotonic() + patience
     while (address := _told(plan)) is None:
         # The scheduler removes its file when it ends, so a late node may find none, and the code.
         if _is_over(plan):
             return 0
+        if time.monotonic() > deadline:
+            raise NodeError(
+                f"node {plan.rank} found no scheduler in {plan.run} within {patience:g} s: start "
+                f"node 0 (--rank 0) with the same --run, or raise {_PATIENCE}"
+            )
         children.wait(_LOOK)
     code = _join(address, plan, environment, children, workers)
     return 0 if _is_over(plan) else code
@@ -242,6 +256,16 @@ def _told(plan: Plan) -> str | None:
         return None
     address: str = told["address"]
     return address
+
+
+def _import(kernels: Path, environment: dict[str, str]) -> None:
+    """Import a pack of compiled kernels, before any process of the job could want one.
+
+    A pack that is of no use, as for another processor, says so in the job's log: the job takes the
+    time that compiling takes, and nothing else is lost.
+    """
+    command = [sys.executable, "-m", "gpusched", "cache", "import", str(kernels)]
+    subprocess.run(command, env=os.environ | environment, check=False)
 
 
 def _environment(plan: Plan, folder: str) -> dict[str, str]:

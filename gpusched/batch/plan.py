@@ -32,6 +32,8 @@ class Plan:
     """How often the job is started again."""
     checkpoints: Path | None = None
     """Where `gpusched.checkpoint` keeps results; None for the job's folder."""
+    kernels: Path | None = None
+    """A pack of compiled kernels, which each node imports."""
     tls: Path | None = None
     """A folder of certificates."""
     scheduler_options: str = ""

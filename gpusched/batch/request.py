@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpusched.batch.plan import Plan
 
-_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -48,6 +48,8 @@ class Request:
     """How often the job is started again."""
     checkpoints: Path | None = None
     """Where `gpusched.checkpoint` keeps results; None for the job's folder."""
+    kernels: Path | None = None
+    """A pack of compiled kernels, which each node imports."""
     tls: Path | None = None
     """A folder of certificates, or on Kubernetes the name of a Secret."""
     scheduler_options: str = ""
@@ -96,6 +98,7 @@ class Request:
             grace=self.grace,
             requeues=self.requeues,
             checkpoints=self.checkpoints,
+            kernels=self.kernels,
             tls=self.tls,
             scheduler_options=self.scheduler_options,
             worker_options=self.worker_options,

@@ -10,7 +10,7 @@ from typing import Any
 
 import dask
 
-from gpusched.machine import machine
+from gpusched.machine import host
 
 GPU_BANDWIDTH = 1.0e12
 """Bytes a second that a GPU is taken to move where it cannot be asked; many move more."""
@@ -64,7 +64,7 @@ def here() -> Target:
     """Return this process's threads, and its GPU where dask makes arrays with CuPy."""
     if dask.config.get("array.backend", "numpy") == "cupy":
         return _gpu()
-    found = machine()
+    found = host()
     return Target(
         "cpu",
         found.threads,
@@ -84,9 +84,9 @@ def _gpu() -> Target:
     # In kHz, and in bits; memory moves data twice a cycle.
     rate = 2 * told["MemoryClockRate"] * 1e3 * told["GlobalMemoryBusWidth"] / 8
     _, memory = device.mem_info
-    threads = machine().threads
+    threads = host().threads
     return Target("cuda", threads, int(memory) // threads, float(rate),
-                  EMPTY_TASKS * machine().task_seconds,
+                  EMPTY_TASKS * host().task_seconds,
                   f"{threads} threads of this process on one GPU")  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def of_workers(workers: Mapping[str, Any]) -> Target:
     else:
         # Machines of a cluster are taken to be like this one, and each to have one bandwidth.
         hosts = {address.rpartition(":")[0] for address in workers}
-        bandwidth, assumed = machine().bandwidth_all * len(hosts), ("task_seconds",)
+        bandwidth, assumed = host().bandwidth_all * len(hosts), ("task_seconds",)
         name = f"{len(found)} workers with {threads} threads"
     return Target("cuda" if gpus else "cpu", threads, memory, bandwidth, DISTRIBUTED_TASK, name,
                   assumed)  # fmt: skip

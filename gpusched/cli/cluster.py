@@ -61,7 +61,11 @@ name_argument = click.argument("name", default="default", required=False)
 @click.option("--fuse/--no-fuse", default=None, help="Whether chunk tasks run fused.")
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=count(0, 65535), metavar="N", help="The scheduler's port.")
-@click.option("--dashboard-address", metavar="ADDRESS", help="Where to show the dashboard.")
+@click.option(
+    "--dashboard-address",
+    metavar="ADDRESS",
+    help="Where to show the dashboard.  [default: any local port]",
+)
 @click.option(
     "--tls",
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
@@ -104,6 +108,14 @@ def status(context: click.Context, name: str | None, as_json: bool) -> None:
         click.echo(_details(found[0]) if name else _table(found))
     if name and found[0].state != "running":
         context.exit(NOT_RUNNING)
+
+
+@cluster.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def list_clusters(context: click.Context, as_json: bool) -> None:
+    """Show all clusters, as status does without a name."""
+    context.invoke(status, name=None, as_json=as_json)
 
 
 @cluster.command()

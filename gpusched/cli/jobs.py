@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -29,7 +29,23 @@ def list_jobs(as_json: bool) -> None:
     """Show all jobs, the newest last."""
     from gpusched.batch.jobs import everything
 
-    found = [(job, *_state(job)) for job in everything()]
+    _show(everything(), as_json)
+
+
+@jobs.command()
+@click.argument("job", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def status(job: str | None, as_json: bool) -> None:
+    """Show how JOB is, or all jobs."""
+    from gpusched.batch import jobs
+
+    with _told():
+        found = jobs.everything() if job is None else [jobs.find(job)]
+    _show(found, as_json)
+
+
+def _show(jobs: Iterable[Any], as_json: bool) -> None:
+    found = [(job, *_state(job)) for job in jobs]
     if as_json:
         told = [
             {"job": job.identity, "state": state, "code": code} | asdict(job)

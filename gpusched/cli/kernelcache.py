@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +25,7 @@ _EVERYTHING = "Kernels for other processors and versions, too."
 
 @click.group("cache", context_settings={"help_option_names": ["-h", "--help"]})
 def cache() -> None:
-    """Look at compiled kernels on disk, carry them, remove them.
+    """Look at compiled kernels on disk, make, carry and remove them.
 
     They lie in the folder of gpusched.fusion.cache-directory. What is removed is compiled again
     when it is needed.
@@ -129,6 +132,38 @@ def _report(gone: list[Any]) -> None:
     click.echo(f"{_number(len(gone))} removed, {_size(sum(each.size for each in gone))}")
 
 
+@cache.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module's name, as in python -m.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def warm(context: click.Context, module: bool, script: str, arguments: tuple[str, ...]) -> None:
+    """Run SCRIPT once, and compile every kernel that it comes to want.
+
+    SCRIPT really runs, in one process and with what it reads and writes: give it a small part of
+    its data. Kernels depend on the operations, dtypes and axes, and not on the size. The exit code
+    is the script's.
+    """
+    from gpusched.fusion import kernelfiles
+
+    def there() -> dict[Path, int]:
+        kernels = (each for folder in kernelfiles.folders(root) for each in folder.kernels)
+        return {path: each.size for each in kernels for path in each.paths[:1]}
+
+    root = _directory()
+    with _failing():
+        before = there()
+        words = ["run", "--local", "--quiet", *(["-m"] if module else []), script, *arguments]
+        settings = {"DASK_GPUSCHED__FUSION__COMPILE": "wait",
+                    "DASK_GPUSCHED__FUSION__CACHE_DIRECTORY": str(root)}  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "gpusched", *words], env=os.environ | settings, check=False
+        )
+        new = {path: size for path, size in there().items() if path not in before}
+    click.echo(f"{_number(len(new))} compiled, {_size(sum(new.values()))}", err=True)
+    context.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+
+
 @cache.command("export")
 @click.option("--all", "everything", is_flag=True, help=_EVERYTHING)
 @click.argument("file", type=output_file())
@@ -146,8 +181,8 @@ def export_pack(file: str, everything: bool) -> None:
             click.echo(f"gpusched cache: {path} is damaged, and left out", err=True)
         if not pack.files:
             raise Failed(
-                "there are no kernels to export that this machine can use: run the program first, "
-                "with 'gpusched run'"
+                "there are no kernels to export: compile some with 'gpusched cache warm SCRIPT', "
+                "or by running a program"
             )
         written = packs.write(pack, Path(file))
     click.echo(f"{_number(len(pack.files))}, {_size(written)} in {file}")
@@ -184,7 +219,7 @@ def _of_no_use(file: Path, pack: Any) -> str:
     return (
         f"{file} has no kernel that this machine can use: it was made with {made or 'nothing'}; "
         f"here is {packs.described(cache.made_with())}. Make it with the same versions, on the "
-        "same kind of processor"
+        "same kind of processor ('gpusched cache warm', 'gpusched cache export')"
     )
 
 

@@ -56,7 +56,7 @@ def run(
 ) -> None:
     """Run SCRIPT, an unchanged dask program, with fusion on.
 
-    Starts one worker a GPU on this machine, or CPU workers that share the cores, and stops them
+    Starts one worker per GPU on this machine, or CPU workers that share the cores, and stops them
     when the script ends. Flags after SCRIPT are the script's own. The exit code is the script's.
     """
     certificates = {name: flags.pop(name) for name in tuple(flags) if name.startswith("tls")}

@@ -123,14 +123,14 @@ def connected(address: str) -> Iterator[Session]:
     Failed
         If no scheduler answers, or its workers lack gpusched.
     """
-    from gpusched.graph import enable
+    from gpusched.graph import disable, enable
 
     fused = config.get("fusion.enabled")
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(_connect(address))
         if fused:
             _check_workers(client)
-            stack.enter_context(enable())
+        stack.enter_context(enable() if fused else disable())
         yield Session(client, None, fused)
 
 

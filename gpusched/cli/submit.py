@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ _PASSED_ON = (
 )
 @click.option("--requeue", is_flag=True, help="Start again if out of time, or if a node fails.")
 @click.option("--checkpoints", type=_PATH, help="Where gpusched.checkpoint keeps results.")
+@click.option("--kernels", type=_PATH, help="Import a pack of gpusched cache export on each node.")
 @click.option("--name", help="The job's name.  [default: the script's]")
 @click.option("--queue", help="The queue, which Slurm calls partition.")
 @click.option("--account", help="Who is charged.")
@@ -75,9 +77,9 @@ def submit(
 ) -> None:
     """Run SCRIPT with workers on the nodes of a batch system.
 
-    On each node a worker a GPU is started, on the first also the scheduler and the script, whose
-    Client() finds the scheduler. SCRIPT may be followed by its arguments, and preceded by flags of
-    gpusched run. The job ends with the script, and with its exit code.
+    It starts one worker per GPU on each node, and on the first also the scheduler and the script,
+    whose Client() finds the scheduler. SCRIPT may be followed by its arguments, and preceded by
+    flags of gpusched run. The job ends with the script, and with its exit code.
 
     Ctrl-C while --wait waits cancels the job.
     """
@@ -120,6 +122,7 @@ def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
     for name in ("scheduler", "worker"):
         check_options(name, flags[f"{name}_options"])
     backend = flags["backend"] or systems.installed()
+    _check_folders(backend, flags)
     request = Request(
         command=command,
         backend=backend,
@@ -132,6 +135,7 @@ def _request(command: tuple[str, ...], flags: dict[str, Any]) -> Any:
         memory=_bytes(flags["memory"]),
         requeues=config.get("batch.requeues") if flags["requeue"] else 0,
         checkpoints=None if flags["checkpoints"] is None else flags["checkpoints"].absolute(),
+        kernels=None if flags["kernels"] is None else flags["kernels"].absolute(),
         # On Kubernetes it is no folder, but the name of a Secret.
         tls=flags["tls"] if backend == "k8s" or not flags["tls"] else flags["tls"].absolute(),
         **{name: flags[name] for name in _PASSED_ON},
@@ -178,6 +182,22 @@ def _check_command(command: tuple[str, ...], directory: Path | None) -> None:
         script = Path(parsed["script"])
         if not script.is_file():
             raise Unusable(f"there is no script {script}")
+
+
+def _check_folders(backend: str, flags: dict[str, Any]) -> None:
+    """Refuse what a local job could not use; warn of what only the nodes could have."""
+    if backend == "k8s":
+        return
+    folders = [name for name in ("directory", "tls") if flags[name] and not flags[name].is_dir()]
+    missing = [f"--{name} {flags[name]} is not a folder of this machine" for name in folders]
+    if flags["kernels"] and not flags["kernels"].is_file():
+        missing.append(f"--kernels {flags['kernels']} is not a file of this machine")
+    if flags["python"] and shutil.which(flags["python"]) is None:
+        missing.append(f"--python {flags['python']} is not a program of this machine")
+    for each in missing:
+        if backend == "local":
+            raise ValueError(each)
+        click.echo(f"Warning: {each}: make sure that the nodes have it", err=True)
 
 
 def _name(command: tuple[str, ...]) -> str:

@@ -54,7 +54,7 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
             f"{format_bytes(counted.bytes_written)} written by kernels",
         ),
     ]
-    lines += _tiers(counted)
+    lines += [*_tiers(counted), *_device(counted)]
     if counted.edited_launches:
         lines.append(
             ("edited", f"your versions of kernels, launched {_times(counted.edited_launches)}")
@@ -80,6 +80,22 @@ def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
     else:
         lines.append(("next run", "takes as long: too little work to compile kernels for"))
     return lines
+
+
+def _device(counted: Statistics) -> Sequence[tuple[str, str]]:
+    """Return where workers with a GPU have computed the chunks of a NumPy program."""
+    tasks = counted.device_tasks + counted.host_tasks
+    if not tasks:
+        return []
+    copied = (
+        f"{format_bytes(counted.bytes_to_device)} copied to GPUs and "
+        f"{format_bytes(counted.bytes_to_host)} back"
+    )
+    lines = [("device", f"{_of(counted.device_tasks, tasks)} ran on GPUs, {copied}")]
+    return lines + [
+        ("on host", f"{operation}: {reason} ({_times(count)})")
+        for (operation, reason), count in counted.host_reasons.most_common(_BREAKS_SHOWN)
+    ]
 
 
 def _some(kernels: int) -> str:

@@ -1,4 +1,4 @@
-"""``gpusched worker``: one worker a GPU of this machine, or CPU workers."""
+"""``gpusched worker``: one worker per GPU of this machine, or CPU workers."""
 
 from __future__ import annotations
 

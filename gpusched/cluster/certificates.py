@@ -21,6 +21,8 @@ from typing import Any
 
 from distributed.security import Security
 
+from gpusched import installing
+
 CA, CERTIFICATE, KEY, CA_KEY = "ca.pem", "cert.pem", "key.pem", "ca-key.pem"
 ALWAYS = ("localhost", "127.0.0.1")
 """Names that every certificate holds."""
@@ -234,7 +236,7 @@ def _authority() -> Any:
         if (error.name or "").partition(".")[0] != "cryptography":
             raise
         raise ModuleNotFoundError(
-            "certificates take the library cryptography: pip install 'gpusched[tls]'",
+            f"certificates take the library cryptography: {installing.command('tls')}",
             name="cryptography",
         ) from None
 

@@ -21,10 +21,12 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config, settings
+from gpusched.cluster.clients import PlainClients
 from gpusched.cluster.contact import check_host
 from gpusched.cluster.plan import GpuRequest, MemoryLimit, check_fits, most_workers, plan_mixed
 from gpusched.cluster.silent import SilentScheduler, SilentWorker
 from gpusched.cluster.specs import worker_options
+from gpusched.dashboard.on_demand import show_on_demand
 from gpusched.workers.nanny import DeviceNanny
 
 
@@ -37,17 +39,17 @@ class Cluster(SpecCluster):
     Parameters
     ----------
     n_workers : int, optional
-        Number of workers. Default: one a GPU; on CPUs, dask's own choice for the cores.
+        Number of workers. Default: one per GPU; on CPUs, dask's own choice for the cores.
     threads_per_worker : int, optional
         Threads of each worker. Default: 1 on a GPU; on CPUs, an equal share of the cores.
     gpus : int, str or sequence of int or str, optional
         ``"all"``, a number of GPUs, or a list of positions among the visible ones and of UUIDs,
-        each as often as it shall have workers; 0 for CPU workers.
+        each as often as it should have workers; 0 for CPU workers.
     memory_limit : int, float or str, optional
-        Host memory of each worker: bytes, a text such as ``"4 GiB"``, a fraction of the machine's,
-        ``"auto"`` for an equal share, or 0 for no limit.
+        Host memory of each worker: bytes, a string such as ``"4 GiB"``, a fraction of the
+        machine's, ``"auto"`` for an equal share, or 0 for no limit.
     device_memory_limit : int, float or str, optional
-        What task results may take of each GPU before they are spilled: bytes, a text such as
+        What task results may take of each GPU before they are spilled: bytes, a string such as
         ``"10 GiB"``, a fraction of its memory, or 0 for no limit. Several workers on it share it.
     pool : {'none', 'cupy', 'async', 'rmm'}, optional
         Where GPU memory comes from.
@@ -65,8 +67,10 @@ class Cluster(SpecCluster):
         runs in this process and no socket is opened.
     fuse : bool, optional
         Whether fusion is on in this process, and in the workers, while the cluster is open.
-    dashboard_address : str, optional
-        Where the scheduler shows its dashboard, such as ``":8787"``. Default: nowhere.
+    dashboard_address : str or bool, optional
+        Where the scheduler shows its dashboard, such as ``":8787"``, or False for nowhere. Default:
+        on any free port of this machine, where it starts when somebody opens `dashboard_link`;
+        nowhere if connections are encrypted, or without processes.
     asynchronous : bool
         Whether the cluster is used within ``async`` functions.
     name : str, optional
@@ -117,7 +121,7 @@ class Cluster(SpecCluster):
         cpu_workers: int = 0,
         processes: bool = True,
         fuse: bool | None = None,
-        dashboard_address: str | None = None,
+        dashboard_address: str | bool | None = None,
         asynchronous: bool = False,
         name: str | None = None,
         host: str = "127.0.0.1",
@@ -143,8 +147,14 @@ class Cluster(SpecCluster):
         )
         self.processes = processes
         self.fuse: bool = config.get("fusion.enabled") if fuse is None else fuse
+        self._fuses_clients = self.fuse
         self._fusion = contextlib.ExitStack()
         security = security or Security()
+        shown = dashboard_address
+        if shown is None:
+            shown = config.get("cluster.dashboard-address")
+        # Whoever reaches a dashboard sees what runs, which is not asked for with certificates.
+        self._dashboard_on_demand = shown is None and processes and not security.require_encryption
         address = {
             "protocol": _protocol(processes, security),
             "host": host if processes else None,
@@ -163,7 +173,7 @@ class Cluster(SpecCluster):
             index: self._worker_spec(index) for index in range(self.plan_of_workers.workers)
         }
         super().__init__(
-            scheduler=_scheduler_spec(address, port, security, dashboard_address, processes),
+            scheduler=_scheduler_spec(address, port, security, shown or None, processes),
             workers=workers,
             worker=self._worker_spec(0),
             asynchronous=asynchronous,
@@ -217,7 +227,7 @@ class Cluster(SpecCluster):
         *args: Any,
         **kwargs: Any,
     ) -> Adaptive:
-        """Change the number of workers with the load; never more than one a GPU.
+        """Change the number of workers with the load; never more than one per GPU.
 
         Raises
         ------
@@ -284,6 +294,16 @@ class Cluster(SpecCluster):
             self._fusion.enter_context(enable())
             self.fuse = False
         await super()._start()
+        assert self.scheduler is not None
+        self.scheduler.plugins[PlainClients.name].enabled = self._fuses_clients
+        if self._dashboard_on_demand:
+            show_on_demand(self.scheduler)
+
+    @property
+    def dashboard_link(self) -> str:
+        """The address of the dashboard; empty if there is none."""
+        shown = self._dashboard_on_demand or self.scheduler_spec["options"]["dashboard"]
+        return super().dashboard_link if shown else ""
 
     async def _close(self) -> None:
         try:
@@ -317,10 +337,9 @@ def _scheduler_spec(
     address: dict[str, Any],
     port: int,
     security: Security,
-    dashboard_address: str | None,
+    shown: Any,
     processes: bool,
 ) -> dict[str, Any]:
-    shown = dashboard_address or config.get("cluster.dashboard-address")
     silent = not processes and not shown
     options = {
         **address,

@@ -22,7 +22,7 @@ def local(
     Parameters
     ----------
     threads : int, optional
-        Threads of the worker. Default: one a core.
+        Threads of the worker. Default: one per core.
     memory_limit : int, float or str, optional
         Host memory of the worker, as in :class:`gpusched.Cluster`.
     fuse : bool, optional

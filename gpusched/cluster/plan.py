@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -81,7 +82,27 @@ class Plan:
         device = self.slot(worker).device
         # An index is one in NVML's order, while CUDA on its own puts the fastest GPU first.
         order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if device.isdecimal() else {}
-        return {ENVIRONMENT_VARIABLE: device, **order}
+        return {ENVIRONMENT_VARIABLE: device, **order, **(sharing() if device else {})}
+
+
+_SHARING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+"""Variables by which JAX and TensorFlow take GPU memory as they need it, unless they say otherwise.
+
+By itself JAX takes three quarters of the GPU with its first array, and TensorFlow all of it: chunks
+would have no room beside a model. See https://docs.jax.dev/en/latest/gpu_memory_allocation.html.
+"""
+
+
+def sharing() -> dict[str, str]:
+    """Return the variables that leave chunks room beside models; not those that are set already.
+
+    Examples
+    --------
+    >>> from gpusched.cluster.plan import sharing
+    >>> "CUDA_VISIBLE_DEVICES" in sharing()
+    False
+    """
+    return {name: value for name, value in _SHARING.items() if name not in os.environ}
 
 
 def plan(

@@ -48,7 +48,8 @@ class Served:
     def __reduce__(self) -> Any:
         if self.embedded:
             return self.program.__reduce__()
-        return refer, (self.program.payload()[0],)
+        remaining = self.program.remaining
+        return refer, (self.program.payload()[0], remaining.tasks, remaining.graph)
 
     def __dask_tokenize__(self) -> Any:
         return self.program.__dask_tokenize__()
@@ -112,6 +113,7 @@ class Programs(SchedulerPlugin):
         served = self._served.get(token)
         if served is None:
             served = self._served[token] = Served(program)
+        served.program.remaining.learn(program.remaining)
         return served
 
     def give(self, token: str, worker: str) -> bytes | None:

@@ -1,7 +1,8 @@
 """A preload for schedulers: versions, exit reasons of workers, metrics and programs.
 
-It refuses workers of other versions, reports why workers died, exports metrics, and gives each
-worker each program once.
+It refuses workers of other versions, reports why workers died, exports metrics, fuses the graphs
+of clients that know nothing of gpusched, gives each worker each program once, and has results that
+arrive damaged computed again.
 
 ``gpusched scheduler`` and `gpusched.Cluster` load it; for a scheduler of dask's own,
 ``dask scheduler --preload gpusched.cluster.scheduler`` does.
@@ -16,6 +17,8 @@ from distributed import Scheduler
 from distributed.metrics import time
 
 from gpusched import config
+from gpusched.cluster import recomputing
+from gpusched.cluster.clients import PlainClients
 from gpusched.cluster.kernels import Kernels
 from gpusched.cluster.obituaries import Obituaries
 from gpusched.cluster.programs import Programs
@@ -35,12 +38,13 @@ def dask_setup(scheduler: Scheduler) -> None:
     """Fit out a scheduler; called by distributed as it starts."""
     register()
     Obituaries(scheduler).install()
-    for plugin in (Programs(), Kernels()):
+    for plugin in (PlainClients(), Programs(), Kernels()):
         plugin.install(scheduler)
         scheduler.add_plugin(plugin)
     _refuse_other_versions(scheduler)
     registration.show(scheduler)
     limit_handshakes(scheduler)
+    recomputing.install(scheduler)
 
 
 def _refuse_other_versions(scheduler: Scheduler) -> None:

@@ -62,8 +62,8 @@ async def tell_limit(device: str, measure: bool, dask_worker: Any) -> None:
     device
         ``"cpu"`` or ``"cuda"``.
     measure
-        Whether it may be measured now, which takes two seconds, and is right only where nothing
-        else runs; if not, it is told only where that was done before.
+        Whether it may be measured now, which takes a quarter of a second, and is right only
+        where nothing else runs; if not, it is told only where that was done before.
     dask_worker
         The worker, which distributed gives.
     """

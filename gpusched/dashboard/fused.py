@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from dask.utils import key_split
@@ -15,6 +15,9 @@ from gpusched.graph.program import Program
 
 KEPT = 1000
 """Names of tasks, and processes, that are remembered."""
+
+ON_HOST = "on the host: "
+"""How reasons begin for which a GPU's worker computes chunks there."""
 
 Process = tuple[str, int]
 """A host, and a process on it."""
@@ -38,6 +41,10 @@ class Counted:
     fused_tasks: int = 0
     """Of them, those that launched at least one kernel."""
     launches: int = 0
+    device_tasks: int = 0
+    """Chunk tasks of NumPy programs that ran on a worker's GPU."""
+    host_tasks: int = 0
+    """Those that ran on the host of a worker with a GPU."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,8 @@ class Fusion:
     ...                           "kernels": [["add", 2]],
     ...                           "breaks": [["sort", "NO_KERNEL", "no kernel for sort", 1]]})
     >>> fusion.counted(), fusion.stops()
-    (Counted(tasks=3, fused_tasks=2, launches=2), [('sort', 'no kernel for sort', 1)])
+    (Counted(tasks=3, fused_tasks=2, launches=2, device_tasks=0, host_tasks=0), \
+[('sort', 'no kernel for sort', 1)])
     """
 
     def __init__(self) -> None:
@@ -108,8 +116,8 @@ class Fusion:
 
     def counted(self) -> Counted:
         """Return the sums over all processes, those that have ended too."""
-        names = ("tasks", "fused_tasks", "launches")
-        return Counted(*(sum(told[name] for told in self._told.values()) for name in names))
+        names = [each.name for each in fields(Counted)]
+        return Counted(*(sum(told.get(k, 0) for told in self._told.values()) for k in names))
 
     def compiling(self) -> list[Awaited]:
         """Return the kernels that processes wait for, those first that most time is spent for."""
@@ -126,11 +134,16 @@ class Fusion:
         return sum(told.get("unfused_tasks", 0) for told in self._told.values())
 
     def stops(self) -> list[tuple[str, Reason, int]]:
-        """Return (operation, reason, times) of where fusion stopped, the most frequent first."""
+        """Return (operation, reason, times) of where fusion stopped, the most frequent first.
+
+        That a worker with a GPU called it on the host is such a reason, too.
+        """
         found: Counter[tuple[str, Reason]] = Counter()
         for told in self._told.values():
             for operation, code, text, times in told["breaks"]:
                 found[operation, GraphBreak[code](text)] += times
+            for operation, code, text, times in told.get("host_reasons", ()):
+                found[operation, GraphBreak[code](f"{ON_HOST}{text}")] += times
         return [(*names, times) for names, times in found.most_common()]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.inspection.standins import arrays_in
+from gpusched.debugging.placement import every_array
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def nonfinite(value: Any) -> Bad | None:
     """
     nans = infs = 0
     first: tuple[int, tuple[int, ...]] | None = None
-    for number, array in enumerate(_arrays(value)):
+    for number, array in enumerate(every_array(value)):
         wrong = _wrong(array)
         if wrong is None or not wrong.any():
             continue
@@ -50,12 +50,6 @@ def nonfinite(value: Any) -> Bad | None:
             place = np.unravel_index(int(wrong.argmax()), wrong.shape)
             first = number, tuple(map(int, place))
     return None if first is None else Bad(nans, infs, *first)
-
-
-def _arrays(value: Any) -> list[Any]:
-    if type(value).__module__.partition(".")[0] == "cupy":
-        return [value]
-    return arrays_in(value)
 
 
 def _wrong(array: Any) -> Any:

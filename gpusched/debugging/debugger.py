@@ -81,7 +81,8 @@ def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",
         )
     if spot.local is None:
         stepping = _Stepping(stops)
-        found = Run(node, graph.inputs(node), graph.functions, stepping).result
+        inputs = graph.inputs(node)
+        found = Run(node, inputs, graph.functions, graph.placement, stepping).result
     else:
         found = _element(graph, spot.key, spot.local, stops)
     stops.check()
@@ -152,7 +153,7 @@ def _element(graph: Graph, key: Any, local: Index, stops: Stops) -> Any:
         made, last = visit.made, visit is follower.visits[-1]
         if isinstance(made, Called):
             if stoppable(made) and not made.direct:
-                _called(made, stops)
+                _called(graph.placement.sent(made), stops)
             continue
         if not last and isinstance(made.use.builder.group.nodes[made.number], Reduce):
             continue

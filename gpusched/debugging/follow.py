@@ -79,7 +79,8 @@ class Follower:
         if key not in self._runs:
             node = self.graph.node(key)
             inputs = self.graph.inputs(node)
-            self._runs[key] = Run(node, inputs, self.graph.functions, self._execution)
+            self._runs[key] = Run(node, inputs, self.graph.functions, self.graph.placement,
+                                  self._execution)  # fmt: skip
         return self._runs[key]
 
     def kernel(self, use: KernelUse) -> ReadableKernel:

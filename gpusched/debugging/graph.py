@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.array import Array
 from dask.base import get_scheduler
 
+from gpusched.debugging.placement import Placement, fetched
 from gpusched.debugging.steps import Index, Where
 from gpusched.debugging.subject import name_of_layer
 from gpusched.graph.rewrite import Functions, rewrite_task
@@ -41,6 +41,8 @@ class Graph:
         self._declared = Declared(wanted.built.layers)
         self._get = get_scheduler(collections=[array]) or array.__dask_scheduler__
         self._values: dict[Any, Any] = {}
+        self.placement = Placement()
+        """Of what has been fetched, and of what is made of it here."""
 
     def node(self, key: Any) -> GraphNode:
         """Return the task, or the data, behind a key; through other names for it."""
@@ -59,10 +61,12 @@ class Graph:
         for key in missing:
             node = self.node(key) if key in self.tasks else None
             if isinstance(node, DataNode) and not isinstance(node.value, TaskRef):
-                self._values[key] = host(node.value)
+                self._values[key] = self.placement.bring(node.value)
         missing = [key for key in missing if key not in self._values]
-        found = self.apply(host, missing)
-        self._values.update(zip(missing, found, strict=True))
+        for key, (value, there) in zip(missing, self.apply(fetched, missing), strict=True):
+            self._values[key] = value
+            if there:
+                self.placement.mark(value)
         return {key: self._values[key] for key in keys}
 
     def inputs(self, node: GraphNode) -> dict[Any, Any]:
@@ -111,10 +115,12 @@ class Graph:
         key = self.named(key)
         layer = layer_of(key)
         index = self._position(key, local)
-        chunk = None if index is None else tuple(key[1:])
+        chunk = tuple(key[1:]) if index is not None and isinstance(key, tuple) else None
         return Where(name_of_layer(layer), index, chunk, note, place_of_layer(layer))
 
     def _position(self, key: Any, local: Index) -> Index | None:
+        if not isinstance(key, tuple) and isinstance(self.tasks.get(key), DataNode):
+            return local  # In a whole array, which other tasks cut their chunks from.
         block = key[1:] if isinstance(key, tuple) else ()
         chunks = self._declared.chunks(layer_of(key))
         if len(chunks) != len(block) or len(local) != len(block):
@@ -123,24 +129,3 @@ class Graph:
         if any(offset != offset for offset in offsets):
             return None
         return tuple(int(o) + k for o, k in zip(offsets, local, strict=True))
-
-
-def host(value: Any) -> Any:
-    """Return a chunk in host memory, as are those in lists, tuples and dictionaries.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gpusched.debugging.graph import host
-    >>> host({"total": np.float64(3)})
-    {'total': np.float64(3.0)}
-    """
-    if isinstance(value, np.ndarray):
-        return value
-    if type(value).__module__.partition(".")[0] == "cupy" and hasattr(value, "get"):
-        return value.get()
-    if type(value) in (list, tuple):
-        return type(value)(map(host, value))
-    if type(value) is dict:
-        return {name: host(item) for name, item in value.items()}
-    return value

@@ -15,7 +15,7 @@ from gpusched.graph.known import VIEWS, bare, enforced, owned
 from gpusched.graph.pieces import ELEMENTWISE
 from gpusched.graph.quick import parts
 from gpusched.inspection.places import Place
-from gpusched.inspection.standins import GETTERS, arrays_in
+from gpusched.inspection.standins import GETTERS, arrays_in, is_cupy
 from gpusched.inspection.variant import KernelUse
 
 
@@ -85,6 +85,8 @@ _MOVES = {id(f): f for f in (
 ) if f is not enforced}  # fmt: skip
 """Functions that move elements and change none."""
 
+_COPIES = frozenset(("array", "asarray", "ascontiguousarray", "asnumpy"))
+
 
 def moves(called: Called) -> bool:
     """Return whether a call moves elements about, and computes nothing."""
@@ -99,7 +101,13 @@ def moves(called: Called) -> bool:
 
 def moves_by_name(function: Any) -> bool:
     """Return whether a function is one that moves elements about, whatever it is given."""
-    return all(id(part) in _MOVES for part in parts(function))
+    return all(id(part) in _MOVES or _copies_to_gpu(part) for part in parts(function))
+
+
+def _copies_to_gpu(function: Any) -> bool:
+    """Return whether a function is one of CuPy's that copy an array as it is."""
+    module = (getattr(function, "__module__", None) or "").partition(".")[0]
+    return module == "cupy" and getattr(function, "__name__", "") in _COPIES
 
 
 def is_elementwise(function: Any) -> bool:
@@ -115,6 +123,8 @@ def is_elementwise(function: Any) -> bool:
     plain = bare(function)
     if isinstance(plain, np.ufunc):
         return plain.signature is None
+    if type(plain).__name__ == "ufunc" and type(plain).__module__.partition(".")[0] == "cupy":
+        return True
     if bool(getattr(plain, "elementwise", False)) or getattr(plain, "__name__", "") == "astype":
         return True
     return any(plain is each for each in ELEMENTWISE)
@@ -134,9 +144,10 @@ def shown_elements(called: Called, result: Any, index: tuple[int, ...]) -> tuple
         for a, start in zip(arrays, starts, strict=False)
     }
     first = _replaced(called.args[0], numbered)
-    found = called.function(first, *called.args[1:], **called.kwargs)
+    moved = called.function(first, *called.args[1:], **called.kwargs)
+    found = [moved.get()] if is_cupy(moved) else arrays_in(moved)
     which = next(k for k, a in enumerate(arrays_in(called.result)) if a is result)
-    number = int(np.asarray(arrays_in(found)[which])[index])
+    number = int(np.asarray(found[which])[index])
     source = int(np.searchsorted(starts, number, side="right")) - 1
     if not 0 <= source < len(arrays):
         return None

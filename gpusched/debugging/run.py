@@ -19,6 +19,7 @@ from gpusched.debugging.origins import (
     held,
     pairs,
 )
+from gpusched.debugging.placement import Placement
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
 from gpusched.fusion.chunk import LazyChunk
@@ -67,6 +68,8 @@ class Run:
         What it depends on, by key: arrays in host memory.
     functions
         Of the graph.
+    placement
+        Which of these arrays are copies of arrays on a GPU.
     execution
         How kernels and functions are run; compiled, unless it says otherwise.
 
@@ -76,8 +79,9 @@ class Run:
     """
 
     def __init__(self, node: GraphNode, values: Mapping[Any, Any], functions: Functions,
-                 execution: Execution | None = None) -> None:  # fmt: skip
+                 placement: Placement, execution: Execution | None = None) -> None:  # fmt: skip
         self.execution = execution or Execution()
+        self._placement = placement
         self._origins: dict[int, Origin] = {}
         self._kept: list[Any] = []
         self._keys: dict[int, Any] = {}
@@ -86,7 +90,7 @@ class Run:
         for key, value in values.items():
             self._note(value, FromTask(key))
         for key, value in held(node):
-            self._note(value, Held(key))
+            self._note(placement.bring(value), Held(key))
         task, labels = rewrite_labelled(node, functions)
         if isinstance(getattr(task, "func", None), Program):
             self.result = self._program(task, labels, values)
@@ -118,7 +122,10 @@ class Run:
     def _program(self, task: Task, labels: list[Any], values: Mapping[Any, Any]) -> Any:
         program = task.func
         assert isinstance(program, Program)
-        inputs = [arg() if isinstance(arg, DataNode) else values[arg.key] for arg in task.args]
+        inputs = [
+            self._placement.bring(arg()) if isinstance(arg, DataNode) else values[arg.key]
+            for arg in task.args
+        ]
         keys = [*[None if isinstance(a, DataNode) else a.key for a in task.args], *labels]
         self._keys = {k: task.key if key is None else key for k, key in enumerate(keys)}
         self._labels = {number: layer_of(key) for number, key in self._keys.items()}
@@ -135,6 +142,9 @@ class Run:
         if reason is not None:
             for register, step in segment.steps:
                 self._step(register, step, registers, reason)
+        elif self._placement.marked(list(inputs)):
+            # Kernels leave their results where their inputs are.
+            self._placement.mark([registers[k] for k in segment.outputs])
 
     def _record(self, segment: Segment, inputs: Any, registers: Registers) -> str | None:
         """Record a segment and compute it; return why not, if so."""
@@ -194,13 +204,14 @@ class Run:
         def call(function: Any, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
             return self._call(function, tuple(args), kwargs, key, "")
 
-        return evaluate(node, values, call)
+        return self._placement.bring(evaluate(node, values, call))
 
     def _call(self, function: Any, args: Any, kwargs: Any, key: Any, reason: str) -> Any:
         reason = reason or "nothing in its task gains from a kernel"
+        args, kwargs = self._placement.bring(args), self._placement.bring(kwargs)
         called = self._named(function, args, kwargs, key, reason)
         called.direct = True
-        called.result = self.execution.call(called)
+        called.result = self._placement.bring(self.execution.call(self._placement.sent(called)))
         self._note(called.result, FromCall(called))
         return called.result
 

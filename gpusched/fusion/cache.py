@@ -172,6 +172,12 @@ class KernelCache:
         self._compiled.clear()
         self._handles.clear()
 
+    def begin_again(self) -> None:
+        """Let go of locks that threads held which a forked process has none of."""
+        self._locks = defaultdict(threading.Lock)
+        for handle in self._handles.values():
+            handle.begin_again()
+
     def forget(self, kernel: Kernel) -> None:
         """Forget one kernel, so that it is looked for again."""
         self._compiled.pop(kernel, None)
@@ -377,3 +383,6 @@ def reference(kernel: Kernel) -> CompiledKernel:
 
 kernels = KernelCache()
 """This process's kernels."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=kernels.begin_again)

@@ -40,6 +40,10 @@ POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
 """Exponents for which ``array ** scalar`` is another ufunc in NumPy."""
 
 
+_CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
+"""The defaults of NumPy's `astype`."""
+
+
 class LazyChunk(NDArrayOperatorsMixin):
     """An array that has not been computed yet.
 
@@ -152,7 +156,7 @@ class LazyChunk(NDArrayOperatorsMixin):
                 return computed(recorder, func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is not True:
+        if copy is not True or self._recorder.moved:
             self._recorder.stop(GraphBreak.VALUES("converts a chunk to a NumPy array"))
         array = self._value("a copy")
         return np.array(array, dtype=dtype, copy=True)
@@ -198,7 +202,9 @@ class LazyChunk(NDArrayOperatorsMixin):
                 return LazyChunk(recorder, node, scalar=self._scalar, fresh=not self._scalar)
             except UnfusibleError as reason:
                 recorder.broke("astype", reason.reason)
-                options = {"order": order, "casting": casting, "subok": subok, "copy": copy}
+                given = {"order": order, "casting": casting, "subok": subok, "copy": copy}
+                # CuPy refuses `casting` and `subok`, whatever they say.
+                options = {n: v for n, v in given.items() if v != _CONVERSION[n]}
                 return compute(recorder, _astype, (self, dtype), options)
 
     def __getattr__(self, name: str) -> Any:

@@ -27,7 +27,7 @@ from gpusched.fusion.expression import Node, UnfusibleError
 from gpusched.fusion.floatingpoint import REPORTED, note
 from gpusched.fusion.moments import moments
 from gpusched.fusion.operations import CLIP
-from gpusched.fusion.record import Recorder
+from gpusched.fusion.record import ON_DEVICE, Recorder
 
 _MISSING = np._NoValue
 
@@ -349,6 +349,9 @@ def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
     if np.isnan(array).any():
         note(REPORTED)
     return array
+
+
+ON_DEVICE.add(_report_if_all_nan)
 
 
 def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,

@@ -109,6 +109,10 @@ class Handle:
         if not self.ready:
             self._set(self._obtain())
 
+    def begin_again(self) -> None:
+        """Let go of a lock that a thread held which a forked process has not."""
+        self._looking = threading.Lock()
+
     def _set(self, found: CompiledKernel) -> None:
         self.native = found.native
         self.call = found.call

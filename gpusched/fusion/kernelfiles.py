@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import threading
 import time
@@ -21,6 +22,8 @@ from dask.utils import parse_bytes
 from gpusched import config
 from gpusched.files import UnsafeFolderError, is_own
 from gpusched.fusion import codefiles
+
+logger = logging.getLogger("gpusched.fusion")
 
 MADE_WITH = "made-with.json"
 """In each folder: names and versions, for people; keys decide what is loaded."""
@@ -238,7 +241,11 @@ def keep(path: Path, sealed: bytes) -> None:
     codefiles.write(path, sealed)
     root, largest = path.parents[2], largest_size()
     if largest is not None and _writes.note(root, len(sealed), largest):
-        shrink(root, largest)
+        try:
+            shrink(root, largest)
+        except OSError as error:
+            # It is written all the same.
+            logger.warning("cannot make the kernels in %s take less room: %s", root, error)
 
 
 def clear(root: Path) -> list[KernelFiles]:

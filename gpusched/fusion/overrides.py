@@ -16,6 +16,7 @@ from gpusched.fusion.devices import Device
 from gpusched.fusion.editions import EditionError
 from gpusched.fusion.handles import Runnable
 from gpusched.fusion.kernel import EXACT, Edition, Kernel, unchecked
+from gpusched.fusion.placement import AUTO, REQUIRE, placement
 from gpusched.fusion.precision import applied, mathematics
 from gpusched.fusion.tiers import ANY, FUSED, tier
 
@@ -87,14 +88,20 @@ class Overrides:
     """Mode of all kernels, users' versions included."""
     tier: str = ANY
     """Whether all chunks are computed by kernels, or all as NumPy computes them."""
+    device: str = AUTO
+    """Whether chunks of NumPy programs are computed on a worker's GPU."""
 
     def __bool__(self) -> bool:
-        return bool(self.found) or self.mathematics != EXACT or self.tier != ANY
+        return bool(self.found) or self._said != (EXACT, ANY, AUTO)
+
+    @property
+    def _said(self) -> tuple[str, str, str]:
+        return self.mathematics, self.tier, self.device
 
     @property
     def waits(self) -> bool:
         """Whether kernels are waited for: NumPy does not compute what users' versions do."""
-        return bool(self.found) or self.tier == FUSED
+        return bool(self.found) or self.tier == FUSED or self.device == REQUIRE
 
     @cached_property
     def token(self) -> str:
@@ -102,6 +109,7 @@ class Overrides:
         parts = [f"{each.digest} {each.identity}" for each in self.found]
         parts += [self.mathematics] if self.mathematics != EXACT else []
         parts += [self.tier] if self.tier != ANY else []
+        parts += [f"device {self.device}"] if self.device != AUTO else []
         text = "|".join(parts)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -157,14 +165,14 @@ def active() -> Overrides:
     >>> bool(active())
     False
     """
-    found, mode, chosen = _applied + _scoped.get(), mathematics(), tier()
-    if not found and mode == EXACT and chosen == ANY:
+    found, said = _applied + _scoped.get(), (mathematics(), tier(), placement())
+    if not found and said == NONE._said:
         return NONE
     last: dict[str, Override] = {}
     for each in found:
         last.pop(each.digest, None)
         last[each.digest] = each
-    return Overrides(tuple(last.values()), mode, chosen)
+    return Overrides(tuple(last.values()), *said)
 
 
 def apply(override: Override) -> None:

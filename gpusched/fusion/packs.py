@@ -28,8 +28,8 @@ FORMAT = 1
 CONTENTS = "pack.json"
 
 _NAME = re.compile(
-    r"(?:kernels/[0-9a-f]+-[0-9a-f]+/[^/]+-[0-9a-f]{32}\.code"
-    r"|cubins/[0-9a-f]+/[^/]+-sm_\d+-[0-9a-f]{32}\.cubin)"
+    r"(?:kernels/[0-9a-f]+-[0-9a-f]+/\w+-[0-9a-f]{32}\.code"
+    r"|cubins/[0-9a-f]+/\w+-sm_\d+-[0-9a-f]{32}\.cubin)"
 )
 """Of a file in a pack, which is its path below the cache directory."""
 _AGAIN = "make it again with 'gpusched cache export'"
@@ -52,11 +52,6 @@ class Pack:
     def usable(self) -> Pack:
         """Those kernels that this process could load; the others are for other machines."""
         return Pack({n: c for n, c in self.files.items() if is_usable(folder(n))}, self.made_with)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the machine code."""
-        return sum(map(len, self.files.values()))
 
 
 def folder(name: str) -> str:
@@ -217,6 +212,13 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, str]]
 
 
 def _files(path: Path, archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
+    largest = kernelfiles.largest_size()
+    unpacked = sum(entry.file_size for entry in archive.infolist())
+    if largest is not None and unpacked > largest:
+        raise PackError(
+            f"the kernels of {path} take {unpacked} bytes, and gpusched.fusion.cache-size is "
+            f"{largest}: set it to more, or to null"
+        )
     for entry in archive.infolist():
         if entry.filename == CONTENTS:
             continue
@@ -234,14 +236,8 @@ def install(pack: Pack, root: Path) -> int:
     Raises
     ------
     PackError
-        If they cannot be written, or not all be kept; those that were written stay.
+        If they cannot be written; those that were written stay.
     """
-    largest = kernelfiles.largest_size()
-    if largest is not None and pack.size > largest:
-        raise PackError(
-            f"the pack's kernels take {pack.size} bytes, and gpusched.fusion.cache-size is "
-            f"{largest}: set it to more, or to null"
-        )
     written = 0
     for name, content in pack.files.items():
         path = root / name

@@ -53,6 +53,9 @@ PYTHON_SCALARS = (bool, int, float)
 WIDE = np.dtype(np.float64)
 """Of moments, whatever they are of."""
 
+ON_DEVICE: set[Callable[..., Any]] = set()
+"""Functions that are no kernels, and give for CuPy's arrays what they give for NumPy's."""
+
 Value = Any
 """A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
 
@@ -75,6 +78,8 @@ class Recorder:
 
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
+        self.moved = False
+        """Whether the arrays are NumPy's to the program, and were copied to the device for it."""
         # Operations recorded before they are computed, so that no kernel grows without bound.
         self._limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
         self._nodes: dict[Any, Node] = {}
@@ -132,6 +137,8 @@ class Recorder:
     def constant(self, array: np.ndarray) -> Leaf:
         """Return the node of an array that depends only on the inputs' kinds."""
         copy = self.device.take_in(array)
+        # Other threads' streams, which do not wait for this one's, read it with the plan.
+        self.device.synchronize()
         node = self.leaf(copy)
         self._constants.append((node.register, copy))
         return node
@@ -284,8 +291,8 @@ class Recorder:
 
     def demand(self) -> None:
         """Run what has been recorded and has not run, since values are needed now."""
-        if not self.patient:
-            self._check_compiled()
+        launches = [step for step in self._pending_steps if isinstance(step, Launch)]
+        self._compile(tuple(launch.kernel for launch in launches))
         while self._pending_steps:
             step = self._pending_steps.pop(0)
             self.release(written(step) & self._stood_in)
@@ -293,10 +300,11 @@ class Recorder:
             self.repeatable = False
         self._stood_in.clear()
 
-    def _check_compiled(self) -> None:
-        """End the recording if kernels that are to run are not compiled."""
-        launches = (step for step in self._pending_steps if isinstance(step, Launch))
-        self.missing = tiers.missing(launch.kernel for launch in launches)
+    def _compile(self, kernels: tuple[Runnable, ...]) -> None:
+        """Wait for kernels that are to run, or end the recording if some are not compiled."""
+        if self.patient:
+            return tiers.wait(kernels)
+        self.missing = tiers.missing(kernels)
         if self.missing:
             self.stop(GraphBreak.COMPILATION("kernels are not compiled"))
 
@@ -358,6 +366,10 @@ class Recorder:
             Whether it only moves elements, or shows them in another way: then it is called with
             what stands in for arrays, too, and once more when those are there.
         """
+        if self.moved and not copies and function not in ON_DEVICE:
+            name = self.breaks[-1][0] if self.breaks else _name(function)
+            reason = self.breaks[-1][1] if self.breaks else GraphBreak.NO_KERNEL("no kernel")
+            self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
         registers = self._registers
         read = used_registers(args) | used_registers(kwargs)
         waits = not read.isdisjoint(self._stood_in)

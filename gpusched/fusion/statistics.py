@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from contextlib import AbstractContextManager
@@ -68,6 +69,16 @@ class Statistics:
     """Times that the file of what was tuned was damaged, and not heeded."""
     repeats: int = 0
     """Chunk tasks whose calls NumPy repeated, to report floating-point errors."""
+    device_tasks: int = 0
+    """Chunk tasks of NumPy programs that were computed on a worker's GPU, in whole or in part."""
+    host_tasks: int = 0
+    """Those on workers with a GPU that were computed on the host."""
+    host_reasons: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    """Times that calls of such tasks ran on the host, by (operation, reason)."""
+    bytes_to_device: int = 0
+    """Bytes of chunks that were copied to a GPU for tasks that know nothing of it."""
+    bytes_to_host: int = 0
+    """Bytes of such chunks that were copied back, for functions that need NumPy's arrays."""
     breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 
@@ -85,6 +96,16 @@ class Statistics:
 
 _lock = threading.Lock()
 _total = Statistics()
+
+
+def _begin_again() -> None:
+    """Have a lock that nobody holds, in a process that has been forked off."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
 
 
 class _Updating:

@@ -8,10 +8,11 @@ them: functions of numbers that a user has written, and users' versions of kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
 from gpusched import config, events
-from gpusched.fusion import background, worthwhile
+from gpusched.fusion import background, service, worthwhile
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.handles import Handle, Runnable
 from gpusched.fusion.kernel import Kernel
@@ -81,9 +82,22 @@ def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:
 
 
 def wait(kernels: Iterable[Runnable]) -> None:
-    """Compile what is not compiled; raise what the compiler raises."""
-    for kernel in kernels:
-        kernel.wait()
+    """Compile what is not compiled; raise what the compiler raises.
+
+    A service is asked for all at once, since it compiles several at a time.
+    """
+    waiting = [kernel for kernel in kernels if not kernel.look()]
+    if len(waiting) < 2 or not service.is_used():
+        for kernel in waiting:
+            kernel.wait()
+        return
+    threads = ThreadPoolExecutor(min(len(waiting), background.THREADS), "gpusched-wait")
+    try:
+        for done in [threads.submit(kernel.wait) for kernel in waiting]:
+            done.result()
+    finally:
+        # Whoever is interrupted does not wait for what is being compiled.
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 def failure(kernels: Iterable[Runnable]) -> Exception | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 from dask._task_spec import DataNode, Task
-from dask.array import chunk, core
 from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.utils import methodcaller
 
 from gpusched.graph.known import bare
+from gpusched.graph.movement import KEEPING
 from gpusched.graph.program import Program, name_of
 from gpusched.graph.quick import callables, parts
 from gpusched.graph.rewrite import Functions
@@ -29,12 +28,6 @@ _LIBRARIES = (
     "builtins",
     "gpusched.fusion",
 )
-
-_MOVES = (
-    operator.getitem, chunk.getitem, np.concatenate, core.concatenate3, core.concatenate_axes,
-    core.concatenate_shaped, core._concatenate2, np.transpose, np.squeeze, np.expand_dims,
-    np.reshape,
-)  # fmt: skip
 
 
 class Cheap:
@@ -107,4 +100,4 @@ def moves(task: Task) -> bool:
         return False  # an index that may name an element several times
     program = task.func
     assert isinstance(program, Program)
-    return all(bare(step.function) in _MOVES for step in program.steps)
+    return all(bare(step.function) in KEEPING for step in program.steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gpusched.breaks import Reason
 from gpusched.fusion.handles import Runnable
@@ -18,10 +19,29 @@ class Direct:
 
 @dataclass
 class Remaining:
-    """How much of a graph is still to come, as far as this process knows."""
+    """How much of a graph is still to come, as far as this process knows.
+
+    It goes with the messages that a program goes with, and each process counts for itself what it
+    has run: several workers take what the others have run for something to come. What is decided
+    by it is decided by a graph's first tasks.
+    """
 
     tasks: int = 0
     """Tasks of one program; threads that count at once may miss one."""
+    graph: str = ""
+    """The graph that was made last; empty if none is known of."""
+
+    def learn(self, told: Remaining) -> None:
+        """Take what another process has sent; nothing happens if the graph is known already."""
+        if told.graph and told.graph != self.graph:
+            self.tasks, self.graph = told.tasks, told.graph
+
+    def __reduce__(self) -> Any:
+        return Remaining, (self.tasks, self.graph) if self.graph else ()
+
+
+UNKNOWN = Remaining()
+"""What is known where nothing was sent."""
 
 
 @dataclass(frozen=True)

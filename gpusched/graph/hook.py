@@ -197,6 +197,15 @@ def disable() -> _Switch:
     >>> with gpusched.enable(), gpusched.disable():
     ...     pass
     """
+    return _Switch(_unfused())
+
+
+@functools.cache
+def _unfused() -> Callable[..., Any]:
+    """Return dask's own optimisation as another object.
+
+    A scheduler of gpusched takes dask's function itself for that of a client that has not chosen.
+    """
     from dask.array.optimization import optimize as dask_optimize
 
-    return _Switch(dask_optimize)
+    return functools.partial(dask_optimize)

@@ -147,7 +147,10 @@ def _getitem(array: Any, index: Any) -> Any:
 def owned(array: Any) -> Any:
     """Return `array`, copied if it keeps a much larger one alive (as ``chunk.getitem`` does)."""
     base = getattr(array, "base", None)
-    if isinstance(base, np.ndarray) and base.size >= 2 * array.size:
+    if base is None:
+        return array
+    # The base of an array of NumPy's may be something else, such as a file in memory.
+    if isinstance(base, np.ndarray | type(array)) and base.size >= 2 * array.size:
         return array.copy()
     return array
 

@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpusched.fusion.statistics import updating
+from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.worker import current_worker
 
 # Programs need dask.array, which takes longer to import than all else that a scheduler or a worker
@@ -44,6 +45,8 @@ class Deferred:
     ----------
     token
         The program's: a digest of its payload, so that every scheduler means the same by it.
+    remaining
+        Its tasks in the graph that was made last.
 
     Notes
     -----
@@ -51,9 +54,12 @@ class Deferred:
     calling thread.
     """
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, remaining: Remaining = UNKNOWN) -> None:
         self.token = token
+        self.remaining = remaining
         self._program: programs.Program | None = None
+
+    __gpusched_takes_placed__ = True
 
     @property
     def __name__(self) -> str:
@@ -70,23 +76,37 @@ class Deferred:
             except UnavailableError:
                 _give_back(self.token)
                 raise
+            self._program.remaining.learn(self.remaining)
         return self._program(*inputs)
 
     def __reduce__(self) -> Any:
         try:
             return find(self.token).__reduce__()
         except UnavailableError:
-            return refer, (self.token,)
+            return refer, (self.token, self.remaining.tasks, self.remaining.graph)
 
     def __dask_tokenize__(self) -> Any:
         return ("gpusched.Program", self.token)
 
 
-def refer(token: str) -> programs.Program | Deferred:
-    """Return the program of that token, or what stands for it until it is called."""
+def refer(token: str, tasks: int = 0, graph: str = "") -> programs.Program | Deferred:
+    """Return the program of that token, or what stands for it until it is called.
+
+    Parameters
+    ----------
+    token
+        The program's.
+    tasks, graph
+        Of `gpusched.graph.decisions.Remaining`, as they take few bytes.
+    """
     from gpusched.graph import program as programs
 
-    return programs.known(token) or Deferred(token)
+    remaining = Remaining(tasks, graph)
+    program = programs.known(token)
+    if program is None:
+        return Deferred(token, remaining)
+    program.remaining.learn(remaining)
+    return program
 
 
 _asking: dict[str, threading.Lock] = {}

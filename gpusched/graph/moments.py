@@ -16,6 +16,7 @@ from dask.array.core import _concatenate2
 from dask.utils import deepmap
 
 from gpusched.fusion.chunk import LazyChunk
+from gpusched.fusion.devices import device_of
 from gpusched.fusion.moments import Moments, joined, moments
 from gpusched.graph.quick import QUICK
 
@@ -130,10 +131,13 @@ def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Mom
 
 
 def _is_moments(pair: Any) -> bool:
-    """Return whether a chunk's dictionary is one of real numbers, in arrays without masks."""
+    """Return whether a chunk's dictionary is one of real numbers, in arrays that kernels take."""
     values = [pair["total"], pair["n"], pair["M"]]
-    plain = all(hasattr(v, "dtype") and not isinstance(v, np.ma.MaskedArray) for v in values)
-    return plain and all(v.dtype.char in "fdlq" for v in values)
+    return all(_is_array(v) and v.dtype.char in "fdlq" for v in values)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, LazyChunk | np.generic) or device_of(value) is not None
 
 
 def _mean(pair: Any) -> Any:

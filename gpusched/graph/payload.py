@@ -11,9 +11,11 @@ from toolz import curry  # type: ignore[import-untyped]
 
 from gpusched.fusion.kernel import EXACT
 from gpusched.fusion.overrides import NONE, Overrides
+from gpusched.fusion.placement import AUTO, OFF, REQUIRE
 from gpusched.fusion.plan import Register
 from gpusched.fusion.precision import MODES
 from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
+from gpusched.graph.decisions import Remaining
 from gpusched.graph.lasting import is_of_a_library
 from gpusched.graph.quick import parts
 from gpusched.graph.segment import ProgramStep
@@ -29,6 +31,8 @@ class _Compact(cloudpickle.Pickler):
         if kind is ProgramStep:
             flags = value.recorded, value.replayed
             return ProgramStep, (value.function, value.args, value.kwargs, *flags)
+        if kind is Remaining:
+            return Remaining, ()  # What a program is says nothing of how often it runs.
         if kind is curry:
             return _reduce_curry(value)
         return super().reducer_override(value)
@@ -60,8 +64,8 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     """
     file = io.BytesIO()
     # Words only where they say something.
-    said = (overrides.mathematics, overrides.tier)
-    chosen = [word for word in said if word not in (EXACT, ANY)]
+    said = (overrides.mathematics, overrides.tier, overrides.device)
+    chosen = [word for word in said if word not in (EXACT, ANY, AUTO)]
     _Compact(file, protocol=5).dump((steps, inputs, *chosen, *overrides.found))
     return file.getvalue()
 
@@ -94,5 +98,6 @@ def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
         tuple(chosen[len(words) :]),
         next((word for word in words if word in MODES), EXACT),
         next((word for word in words if word in (FUSED, UNFUSED)), ANY),
+        next((word for word in words if word in (OFF, REQUIRE)), AUTO),
     )
     return steps, inputs, found or NONE

@@ -40,7 +40,8 @@ def run(segment: Runs, registers: Registers, count: int) -> bool:
     """Run a segment in parts along its first axis; return False where that cannot be done.
 
     The outputs are allocated whole, so what is saved is everything between inputs and outputs. An
-    output that is the task's result and still does not fit is left in host memory.
+    output that is the task's result is left in host memory where it does not fit, or where it does
+    and leaves the parts no room.
     """
     arrays = [a for k in segment.inputs for a in _items(registers[k]) if device_of(a) is not None]
     if not arrays or not _is_elementwise(segment, registers):
@@ -50,21 +51,71 @@ def run(segment: Runs, registers: Registers, count: int) -> bool:
         return False
     device = device_of(arrays[0])
     assert device is not None
-    final = segment.outputs == (len(registers) - 1,)
-    results: dict[int, list[Any]] = {k: [] for k in segment.outputs}
+    found = _Results(segment, registers, shape, device)
     for start, stop in _bounds(shape[0], count):
-        part = list(registers)
-        for k in segment.inputs:
-            part[k] = _part(part[k], slice(start, stop), shape)
-        segment.run_whole(part)
-        for k, wholes in results.items():
-            alone = final and not isinstance(part[k], tuple)
-            for number, item in enumerate(_items(part[k])):
-                _put(wholes, number, item, slice(start, stop), shape, device, alone)
-    for k, wholes in results.items():
-        several = isinstance(part[k], tuple)
-        registers[k] = tuple(wholes) if several else _result(wholes[0], device)
+        if not found.fill(slice(start, stop)):
+            # The error is gone by now, and with it the arrays that it held.
+            found.fill(slice(start, stop))
+    found.store()
     return True
+
+
+class _Results:
+    """The outputs of a segment, filled part after part.
+
+    Parameters
+    ----------
+    segment, registers
+        What is run, on what.
+    shape
+        Of the arrays that are divided.
+    device
+        Where they lie.
+    """
+
+    def __init__(self, segment: Runs, registers: Registers, shape: tuple[int, ...],
+                 device: Device) -> None:  # fmt: skip
+        self._segment, self._registers = segment, registers
+        self._shape, self._device = shape, device
+        self._final = segment.outputs == (len(registers) - 1,)
+        self._wholes: dict[int, list[Any]] = {k: [] for k in segment.outputs}
+        self._several: set[int] = set()
+        """Outputs that are tuples of arrays, none of which can be left in host memory."""
+
+    def fill(self, where: slice) -> bool:
+        """Compute some rows; return False, with more room made for them, if they did not fit."""
+        part = list(self._registers)
+        for k in self._segment.inputs:
+            part[k] = _part(part[k], where, self._shape)
+        try:
+            self._segment.run_whole(part)
+            for k, wholes in self._wholes.items():
+                if type(part[k]) is tuple:
+                    self._several.add(k)
+                alone = self._final and k not in self._several
+                for number, item in enumerate(_items(part[k])):
+                    _put(wholes, number, item, where, self._shape, self._device, alone)
+        except MemoryError:
+            if not self._leave_device():
+                raise
+            return False
+        return True
+
+    def store(self) -> None:
+        """Write the outputs to the registers."""
+        for k, wholes in self._wholes.items():
+            several = k in self._several
+            self._registers[k] = tuple(wholes) if several else _result(wholes[0], self._device)
+
+    def _leave_device(self) -> bool:
+        """Move the task's one result to host memory; return False if it cannot be, or is there."""
+        if self._device.name == "cpu" or not self._final or self._several:
+            return False
+        (wholes,) = self._wholes.values()
+        if not wholes or isinstance(wholes[0], np.ndarray):
+            return False
+        wholes[0] = wholes[0].get()
+        return True
 
 
 def _items(value: Any) -> tuple[Any, ...]:
@@ -78,6 +129,14 @@ def _part(value: Any, where: slice, shape: tuple[int, ...]) -> Any:
         return tuple(_part(item, where, shape) for item in value)
     divided = device_of(value) is not None and value.ndim == len(shape)
     return value[where] if divided and value.shape[0] == shape[0] else value
+
+
+def _leave_device(wholes: list[Any], device: Device) -> bool:
+    """Move the one result that is being filled to host memory; return False if there is none."""
+    if device.name == "cpu" or len(wholes) != 1 or isinstance(wholes[0], np.ndarray):
+        return False
+    wholes[0] = wholes[0].get()
+    return True
 
 
 def _result(whole: Any, device: Device) -> Any:

@@ -16,9 +16,10 @@ from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.tiers import UNFUSED
-from gpusched.graph.decisions import Remaining
+from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.lasting import keep
 from gpusched.graph.payload import named_code, pack, unpack
+from gpusched.graph.placing import begin
 from gpusched.graph.segment import ProgramStep, Segment
 
 
@@ -48,10 +49,12 @@ class Program:
         self.inputs = inputs
         self.overrides = overrides
         self.remaining = Remaining()
-        """Its tasks in the graph that was made last, for whoever computes them in this process."""
+        """Its tasks in the graph that was made last."""
         self.segments = self._segments(steps)
         self._payload: bytes | None = None
         self._token = ""
+
+    __gpusched_takes_placed__ = True
 
     @property
     def __name__(self) -> str:
@@ -63,13 +66,19 @@ class Program:
     def __call__(self, *inputs: Any) -> Any:
         """Run the program on the inputs of a task."""
         registers: Registers = [*inputs, *[None] * len(self.steps)]
+        placing = begin(self.overrides.device)
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
-                segment.run(registers)
+                if placing is None:
+                    segment.run(registers)
+                else:
+                    placing.run(segment, registers)
         except Exception as error:
             names = ", ".join(name_of(step.function) for step in self.steps)
             error.add_note(f"gpusched: raised in a chunk task of {names}{_where()}")
             raise
+        if placing is not None:
+            placing.finish()
         return registers[-1]
 
     @cached_property
@@ -100,7 +109,7 @@ class Program:
         return self._token, self._payload
 
     def __reduce__(self) -> Any:
-        return restore, self.payload()
+        return restore, (*self.payload(), self.remaining)
 
     def __dask_tokenize__(self) -> Any:
         return ("gpusched.Program", self.payload()[0])
@@ -110,11 +119,14 @@ _restored: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictiona
 _lock = threading.Lock()
 
 
-def restore(token: str, payload: bytes) -> Program:
+def restore(token: str, payload: bytes, remaining: Remaining = UNKNOWN) -> Program:
     """Return the program of that token: the same one as before, if this process still has it."""
-    program = known(token)
-    if program is not None:
-        return program
+    program = known(token) or _made(token, payload)
+    program.remaining.learn(remaining)
+    return program
+
+
+def _made(token: str, payload: bytes) -> Program:
     # Outside the lock: the steps of a batch are programs, which are restored here, too.
     steps, inputs, overrides = unpack(payload)
     if not dask.config.get("gpusched.fusion.enabled", True):

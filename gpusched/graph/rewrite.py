@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from dask._task_spec import (
@@ -35,6 +36,7 @@ from gpusched.fusion.statistics import updating
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
+from gpusched.graph.decisions import Remaining
 from gpusched.graph.known import bare, computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
@@ -147,8 +149,9 @@ def _count(nodes: Iterable[Any]) -> None:
     counted = Counter(
         [node.func for node in nodes if type(node) is Task and type(node.func) is Program]
     )
+    graph = uuid4().hex[:8]
     for program, tasks in counted.items():
-        program.remaining.tasks = tasks
+        program.remaining.learn(Remaining(tasks, graph))
 
 
 def constant(value: Any) -> Any:

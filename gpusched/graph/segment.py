@@ -16,7 +16,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion import shortage, tiers
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.chunk import LazyChunk, lazies
-from gpusched.fusion.devices import Device, device_of, strides_are_whole
+from gpusched.fusion.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.fusion.expression import Leaf, UnrecordableError
 from gpusched.fusion.floatingpoint import take
 from gpusched.fusion.grids import is_join
@@ -33,12 +33,14 @@ from gpusched.fusion.plan import (
 )
 from gpusched.fusion.record import Recorder, error_state
 from gpusched.fusion.statistics import updating
-from gpusched.graph import pieces
+from gpusched.graph import gpu_failures, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
 from gpusched.graph.known import bare, owned, plain_for, substitute_for
+from gpusched.graph.moved import Moved
 from gpusched.graph.results import Results
+from gpusched.placed import Placed
 
 PLANS = 128
 """Plans one segment remembers; the oldest goes first."""
@@ -47,6 +49,9 @@ CONSTANTS = 1 << 20
 
 _NESTED = frozenset((tuple, list))
 """What inputs may be instead of arrays: several of them."""
+
+NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
+"""Why a task whose arrays could be moved to the device runs on the host."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +134,13 @@ class Segment:
                     counters.breaks.update(self.unsafe)
             return self.call(registers)
         inputs = tuple([registers[k] for k in self.inputs])
-        examination = self._examined() if self._own else NOTHING
+        examination = self.examined()
         if examination.refused:
             return self._direct(Direct(*examination.refused), registers)
-        key = self.key(inputs)
+        moved = registers if isinstance(registers, Moved) else None
+        key = self.key(inputs, moved is not None)
         found = self._plans.get(key) if key is not None else None
-        if found is None:
+        if found is None and moved is None:
             found = self._decide(inputs, key)
         if isinstance(found, Waiting):
             if tiers.missing(found.kernels):
@@ -142,6 +148,8 @@ class Segment:
         elif isinstance(found, Plan):
             if not (found.ready or self._is_ready(found)):
                 return self._unfused(found.kernels, key, inputs, registers)
+            if moved is not None:
+                inputs = moved.on_device()
             try:
                 return self._replay(found, inputs, registers)
             except ReplayError:
@@ -149,6 +157,8 @@ class Segment:
                     self._plans.pop(key, None)
         if isinstance(found, Direct):
             return self._direct(found, registers)
+        if moved is not None:
+            inputs = moved.on_device()
         return self._record(inputs, key, registers, examination)
 
     def _is_ready(self, plan: Plan) -> bool:
@@ -161,32 +171,43 @@ class Segment:
         """Call the functions as they are, as kernels are missing."""
         error = tiers.failure(kernels)
         if error is not None:
-            direct = self._refused(error, GraphBreak.COMPILATION)
+            direct = self._refused(error, GraphBreak.COMPILATION, inputs)
             self._remember(key, direct)
             return self._direct(direct, registers)
         self.remaining.tasks -= 1
-        with tiers.Unfused(kernels, self.remaining.tasks, _device(inputs).synchronize):
+        synchronize = _nothing
+        if isinstance(registers, Moved):
+            registers.leave(kernels[0].name, NOT_COMPILED)
+        else:
+            synchronize = _device(inputs).synchronize
+        with tiers.Unfused(kernels, self.remaining.tasks, synchronize):
             self.call(registers)
 
-    def _refused(self, error: Exception, what: GraphBreak) -> Direct:
+    def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...]) -> Direct:
         """Return the decision to do without kernels after something has failed."""
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
-        reason = what(f"{what.value} failed: {type(error).__name__}: {error}")
+        reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
+        device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
+        if device.name != HOST.name:
+            gpu_failures.warn_once(reason)
         return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:
         with updating() as counters:
             counters.tasks += 1
             counters.breaks[found.operation, found.reason] += 1
+        _leave(registers, found)
         self.call(registers)
 
-    def _examined(self) -> Examination:
+    def examined(self) -> Examination:
         """Return what is known of the user's functions as they are now, in this process.
 
         What they read from outside may have changed since the program was made, and may differ
         between processes: plans hold for one state of it.
         """
+        if not self._own:
+            return NOTHING
         found = self._examination
         if found is None or not found.holds():
             found = Examination.of(self._own)
@@ -205,16 +226,30 @@ class Segment:
             for each in dying:
                 registers[each] = None
 
-    def key(self, inputs: tuple[Any, ...]) -> Any:
-        """Return what a plan depends on, or None if that cannot be told."""
+    def key(self, inputs: tuple[Any, ...], moves: bool = False) -> Any:
+        """Return what a plan depends on, or None if that cannot be told.
+
+        Parameters
+        ----------
+        inputs
+            Of the segment.
+        moves
+            Whether their arrays are copied to the device.
+        """
         try:
-            return tuple([
+            found = tuple([
                 (value.dtype, value.shape, value.strides)
                 if type(value) is np.ndarray else describe(value)
                 for value in inputs
             ])  # fmt: skip
         except TypeError:
             return None
+        return (Moved, found) if moves else found
+
+    def refusal(self, inputs: tuple[Any, ...]) -> Direct | None:
+        """Return the decision not to run such inputs as kernels on the device, if there is one."""
+        found = self._plans.get(self.key(inputs, moves=True))
+        return found if isinstance(found, Direct) else None
 
     def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
@@ -260,6 +295,7 @@ class Segment:
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination) -> None:  # fmt: skip
         recorder = Recorder(self.overrides.on(_device(inputs)))
+        recorder.moved = isinstance(registers, Moved)
         recorder.patient = tiers.mode() == tiers.WAIT or self.overrides.waits
         take()
         found: Direct | Plan | None = None
@@ -285,12 +321,13 @@ class Segment:
                 key = None  # There may be files or a disk the next time.
         # Not while an error is handled, which would be shown beside what the functions raise.
         if failed is not None:
-            self._called(self._call_after(failed, registers), key)
+            self._called(self._call_after(failed, inputs, registers), key)
         elif recorder.missing:
             self._remember(key, Waiting(recorder.missing))
             recorder.discard()
             self._unfused(recorder.missing, key, inputs, registers)
         elif isinstance(found, Direct):
+            _leave(registers, found)
             self.call(registers)
             self._called(found, key)
         elif isinstance(found, Plan):
@@ -305,6 +342,8 @@ class Segment:
 
     def _finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
         """Keep the results of a plan, and report the errors that its kernels have raised."""
+        if isinstance(registers, Moved):
+            results = registers.copies.settled(results, plan.result)
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
         count(plan, seconds)
@@ -324,14 +363,18 @@ class Segment:
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
 
-    def _call_after(self, error: Exception, registers: Registers) -> Direct:
+    def _call_after(self, error: Exception, inputs: tuple[Any, ...],
+                    registers: Registers) -> Direct:  # fmt: skip
         """Call the functions as they are after a recording has failed.
 
         Nothing has been changed by then. Either they raise what the user's program raises, or the
         recorder was at fault, which is counted.
         """
+        if isinstance(registers, Moved):
+            reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
+            registers.leave(bare_name(self.steps[-1][1].function), reason)
         self.call(registers)
-        return self._refused(error, GraphBreak.RECORDING)
+        return self._refused(error, GraphBreak.RECORDING, inputs)
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
@@ -357,7 +400,9 @@ class Segment:
     def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
         least = dask.config.get("gpusched.fusion.minimum-operations", 2)
-        if recorder.launched or recorder.operations >= least or gains_alone(recorder):
+        if recorder.moved or recorder.launched or recorder.operations >= least:
+            return None
+        if gains_alone(recorder):
             return None
         return Direct(
             bare_name(self.steps[-1][1].function), GraphBreak.ALONE("nothing to fuse it with")
@@ -386,6 +431,16 @@ class Segment:
     def _copies(self, register: int) -> bool:
         """Return whether the function that wrote a register copies small views of large arrays."""
         return any(r == register and bare(s.function) is getitem for r, s in self.steps)
+
+
+def _nothing() -> None:
+    """Wait for nothing: functions that were called on NumPy's arrays have returned."""
+
+
+def _leave(registers: Registers, found: Direct) -> None:
+    """Have functions called on NumPy's arrays, if those of the task could be moved."""
+    if isinstance(registers, Moved):
+        registers.leave(found.operation, found.reason)
 
 
 def _device(inputs: tuple[Any, ...]) -> Device:
@@ -443,6 +498,8 @@ def describe(value: Any) -> Any:
         return slice, describe(value.start), describe(value.stop), describe(value.step)
     if type(value) in _NESTED:
         return type(value), tuple([describe(item) for item in value])
+    if type(value) is Placed:
+        return Placed, value.dtype, value.shape, value.array.strides
     if hasattr(value, "__array_ufunc__") and hasattr(value, "strides"):
         return type(value), value.dtype, value.shape, value.strides
     raise TypeError(f"an argument of type {type(value).__name__}")

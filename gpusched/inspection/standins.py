@@ -43,7 +43,13 @@ def fresh(array: Any) -> Any:
 
 def _plain(array: Any) -> bool:
     """Return whether kernels take such arrays: NumPy's, and CuPy's, for which the same holds."""
-    return type(array) is np.ndarray or type(array).__module__.partition(".")[0] == "cupy"
+    return type(array) is np.ndarray or is_cupy(array)
+
+
+def is_cupy(value: Any) -> bool:
+    """Return whether a value is an array of CuPy's, without importing CuPy."""
+    kind = type(value)
+    return kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == "cupy"
 
 
 def ordinary(value: Any) -> Any:

@@ -93,7 +93,7 @@ class JaxModel(Plain):
         import jax
 
         if is_cupy(array):
-            return jax.dlpack.from_dlpack(array)
+            return jax.dlpack.from_dlpack(lendable(array))
         return jax.device_put(lendable(array), self._device, may_alias=True)
 
     def array(self, value: Any, like: Any, dtype: np.dtype | None) -> Any:

@@ -162,7 +162,7 @@ class TensorflowModel(Plain):
         import tensorflow as tf
 
         if is_cupy(array):
-            tensor = tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+            tensor = tf.experimental.dlpack.from_dlpack(lendable(array).__dlpack__())
         else:
             # A copy. TensorFlow takes memory by DLPack too, and crashes where it is not aligned.
             tensor = tf.convert_to_tensor(lendable(array))

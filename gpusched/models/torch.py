@@ -138,7 +138,7 @@ class TorchModel(Plain):
     def _tensor(self, array: Any, cast: bool) -> Any:
         import torch
 
-        tensor = torch.from_dlpack(array if is_cupy(array) else lendable(array))
+        tensor = torch.from_dlpack(lendable(array))
         if cast and self._dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(self._dtype)
         return tensor.to(self._device)

@@ -64,8 +64,12 @@ def placed(array: Any, like: Any) -> Any:
     return cupy.asarray(array) if is_cupy(like) else cupy.asnumpy(array)
 
 
-def lendable(array: np.ndarray) -> np.ndarray:
+def lendable(array: Any) -> Any:
     """Return an array that DLPack can lend: itself, or a copy if it runs backwards.
+
+    CuPy's arrays are lent only where they are contiguous, and copied on the GPU otherwise: torch
+    ends the process at a negative stride (pytorch/pytorch#188023), for which CuPy exports a wrong
+    one (cupy/cupy#10172); JAX and TensorFlow refuse what is not compact (jax-ml/jax#8082).
 
     Raises
     ------
@@ -74,6 +78,8 @@ def lendable(array: np.ndarray) -> np.ndarray:
     """
     if array.dtype.kind not in "biufc":
         raise TypeError(f"dtype {array.dtype} is none that DLPack has: convert with astype first")
+    if is_cupy(array):
+        return array if array.flags.c_contiguous else array.copy()
     if not array.dtype.isnative:
         return array.astype(array.dtype.newbyteorder("="))
     if any(stride < 0 or stride % array.itemsize for stride in array.strides):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from gpusched.machine import Machine, machine, measured
+from gpusched.machine import Host, host, known_host
 from gpusched.profiling.recorded import Limit
 
 _COPIED = 256 << 20
@@ -23,7 +23,7 @@ def limit_of(device: str) -> Limit | None:
     (True, None)
     """
     if device == "cpu":
-        return _limit(machine())
+        return _limit(host())
     return _copied() if device == "cuda" else None
 
 
@@ -37,12 +37,12 @@ def known_limit_of(device: str) -> Limit | None:
     True
     """
     if device == "cpu":
-        here = measured()
+        here = known_host()
         return None if here is None else _limit(here)
     return _copied() if device == "cuda" and _copied.cache_info().currsize else None
 
 
-def _limit(here: Machine) -> Limit:
+def _limit(here: Host) -> Limit:
     return Limit(here.bandwidth_one, here.bandwidth_all)
 
 

@@ -140,7 +140,7 @@ def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
         by = made.get("gpusched") if isinstance(made, dict) else None
         raise FormatError(
             f"the file has format {manifest['version']}, written by gpusched {by}; this version "
-            f"reads formats up to {VERSION}: install gpusched {by} or a newer one"
+            f"reads formats up to {VERSION}: it takes version {by} of gpusched, or a newer one"
         )
     if manifest.get("kind") not in ("value", "function"):
         raise CorruptFrameError(f"kind: found {manifest.get('kind')!r:.100}")

@@ -127,7 +127,7 @@ def _cases(kernel: Any, sample: Any, target: str | None) -> Iterator[tuple[Case,
     elif hasattr(kernel, "__dask_graph__"):
         if sample is not None:
             raise ChoiceError("a dask array's kernels are measured on arrays of its chunks' shapes")
-        device = device_for(target or "cpu")
+        device = device_for(target or _target((getattr(kernel, "_meta", None),)))
         for found in explain(kernel).kernels:
             yield explained_case(found, None, device), device
     else:

@@ -11,7 +11,7 @@ from gpusched.serialization import codec
 from gpusched.serialization.arrays import device, host, kinds, pickled, without_gpu
 from gpusched.serialization.arrays.dtypes import is_plain
 from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.layout import Layout, compact
+from gpusched.serialization.arrays.layout import Layout, compact, restore
 from gpusched.serialization.arrays.replacing import replace, replace_cuda
 
 _KIND = "cupy"
@@ -130,6 +130,14 @@ def to_device(array: np.ndarray) -> Any:
     """Return a host array's copy on the current device, in the same order and without gaps."""
     layout, flat = compact(array)
     return place(layout, array.dtype, codec.to_device(flat))
+
+
+def to_host(array: Any) -> np.ndarray:
+    """Return a device array's copy in host memory, in the same order and without gaps."""
+    import cupy
+
+    layout, flat = compact(array, cupy.ascontiguousarray)
+    return restore(layout, array.dtype, codec.device.download(flat))
 
 
 def place(layout: Layout, dtype: np.dtype, data: Any) -> Any:

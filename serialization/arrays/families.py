@@ -32,6 +32,7 @@ READERS = (
     "masked",
     "cupy",
     "cupyx_sparse",
+    "placed",
     "numba_cuda",
     "torch",
     "jax",

@@ -10,11 +10,13 @@ from dask.sizeof import sizeof
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
+from gpusched.serialization import clients
 from gpusched.serialization.arrays import families
 
 _FILES = {
     "numpy": ("numpy", "masked"),
     "cupy": ("cupy", "cupyx_sparse", "numba_cuda"),
+    "gpusched": ("placed",),
     "cupyx": ("cupy", "cupyx_sparse", "numba_cuda"),
     "numba": ("numba_cuda",),
     "torch": ("torch",),
@@ -50,6 +52,7 @@ def register() -> None:
     (-8, 24)
     """
     families.register()
+    clients.register()
     for library in _FILES:
         function = _registration(library)
         for dispatch in (dask_serialize, dask_deserialize, cuda_serialize, cuda_deserialize):

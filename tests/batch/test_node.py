@@ -136,6 +136,14 @@ def test_node_whose_workers_wait_ends_when_it_is_told_to(gpusched: Runner) -> No
     assert waiting.returncode == 143
 
 
+def test_node_without_a_first_one_gives_up(gpusched: Runner) -> None:
+    gpusched.script("")
+    gpusched.environment["DASK_GPUSCHED__BATCH__START_TIMEOUT"] = "0"
+    done = gpusched("launch", "--gpus=0", "--run=run", "--rank=5", "--", "script.py")
+    assert done.returncode == 1
+    assert "Error: node 5 found no scheduler in run within 0 s: start node 0" in done.stderr
+
+
 def test_scheduler_that_cannot_start_ends_the_job(gpusched: Runner) -> None:
     gpusched.script("")
     words = ("launch", "--gpus=0", "--run=run", "--rank=0", "--scheduler-options=--port=x")

@@ -19,6 +19,14 @@ BAD = [
     ([SLURM, "--", "--cpu", "script.py"], "--cpu before the script has no meaning in a job"),
     ([SLURM, "--", "--bad", "script.py"], "No such option"),
     ([SLURM, "--time=8:00", "script.py"], "cannot read --time '8:00': write hours:minutes:seconds"),
+    ([SLURM, "--time=99:99:99", "script.py"], "cannot read --time '99:99:99'"),
+    ([SLURM, "--time=1:00:60", "--dry-run", "script.py"], "cannot read --time '1:00:60'"),
+    (
+        [LOCAL, "--dry-run", "--directory=/no/such", "script.py"],
+        "--directory /no/such is not a folder of this machine",
+    ),
+    ([LOCAL, "--tls=/no/such", "script.py"], "--tls /no/such is not a folder of this machine"),
+    ([LOCAL, "--python=/no/such", "script.py"], "--python /no/such is not a program"),
     ([SLURM, "--time=90", "script.py"], "cannot read --time '90'"),
     ([SLURM, "--time=0m", "script.py"], "cannot read --time '0m'"),
     ([SLURM, "--time=", "script.py"], "cannot read --time ''"),
@@ -103,10 +111,16 @@ def test_what_the_batch_system_refuses_is_told(
     assert "sbatch: sbatch: error: invalid partition: x" in done.output
 
 
-def test_folder_that_is_not_on_this_machine_is_named() -> None:
-    done = submit(LOCAL, "--gpus-per-node=0", "--directory=/no/such", "script.py")
-    assert done.exit_code == 1
-    assert "--directory /no/such is no folder of this machine" in done.output
+def test_what_only_nodes_could_have_is_warned_of() -> None:
+    missing = ["--directory=/no/such", "--tls=/no/tls", "--python=/no/python"]
+    done = submit(SLURM, "--dry-run", *missing, "script.py")
+    assert done.exit_code == 0
+    for told in (
+        "--directory /no/such is not a folder",
+        "--tls /no/tls is not a folder",
+        "--python /no/python is not a program",
+    ):
+        assert f"Warning: {told} of this machine: make sure that the nodes have it" in done.output
 
 
 def test_system_is_chosen_by_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

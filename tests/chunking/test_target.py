@@ -18,7 +18,7 @@ from gpusched.chunking.target import (
     of_client,
     of_workers,
 )
-from gpusched.machine import machine
+from gpusched.machine import host
 
 GIB = 1 << 30
 
@@ -36,16 +36,16 @@ def worker(threads: int = 1, memory: int = 8 * GIB, gpu: int = 0) -> dict[str, A
 
 def test_this_process() -> None:
     found = here()
-    assert (found.kind, found.threads) == ("cpu", machine().threads)
-    assert found.bandwidth == machine().bandwidth_all
+    assert (found.kind, found.threads) == ("cpu", host().threads)
+    assert found.bandwidth == host().bandwidth_all
     assert found.memory * found.threads > 1 << 28
-    assert found.task_seconds == EMPTY_TASKS * machine().task_seconds
+    assert found.task_seconds == EMPTY_TASKS * host().task_seconds
 
 
 def test_workers_without_a_gpu() -> None:
     found = of_workers({"tcp://a:1": worker(2), "tcp://a:2": worker(4), "tcp://b:1": worker(2)})
     assert (found.kind, found.threads, found.memory) == ("cpu", 8, 2 * GIB)
-    assert found.bandwidth == 2 * machine().bandwidth_all
+    assert found.bandwidth == 2 * host().bandwidth_all
     assert found.task_seconds == DISTRIBUTED_TASK
     assert found.name == "3 workers with 8 threads"
 
@@ -66,7 +66,7 @@ def test_workers_of_distributed_s_own() -> None:
 def test_no_workers_yet() -> None:
     found = of_workers({})
     assert "no workers yet" in found.name
-    assert found.threads == machine().threads and found.task_seconds == DISTRIBUTED_TASK
+    assert found.threads == host().threads and found.task_seconds == DISTRIBUTED_TASK
 
 
 class Client:
@@ -113,7 +113,7 @@ def test_a_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with dask.config.set({"array.backend": "cupy"}):
         found = here()
     assert found.kind == "cuda"
-    assert found.memory == 80 * GIB // machine().threads
+    assert found.memory == 80 * GIB // host().threads
     assert found.bandwidth == pytest.approx(3.35e12, rel=0.01)  # of an H100
 
 

@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
-from gpusched import Cluster
+from gpusched import Cluster, installing
 from gpusched.cli import checks, doctor
 from gpusched.cli.checks import fusion, gpu, host, skew, wheels
 from gpusched.cli.checks.finding import Finding
@@ -88,6 +88,14 @@ def test_folder_for_kernels_that_cannot_be_written(tmp_path: Path) -> None:
     assert "cannot be written" in found.text
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
         assert "in memory only" in fusion.kernel_cache().text
+
+
+@pytest.mark.processes
+def test_program_is_fused_where_kernels_are_compiled_in_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DASK_GPUSCHED__FUSION__COMPILE", "background")
+    assert fusion.program().status == "ok"
 
 
 @pytest.mark.processes
@@ -236,7 +244,7 @@ def test_gpu_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     found = gpu.packages()
     assert found.status == "failure"
     assert "cupy (ImportError: no)" in found.text
-    assert "gpusched[cuda13]" in found.remedy
+    assert installing.command("cuda13") in found.remedy
 
     @contextmanager
     def nothing() -> Any:

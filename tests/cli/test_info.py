@@ -18,6 +18,7 @@ from distributed import Client
 import gpusched
 from gpusched import Cluster
 from gpusched.cli import info as module
+from gpusched.installing import DISTRIBUTION
 from gpusched.origins import effective_settings
 from gpusched.workers import links, nvml
 from tests.waiting import PATIENCE
@@ -39,7 +40,7 @@ def test_json_has_everything() -> None:
     assert set(told) == {
         "devices", "links", "memory", "versions", "kernel_cache", "settings", "thread_policies"
     }  # fmt: skip
-    assert told["versions"]["gpusched"] == gpusched.__version__
+    assert told["versions"][DISTRIBUTION] == gpusched.__version__
     assert 0 < told["memory"]["limit"] <= told["memory"]["total"]
     assert all(device["kind"] in ("cpu", "cuda") for device in told["devices"])
 

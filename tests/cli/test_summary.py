@@ -31,6 +31,17 @@ def test_everything_counted_is_told() -> None:
     ]
 
 
+def test_where_a_numpy_program_ran_is_told() -> None:
+    counted = Statistics(
+        tasks=9, device_tasks=8, host_tasks=1, bytes_to_device=2**30, bytes_to_host=2**20,
+        host_reasons=Counter({("sort", "no kernel computes it"): 1}),
+    )  # fmt: skip
+    assert summary(counted, 2.0).splitlines()[4:] == [
+        "  device    8 of 9 tasks ran on GPUs, 1.00 GiB copied to GPUs and 1.00 MiB back",
+        "  on host   sort: no kernel computes it (once)",
+    ]
+
+
 def test_rare_reasons_are_counted_together() -> None:
     breaks = Counter({(f"function{n}", "not known"): 20 - n for n in range(11)})
     lines = summary(Statistics(tasks=1, breaks=breaks), 1.0).splitlines()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.cluster import plan as module
-from gpusched.cluster.plan import Plan, Slot, device_memory, plan
+from gpusched.cluster.plan import Plan, Slot, device_memory, plan, sharing
 from gpusched.workers.devices import NoDeviceError
 from gpusched.workers.nvml import GpuFacts, UnknownDeviceError
 
@@ -85,7 +85,16 @@ def test_each_gpu_has_one_worker(arguments: dict[str, Any], devices: tuple[str, 
 )
 def test_index_means_the_same_to_cuda_as_to_nvml(device: str, order: dict[str, str]) -> None:
     made = Plan(1, 1, 0, (Slot(device),))
-    assert made.environment(0) == {"CUDA_VISIBLE_DEVICES": device, **order}
+    shared = sharing() if device else {}
+    assert made.environment(0) == {"CUDA_VISIBLE_DEVICES": device, **order, **shared}
+
+
+def test_libraries_leave_room_on_a_gpu_unless_they_are_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
+    assert sharing() == {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 def facts(entry: str) -> GpuFacts:

@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -105,6 +106,55 @@ def test_a_program_is_released_with_its_graph(client: Client) -> None:
         return not client.run_on_scheduler(left)
 
     wait_for(released)
+
+
+def note_left() -> None:
+    """Let a worker note how many tasks it takes for left, and compile nothing."""
+    from gpusched.fusion import worthwhile
+
+    worthwhile.noted = []  # type: ignore[attr-defined]
+
+    def gain(handles: Any, seconds: float, left: int) -> float:
+        worthwhile.noted.append(left)  # type: ignore[attr-defined]
+        return -1.0
+
+    worthwhile.gain = gain
+    worthwhile.later = lambda handles: False
+
+
+def noted_left() -> list[int]:
+    from gpusched.fusion import worthwhile
+
+    return list(worthwhile.noted)  # type: ignore[attr-defined]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("of_dask", [False, True], ids=["gpusched", "dask"])
+def test_workers_know_how_much_of_a_graph_is_left(of_dask: bool, tmp_path: Path) -> None:
+    own = {"compile": "background", "cache-directory": str(tmp_path)}
+    settings = SETTINGS | {f"gpusched.fusion.{key}": value for key, value in own.items()}
+    options: dict[str, Any] = {"threads_per_worker": 1, "memory_limit": "1 GiB"}
+    with (
+        dask.config.set(settings),
+        LocalCluster(2, dashboard_address=None, **options) if of_dask
+        else Cluster(2, gpus=0, **options) as cluster,
+        Client(cluster) as client,
+        gpusched.enable(),
+    ):  # fmt: skip
+        client.run(note_left)
+        for seed in (1.625, 1.625, 1.875):
+            check_left(client, seed)
+
+
+def check_left(client: Client, seed: float) -> None:
+    """Compute a graph, and compare what workers have taken for left with what they have run."""
+    client.run(note_left)
+    x, expected = ten_operations(seed)
+    np.testing.assert_array_equal(x.compute(), expected)
+    found = client.run(noted_left)
+    assert sum(map(len, found.values())) == CHUNKS
+    for left in found.values():
+        assert left == list(range(CHUNKS - 1, CHUNKS - 1 - len(left), -1))
 
 
 def forget_messages(dask_scheduler: Any) -> None:

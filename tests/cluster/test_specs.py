@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusched import graph
-from gpusched.cluster.plan import Plan, Slot
+from gpusched.cluster.plan import Plan, Slot, sharing
 from gpusched.cluster.specs import worker_options
 
 GPUS = Plan(
@@ -24,7 +24,7 @@ def test_gpu_worker_gets_its_slot() -> None:
     assert worker_options(GPUS, 1, pool="async", pool_size="1 GiB") == {
         "nthreads": 1,
         "memory_limit": 2**30,
-        "env": {"CUDA_VISIBLE_DEVICES": "GPU-bb"},
+        "env": {"CUDA_VISIBLE_DEVICES": "GPU-bb", **sharing()},
         "cpus": (2, 3),
         "gpu": True,
         "device_uuid": "GPU-bb",

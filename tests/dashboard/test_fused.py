@@ -36,6 +36,20 @@ def test_calls_of_each_name_are_counted() -> None:
     assert fusion.others == len(graph) - 4
 
 
+def test_where_tasks_of_numpy_programs_ran_is_counted() -> None:
+    fusion = Fusion()
+    on_a_gpu = {
+        "device_tasks": 4,
+        "host_tasks": 2,
+        "host_reasons": [["sort", "NEEDS_HOST", "no kernel", 2]],
+    }
+    fusion.tell(("host", 1), told(3) | on_a_gpu)
+    fusion.tell(("host", 2), told(3))
+    counted = fusion.counted()
+    assert (counted.device_tasks, counted.host_tasks) == (4, 2)
+    assert fusion.stops() == [("sort", "on the host: no kernel", 2)]
+
+
 def test_tasks_of_a_batch_count_each() -> None:
     program = Program((), 0)
     program.steps = (None, None)  # type: ignore[assignment]

@@ -25,6 +25,8 @@ import gpusched
 from tests.differential.case import Case
 
 EVERY_CHUNK = {
+    "gpusched.fusion.compile": "wait",
+    "gpusched.fusion.compiler": "process",
     "gpusched.fusion.minimum-elements": 0,
     "gpusched.fusion.minimum-operations": 0,
     "gpusched.fusion.strict": True,

@@ -47,6 +47,13 @@ def relief(rows: int = 60, columns: int = 80) -> np.ndarray:
 
 
 @pytest.mark.slow
+def widest_gap(picture: np.ndarray) -> float:
+    """Return the share of a picture's width of the widest band without anything in it."""
+    empty = (picture == picture[0, 0]).all(axis=0)
+    bands = "".join(" " if each else "x" for each in empty).strip().split("x")
+    return max(map(len, bands)) / picture.shape[1]
+
+
 def test_terrain_fused_equals_unfused(terrain: ModuleType, tmp_path: Path) -> None:
     np.save(tmp_path / "relief.npy", relief())
     arguments = [str(tmp_path / "relief.npy"), "--scale", "3", "--chunk", "50", "--quiet"]
@@ -62,6 +69,7 @@ def test_terrain_fused_equals_unfused(terrain: ModuleType, tmp_path: Path) -> No
         assert one.shape == (180, 240)
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-4, err_msg=name)
     picture = np.asarray(Image.open(tmp_path / "fused" / "terrain.png").convert("L"))
+    assert widest_gap(picture) < 0.08
     assert min(picture.shape) > 500
     assert picture.std() > 10
 

@@ -57,14 +57,6 @@ def test_what_was_not_used_for_longest_goes_first(root: Path) -> None:
     assert sum(each.size for each in gone) == 200
 
 
-def test_writing_keeps_the_size_that_is_configured(root: Path) -> None:
-    write(root, "old", days=9, size=900)
-    write(root, "new", days=1, size=300)
-    with dask.config.set({"gpusched.fusion.cache-size": "1 kB"}):
-        kernelfiles.keep(write(root, "last", days=0), bytes(400))
-    assert names(root) == {"new", "last"}
-
-
 def test_without_a_size_nothing_goes(root: Path) -> None:
     write(root, "old", days=999, size=10**6)
     with dask.config.set({"gpusched.fusion.cache-size": None}):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator
@@ -52,19 +51,10 @@ def rewritten(pack: Path, change: Callable[[str, bytes], tuple[str, bytes]]) -> 
     return pack
 
 
-def files(root: Path) -> list[Path]:
-    return [path for path in root.rglob("*") if path.is_file()]
-
-
 def test_kernels_of_a_pack_are_loaded_and_not_compiled(pack: Path, root: Path) -> None:
     assert packs.install(packs.read(pack).usable, root) == 2
     run_kernel(KernelCache())
     assert (statistics().compilations, statistics().kernels_loaded) == (0, 1)
-
-
-def test_importing_again_writes_nothing(pack: Path, root: Path) -> None:
-    packs.install(packs.read(pack), root)
-    assert packs.install(packs.read(pack), root) == 0
 
 
 def test_equal_packs_are_equal_files(pack: Path, root: Path, tmp_path: Path) -> None:
@@ -104,30 +94,14 @@ def test_another_processor_s_kernels_in_this_one_s_folder_are_never_loaded(
     assert (statistics().compilations, statistics().kernels_loaded) == (1, 0)
 
 
-def flip(name: str, content: bytes) -> tuple[str, bytes]:
-    if name == packs.CONTENTS:
-        return name, content
-    return name, content[:-1] + bytes([content[-1] ^ 1])
-
-
 def other_key(name: str, content: bytes) -> tuple[str, bytes]:
     if name == packs.CONTENTS:
         return name, content
     return f"{name.removesuffix('.code')[:-32]}{'0' * 32}.code", content
 
 
-def outside(name: str, content: bytes) -> tuple[str, bytes]:
-    return (name, content) if name == packs.CONTENTS else (f"../{name}", content)
-
-
 def pickled(name: str, content: bytes) -> tuple[str, bytes]:
     return name.replace(".code", ".pickle"), content
-
-
-def newer(name: str, content: bytes) -> tuple[str, bytes]:
-    if name != packs.CONTENTS:
-        return name, content
-    return name, json.dumps({**json.loads(content), "format": packs.FORMAT + 1}).encode()
 
 
 def unreadable(name: str, content: bytes) -> tuple[str, bytes]:
@@ -136,9 +110,8 @@ def unreadable(name: str, content: bytes) -> tuple[str, bytes]:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(flip, "the seal of"), (outside, "is no kernel"), (pickled, "is no kernel"),
-     (newer, "reads format 1"), (unreadable, "pack.json"), (other_key, "the seal of")],
-)  # fmt: skip
+    [(pickled, "is no kernel"), (unreadable, "pack.json"), (other_key, "the seal of")],
+)
 def test_what_does_not_verify_is_refused(change: Any, message: str, pack: Path) -> None:
     with pytest.raises(PackError, match=f"{pack.name}.*{message}"):
         packs.read(rewritten(pack, change))
@@ -150,18 +123,6 @@ def test_a_pack_that_was_cut_short_or_changed_is_refused(pack: Path) -> None:
         pack.write_bytes(content)
         with pytest.raises(PackError, match="export"):
             packs.read(pack)
-
-
-def test_a_pack_that_others_can_write_is_refused(pack: Path) -> None:
-    assert pack.stat().st_mode & 0o777 == 0o644
-    pack.chmod(0o666)
-    with pytest.raises(PackError, match=r"holds code.*chmod go-w"):
-        packs.read(pack)
-
-
-def test_a_pack_that_is_not_there_is_named() -> None:
-    with pytest.raises(PackError, match=r"cannot read nowhere\.pack: No such file"):
-        packs.read(Path("nowhere.pack"))
 
 
 def test_damaged_kernels_are_left_out_of_a_pack(pack: Path, root: Path) -> None:
@@ -204,15 +165,6 @@ def test_a_full_disk_keeps_what_was_imported_before(
         packs.install(packs.read(pack), root)
     monkeypatch.undo()
     assert packs.install(packs.read(pack), root) == 1
-
-
-def test_a_pack_larger_than_the_cache_is_refused(pack: Path, root: Path) -> None:
-    with (
-        dask.config.set({"gpusched.fusion.cache-size": 1000}),
-        pytest.raises(PackError, match=r"gpusched\.fusion\.cache-size is 1000"),
-    ):
-        packs.install(packs.read(pack), root)
-    assert not files(root)
 
 
 def test_what_was_imported_computes_the_same(pack: Path, root: Path) -> None:

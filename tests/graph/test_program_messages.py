@@ -20,6 +20,7 @@ from dask._task_spec import Task
 from gpusched.fusion.plan import Register
 from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import lasting, messages, optimize, program
+from gpusched.graph.decisions import Remaining
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 from tests.waiting import PATIENCE
@@ -128,6 +129,30 @@ def test_a_token_that_is_known_is_read_as_its_program() -> None:
     assert messages.refer(found.payload()[0]) is restored
 
 
+def test_how_much_is_left_goes_with_a_program_and_is_no_part_of_it() -> None:
+    array = SOURCES["an array"]()
+    (found,) = set(programs(ufuncs(array)))
+    token, _ = found.payload()
+    sent = pickle.dumps(found)
+    assert found.remaining.tasks == 2
+    forget(token)
+    there = pickle.loads(sent)
+    assert there.remaining.tasks == 2 and there.payload()[0] == token
+    there.remaining.tasks -= 1
+    assert pickle.loads(sent).remaining.tasks == 1, "counted by the process that runs them"
+    messages.refer(token, 9, "another graph")
+    assert there.remaining.tasks == 9
+
+
+def test_how_often_programs_of_a_batch_run_is_no_part_of_it() -> None:
+    (inner,) = set(programs(ufuncs(SOURCES["an array"]())))
+    tokens = set()
+    for tasks in (3, 4):
+        inner.remaining.learn(Remaining(tasks, f"graph {tasks}"))
+        tokens.add(Program((ProgramStep(inner, (Register(0),)),), 1).payload()[0])
+    assert len(tokens) == 1
+
+
 class TestDeferred:
     @pytest.fixture
     def found(self) -> Any:
@@ -150,7 +175,7 @@ class TestDeferred:
     def test_asks_when_it_is_called(self, found: Program, asked: list[str]) -> None:
         token = found.payload()[0]
         reset_statistics()
-        waiting = messages.refer(token)
+        waiting = messages.refer(token, 5, "a graph")
         assert isinstance(waiting, messages.Deferred)
         assert not asked
         x = np.linspace(0, 1, 4096)
@@ -158,6 +183,7 @@ class TestDeferred:
         assert asked == [token]
         assert statistics().programs_received == 1
         assert waiting.__name__ == found.__name__
+        assert waiting._program is not None and waiting._program.remaining.tasks == 5
 
     def test_many_threads_ask_once(self, found: Program, asked: list[str]) -> None:
         token = found.payload()[0]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +18,17 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion import background, cache, worthwhile
+from gpusched.fusion import background, cache, tiers, worthwhile
+from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.handles import Handle
+from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.slabs import Slabs
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.graph.segment import Segment
 from tests.fusion.slabbed import make_small
 from tests.fusion.test_cache import sample_kernel
+from tests.waiting import PATIENCE
 
 VALUES = np.random.default_rng(3).normal(size=(64, 600))
 CHUNKS = 8
@@ -290,6 +296,34 @@ def test_a_mode_that_waits_gives_the_same_bits_in_every_run(compiler: Compiler) 
     assert found[0] == found[1]
 
 
+def test_kernels_that_are_waited_for_are_compiled_at_once() -> None:
+    all_there = threading.Barrier(3)
+
+    def compiled(kernel: Kernel) -> CompiledKernel:
+        all_there.wait(PATIENCE)
+        return cache.reference(kernel)
+
+    kernels = [sample_kernel(f"float64({k})") for k in range(3)]
+    handles = [Handle(each, lambda: None, partial(compiled, each)) for each in kernels]
+    with dask.config.set({"gpusched.fusion.compiler": "service"}):
+        tiers.wait(handles)
+    assert all(handle.ready for handle in handles)
+
+
+@pytest.mark.parametrize("compiler", ["service", "process"])
+def test_what_a_compiler_raises_reaches_who_waits(compiler: str) -> None:
+    def fail() -> CompiledKernel:
+        raise RuntimeError("no")
+
+    kernels = [sample_kernel(f"float64({k})") for k in range(3)]
+    handles = [Handle(each, lambda: None, fail) for each in kernels]
+    with (
+        dask.config.set({"gpusched.fusion.compiler": compiler}),
+        pytest.raises(RuntimeError, match="no"),
+    ):
+        tiers.wait(handles)
+
+
 def test_the_tier_goes_with_a_computation_to_the_workers(compiler: Compiler) -> None:
     for tier, fused in (("unfused", 0), ("fused", 8)):
         with dask.config.set({"gpusched.fusion.tier": tier}):
@@ -319,8 +353,11 @@ def test_a_forked_process_asks_for_itself(
     handle.requested = handle.urgent = True
     waiting._pending[handle] = None
     monkeypatch.setattr(background, "_process", waiting)
-    pid = os.fork()
-    if not pid:
-        os._exit(2 * handle.requested + bool(background.pending()))
+    # As if another thread were compiling it, and loading it.
+    with cache.kernels._locks[handle.kernel], handle._looking:
+        pid = os.fork()
+        if not pid:
+            signal.alarm(int(PATIENCE))
+            os._exit(2 * handle.requested + bool(background.pending()) + 4 * handle.look())
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert handle.requested and background.pending() == [handle], "here all is as before"

@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.array.tests.test_dispatch import EncapsulateNDArray
 
 from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import disable, enable, fusible, optimize
@@ -72,6 +73,14 @@ def test_subclasses() -> None:
     result = ((x + 1) * 2).compute(scheduler="sync")
     np.testing.assert_array_equal(np.asarray(result), (np.arange(8.0) + 1) * 2)
     assert any("Tagged" in reason for _, reason in statistics().breaks)
+
+
+def test_variances_of_arrays_of_another_kind() -> None:
+    values = np.random.default_rng(0).normal(size=(20, 30))
+    x = da.from_array(EncapsulateNDArray(values), chunks=10)
+    found = x.var(axis=0).compute(scheduler="sync")
+    assert isinstance(found, EncapsulateNDArray)
+    np.testing.assert_allclose(found.arr, values.var(axis=0))
 
 
 def test_structured_arrays() -> None:

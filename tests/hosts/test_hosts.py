@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusched.cluster.certificates import create
+from gpusched.installing import DISTRIBUTION
 from tests.waiting import PATIENCE, address_in, wait_for
 
 from .network import Host, Network, Running, Site, namespaces, remove_abandoned
@@ -143,11 +144,11 @@ def test_lost_host_is_made_up_for(site: Site, network: Network) -> None:
     wait_for(lambda: not three.processes())
 
 
-@pytest.mark.parametrize("package", ["gpusched", "lz4"])
+@pytest.mark.parametrize("package", [DISTRIBUTION, "lz4"])
 def test_worker_of_another_version_is_refused(site: Site, network: Network, package: str) -> None:
     one, two, three, _ = network.hosts
     # Python finds these versions before the installed ones.
-    told = site.folder / "other" / f"{package}-99.0.dist-info" / "METADATA"
+    told = site.folder / "other" / f"{package.replace('-', '_')}-99.0.dist-info" / "METADATA"
     told.parent.mkdir(parents=True)
     told.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 99.0\n")
     scheduler = start_scheduler(site, one)

@@ -163,7 +163,7 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "numba_cuda", None)
     (found,) = explain((numbers((40, 40), 20) * 2 + 1) * 3).kernels
-    with pytest.raises(ImportError, match=r"gpusched\[cuda13\]"):
+    with pytest.raises(ImportError, match=r"\[cuda13\]"):
         found.ptx("sm_90")
 
 

@@ -32,6 +32,8 @@ class Suite:
     """Variables that both runs have."""
     needs: tuple[str, ...] = ()
     """Packages without which there is nothing to run, besides the tests' own."""
+    gpu: bool = False
+    """Whether the tests need a GPU: `make test-gpu` runs them."""
 
     def others(self) -> tuple[str, ...]:
         """Return the modules that only `make test-peers` runs; none without the package."""
@@ -55,6 +57,17 @@ SUITES = {
         ("test_array_core", "test_creation", "test_optimization", "test_overlap",
          "test_reductions", "test_routines", "test_slicing", "test_ufunc"),
         least=20,
+    ),
+    "dask-on-a-gpu": Suite(
+        "dask.array.tests",
+        "dask.ini",
+        (),
+        chosen=("test_cupy_core", "test_cupy_creation", "test_cupy_gufunc", "test_cupy_linalg",
+                "test_cupy_overlap", "test_cupy_percentile", "test_cupy_random",
+                "test_cupy_reductions", "test_cupy_routines", "test_cupy_slicing",
+                "test_cupy_sparse"),
+        needs=("cupy",),
+        gpu=True,
     ),
     "expressions": Suite(
         "dask.array._array_expr.tests",
@@ -103,7 +116,9 @@ SUITES = {
 def modules(common: bool) -> list[object]:
     """Return parameters of tests: the name of a suite, and one of its modules."""
     return [
-        pytest.param(name, module, id=f"{name}-{module}")
+        pytest.param(
+            name, module, id=f"{name}-{module}", marks=[pytest.mark.gpu] if suite.gpu else []
+        )
         for name, suite in SUITES.items()
         for module in (suite.common if common else suite.others())
     ]

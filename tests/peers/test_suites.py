@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import emulated_gpu
 from tests.peers.suites import HERE, SUITES, Suite, modules
 
 ROOT = HERE.parents[1]
@@ -46,7 +47,7 @@ def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
         own
         | dict(suite.environment)
         | {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *_emulated()]),
             "GPUSCHED_PEER_STATISTICS": str(directory / "statistics"),
         }
     )
@@ -60,6 +61,11 @@ def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
         outcome = "failed" if kinds & {"failure", "error"} else "skipped" if kinds else "passed"
         outcomes[outcome].add(f"{case.get('classname', '')}::{case.get('name', '')}")
     return Run(**outcomes, output=done.stdout)
+
+
+def _emulated() -> list[str]:
+    """Return the folder that turns the emulated GPU on, where this process has it."""
+    return [str(emulated_gpu.START)] if emulated_gpu.active else []
 
 
 def check(name: str, module: str, directory: Path) -> int:

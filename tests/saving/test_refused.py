@@ -109,6 +109,7 @@ def test_arrays_of_cupy_are_refused(tmp_path: Path) -> None:
         gpusched.save(tmp_path / "x", lambda block, there=Emulated(): block)  # noqa: B008
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_arrays_of_other_libraries_on_the_cpu_are_carried(tmp_path: Path, library: str) -> None:
     module = pytest.importorskip(library)

@@ -4,6 +4,7 @@ twice."""
 from __future__ import annotations
 
 import gc
+import os
 import random
 import sys
 import threading
@@ -15,6 +16,11 @@ from distributed import Client
 
 from gpusched import Cluster, threadsafe
 from tests.threadsafe import fragile
+
+pytestmark = pytest.mark.skipif(
+    sys.gettrace() is not None or "COVERAGE_PROCESS_CONFIG" in os.environ,
+    reason="coverage cannot be measured in threads that start at once",
+)
 
 EXCLUSIVE = ["lock(stress)", "one_thread(stress)", "limit(1, stress)"]
 

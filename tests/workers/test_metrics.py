@@ -144,9 +144,13 @@ def test_kernels_are_those_of_the_statistics() -> None:
         total.kernels_unshared.update({"a damaged file": 2, "another worker took too long": 1})
         total.buffers_made, total.buffers_reused = 10, 11
         total.unfused_tasks, total.unfused_seconds = 1, 0.25
+        total.device_tasks, total.host_tasks = 12, 13
+        total.bytes_to_device, total.bytes_to_host = 14, 15
     assert collect(object())["kernels"] == {
         "tasks": 5, "fused_tasks": 4, "launches": 3, "seconds": 0.5,
         "compilations": 2, "compile_seconds": 1.5, "distinct": 2,
+        "device_tasks": 12, "host_tasks": 13,
+        "device_copied_bytes": 14, "host_copied_bytes": 15,
         "loaded": 7, "received": 8, "waited": 9, "unshared": 3,
         "buffers_made": 10, "buffers_reused": 11, "unfused_tasks": 1, "unfused_seconds": 0.25,
     }  # fmt: skip
@@ -409,10 +413,10 @@ scheduler they are `workers[address].metrics["gpusched"][section][key]`, and in 
 `client.scheduler_info()["workers"][address]["metrics"]["gpusched"]`. What a worker does not know
 is left out: a worker without a GPU has no temperature.
 
-With `pip install "gpusched[metrics]"` they are also at `/metrics`, in Prometheus's format: on each
-worker's page with the prefix `gpusched_worker_`, and for all workers on the scheduler's page with
-the prefix `gpusched_scheduler_`. Scrape either; the names differ so that a sum over both counts
-nothing twice. The labels of each are `{LABELS[0]}` (the GPU's, empty for a CPU worker) and
+With `pip install '.[metrics]'` in a clone they are also at `/metrics`, in Prometheus's format: on
+each worker's page with the prefix `gpusched_worker_`, and for all workers on the scheduler's page
+with the prefix `gpusched_scheduler_`. Scrape either; the names differ so that a sum over both
+counts nothing twice. The labels of each are `{LABELS[0]}` (the GPU's, empty for a CPU worker) and
 `{LABELS[1]}` (its name). Counters start again at 0 when a worker's process does. Kernels are
 counted by process, so the workers of an in-process cluster all tell the same.
 

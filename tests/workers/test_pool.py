@@ -308,7 +308,7 @@ def test_rmm_takes_only_what_is_free(machine: Machine) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_missing_cupy(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(ImportError, match=rf"^--pool {kind} needs CuPy .*pip install 'gpusched\["):
+    with pytest.raises(ImportError, match=rf"^--pool {kind} needs CuPy .*pip install .*\[cuda13\]"):
         install(kind)
 
 

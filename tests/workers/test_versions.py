@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched import Cluster
+from gpusched.installing import DISTRIBUTION
 from gpusched.workers import versions
 from gpusched.workers.versions import HANDSHAKE_KEY, differences, of_handshake, own_versions
 
@@ -48,7 +49,7 @@ async def join(told: dict[str, str], check: bool = True) -> None:
         pass
 
 
-@pytest.mark.parametrize("package", ["python", "gpusched", "cloudpickle", "lz4", "dask"])
+@pytest.mark.parametrize("package", ["python", DISTRIBUTION, "cloudpickle", "lz4", "dask"])
 def test_worker_of_another_version_is_refused(package: str) -> None:
     with pytest.raises(RuntimeError) as caught:
         asyncio.run(join({package: "0.0"}))
@@ -59,7 +60,7 @@ def test_worker_of_another_version_is_refused(package: str) -> None:
 
 def test_check_can_be_switched_off() -> None:
     with dask.config.set({"gpusched.worker.check-versions": False}):
-        asyncio.run(join({"gpusched": "0.0"}))
+        asyncio.run(join({DISTRIBUTION: "0.0"}))
 
 
 def test_same_versions_are_taken() -> None:

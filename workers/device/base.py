@@ -32,6 +32,16 @@ class Frozen:
         return sum(memoryview(frame).nbytes for frame in self.frames)
 
 
+class Copies(Protocol):
+    """Copies chunks to and from a device."""
+
+    def to_device(self, array: np.ndarray) -> Any:
+        """Return a copy in device memory."""
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """Return a copy in host memory."""
+
+
 class Device(Protocol):
     """A GPU, or what stands for one.
 
@@ -69,6 +79,9 @@ class Device(Protocol):
 
     def adopt(self, array: np.ndarray) -> Frozen:
         """Return a host array as if it had been the device's, and was frozen."""
+
+    def copies(self) -> Copies | None:
+        """Return what copies chunks of NumPy programs to the device; None if it has no memory."""
 
     def stream(self) -> AbstractContextManager[Any]:
         """Give the calling thread a stream of its own while the block runs."""

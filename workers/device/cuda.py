@@ -11,8 +11,10 @@ import cupy
 import numpy as np
 from distributed.protocol.serialize import deserialize, serialize
 
+from gpusched.serialization.arrays import cupy as arrays
 from gpusched.workers import pinning
 from gpusched.workers.device.base import Frozen, PoisonedContextError
+from gpusched.workers.device.page_locked import PageLockedMemory
 from gpusched.workers.memory.sizes import device_nbytes
 from gpusched.workers.pool import install
 
@@ -30,6 +32,10 @@ _FINAL = {
 }  # fmt: skip
 """Errors after which every call of the process fails; source: the CUDA runtime's and driver's
 descriptions, "the process must be terminated and relaunched"."""
+
+
+_AT_ONCE = 1 << 16
+"""Bytes of arrays that are copied without page-locked buffers, which take longer to be lent."""
 
 
 class _Plain(NamedTuple):
@@ -67,6 +73,7 @@ class CudaDevice:
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.name: str = properties["name"].decode()
         self.pool = install(pool, pool_size)
+        self._page_locked = PageLockedMemory()
         self._threads = threading.local()
 
     def nbytes(self, value: Any) -> int:
@@ -82,26 +89,38 @@ class CudaDevice:
         return self.pool.held()
 
     def free_unused(self) -> int:
-        """Give the pool's free blocks back to the driver; return their bytes."""
+        """Give free blocks back to the driver, page-locked ones too; return those on the GPU."""
+        self._page_locked.free_unused()
+        # Filled by `cupy.asarray` of host arrays, in tasks and in libraries.
+        cupy.get_default_pinned_memory_pool().free_all_blocks()
         return self.pool.free_unused()
 
     def freeze(self, value: Any) -> Frozen:
         """Copy a value to page-locked memory."""
         header, frames = serialize(value, serializers=("cuda", "dask", "pickle"), on_error="raise")
-        copies = [_to_host(frame) for frame in frames]
+        copies = [self._to_host(frame) for frame in frames]
         cupy.cuda.get_current_stream().synchronize()
         return Frozen((header, [_on_device(frame) for frame in frames]), copies)
+
+    def _to_host(self, frame: Any) -> Any:
+        """Start copying a frame that is on the GPU; return others as arrays."""
+        if not _on_device(frame):
+            return np.frombuffer(frame, np.uint8)
+        array = cupy.asarray(frame).view(np.uint8).ravel()
+        return array.get(out=self._page_locked.take(array.nbytes), blocking=False)
 
     def thaw(self, frozen: Frozen) -> Any:
         """Copy a value back to the device."""
         if isinstance(frozen.header, _Plain):
             shape, dtype = frozen.header
-            value = cupy.asarray(frozen.frames[0].view(dtype).reshape(shape))
+            value = _to_device(frozen.frames[0], dtype, shape)
             cupy.cuda.get_current_stream().synchronize()
             return value
         header, on_device = frozen.header
         placed = zip(frozen.frames, on_device, strict=True)
-        frames = [cupy.asarray(f) if device else memoryview(f) for f, device in placed]
+        frames = [
+            _to_device(f, f.dtype, f.shape) if device else memoryview(f) for f, device in placed
+        ]
         value = deserialize(header, frames)
         cupy.cuda.get_current_stream().synchronize()
         return value
@@ -110,6 +129,10 @@ class CudaDevice:
         """Return a host array as if it had been frozen."""
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return Frozen(_Plain(array.shape, array.dtype), [flat])
+
+    def copies(self) -> CudaCopies:
+        """Return what copies chunks of NumPy programs."""
+        return CudaCopies()
 
     @contextmanager
     def stream(self) -> Iterator[Any]:
@@ -146,17 +169,33 @@ class CudaDevice:
         return None
 
 
+class CudaCopies:
+    """Copies arrays through page-locked buffers, block by block; small ones at once.
+
+    Notes
+    -----
+    Thread-safe. An array is there when a call returns, for any stream.
+    """
+
+    def to_device(self, array: np.ndarray) -> Any:
+        """Return a copy in device memory; axes along which an array repeats itself stay so."""
+        return arrays.to_device(array)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """Return a copy in host memory."""
+        found: np.ndarray = array.get() if array.nbytes <= _AT_ONCE else arrays.to_host(array)
+        return found
+
+
 def _on_device(frame: Any) -> bool:
     return hasattr(frame, "__cuda_array_interface__")
 
 
-def _to_host(frame: Any) -> Any:
-    if not _on_device(frame):
-        return np.frombuffer(frame, np.uint8)
-    array = cupy.asarray(frame).view(np.uint8).ravel()
-    return array.get(out=_page_locked(array.nbytes), blocking=False)
+def _to_device(frame: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+    """Start copying host memory to a new array; the memory must stay until the stream is done.
 
-
-def _page_locked(nbytes: int) -> np.ndarray:
-    memory = cupy.cuda.alloc_pinned_memory(max(1, nbytes))
-    return np.frombuffer(memory, np.uint8, nbytes)
+    `cupy.asarray` would first copy it to page-locked memory of CuPy's own.
+    """
+    array = cupy.empty(shape, dtype)
+    array.set(frame.view(dtype).reshape(shape))
+    return array

@@ -62,6 +62,9 @@ class HostDevice:
         """Refuse: a host array stays what it is."""
         raise TypeError("a host array needs no freezing on a worker without a GPU")
 
+    def copies(self) -> None:
+        """Return None: chunks lie on the host already."""
+
     def stream(self) -> AbstractContextManager[Any]:
         """Return a block that changes nothing: calls on the host are done when they return."""
         return nullcontext()

@@ -7,6 +7,8 @@ from typing import Any
 
 from distributed.sizeof import safe_sizeof
 
+from gpusched.placed import Placed
+
 DEPTH = 4
 """Levels of lists, tuples and dictionaries that are searched for device arrays."""
 
@@ -23,6 +25,8 @@ def device_nbytes(value: Any, depth: int = DEPTH) -> int:
     >>> device_nbytes(np.ones(3))
     0
     """
+    if type(value) is Placed:
+        return _own_nbytes(value.array)
     if hasattr(type(value), "__cuda_array_interface__"):
         return _own_nbytes(value)
     if depth and isinstance(value, list | tuple | set | frozenset):

@@ -101,6 +101,11 @@ class Store(MutableMapping[Key, object]):
             self._put_on_host(key, value)
         self._tidy()
 
+    def replace(self, key: Key, value: object, other: object) -> None:
+        """Take another form of a value in its place, unless that has gone or changed meanwhile."""
+        if self.host.fast.get(key) is value and key not in self._device_keys:
+            self[key] = other
+
     def __getitem__(self, key: Key) -> Any:
         """Return a value, from wherever it lies.
 

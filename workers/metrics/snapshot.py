@@ -91,7 +91,9 @@ _KERNELS = {"launches": "launches", "seconds": "kernel_seconds", "compilations":
             "loaded": "kernels_loaded", "received": "kernels_received",
             "waited": "kernels_waited", "unshared": "",
             "compile_seconds": "compile_seconds", "fused_tasks": "fused_tasks",
-            "tasks": "tasks", "unfused_tasks": "unfused_tasks",
+            "tasks": "tasks", "device_tasks": "device_tasks", "host_tasks": "host_tasks",
+            "device_copied_bytes": "bytes_to_device", "host_copied_bytes": "bytes_to_host",
+            "unfused_tasks": "unfused_tasks",
             "unfused_seconds": "unfused_seconds", "distinct": "", "buffers_made": "buffers_made",
             "buffers_reused": "buffers_reused"}  # fmt: skip
 """The fields of `gpusched.fusion.statistics.Statistics` by their keys here."""

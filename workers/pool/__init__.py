@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from gpusched import installing
 from gpusched.workers.pool.base import Pool
 from gpusched.workers.pool.host import HostPool
 from gpusched.workers.pool.kinds import AsyncPool, CupyPool, NoPool, RmmPool
@@ -65,8 +66,8 @@ def _import_cupy(kind: str) -> Any:
         import cupy
     except ImportError as error:
         raise ImportError(
-            f"--pool {kind} needs CuPy ({error}): pip install 'gpusched[cuda13]', or "
-            f"'gpusched[cuda12]' for drivers of CUDA 12",
+            f"--pool {kind} needs CuPy ({error}): {installing.command('cuda13')}, or "
+            f"its extra cuda12 for drivers of CUDA 12",
             name="cupy",
         ) from error
     return cupy

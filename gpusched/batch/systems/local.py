@@ -41,8 +41,6 @@ class Local(System):
         from gpusched.cluster.named import state
 
         require("bash", self.remedy)
-        if not request.directory.is_dir():
-            raise SystemFailure(f"--directory {request.directory} is no folder of this machine")
         folder = _new_folder(request.root)
         lock = state.acquire(folder)
         assert lock is not None, f"{folder} was made a moment ago"

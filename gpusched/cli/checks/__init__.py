@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gpusched.cli.checks import fusion, gpu, host, skew
+from gpusched.cli.checks import fusion, gpu, gpu_kernels, host, skew
 from gpusched.cli.checks.finding import Finding
 
 Check = Callable[[], Finding]
@@ -13,6 +13,7 @@ HERE: dict[str, Check] = {
     "NVIDIA driver": gpu.driver,
     "CUDA packages": gpu.packages,
     "NVML": gpu.nvml,
+    "GPU kernels": gpu_kernels.kernels,
     "pinning": gpu.pinning,
     "ports": host.ports,
     "loopback": host.loopback,

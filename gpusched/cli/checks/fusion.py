@@ -8,9 +8,10 @@ from gpusched.cli.checks import isolated
 from gpusched.cli.checks.finding import Finding
 
 _PROGRAM = """
-import dask.array as da, numpy as np, gpusched
+import dask, dask.array as da, numpy as np, gpusched
 x = da.arange(100_000, chunks=20_000, dtype="float64")
-with gpusched.enable():
+# Or a program as small as this one would be over before its kernels are compiled.
+with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "wait"}):
     found = ((x * 2 + 1) / (x + 3)).sum().compute(scheduler="sync")
 y = np.arange(100_000.0)
 assert abs(found - ((y * 2 + 1) / (y + 3)).sum()) < 1e-6 * abs(found), found

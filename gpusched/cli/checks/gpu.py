@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gpusched import installing
 from gpusched.cli.checks import isolated, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity
@@ -141,7 +142,7 @@ def packages() -> Finding:
     conflict = wheels.conflict(supported_cuda())
     if conflict is not None:
         return conflict
-    remedy = "pip install 'gpusched[cuda13]', or [cuda12] for a driver of CUDA 12"
+    remedy = f"{installing.command('cuda13')}, or [cuda12] for a driver of CUDA 12"
     done = isolated.run(_IMPORTS, 120)
     if done.problem:
         return Finding.failure(f"importing them ends Python: {done.problem}", remedy)

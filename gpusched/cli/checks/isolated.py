@@ -34,7 +34,14 @@ def run(code: str, seconds: float) -> Outcome:
         return Outcome("", f"it was not done within {seconds:g} s")
     problem = ""
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it left no word"])[-1]
+        last = _error_line(done.stderr) or "it left no word"
         # A negative code is the signal that ended it, of which Python itself prints nothing.
         problem = last if done.returncode > 0 else f"it died of signal {-done.returncode}: {last}"
     return Outcome(done.stdout.strip(), problem)
+
+
+def _error_line(printed: str) -> str:
+    """Return the error that a traceback ends with, without notes; else the last line printed."""
+    lines = printed.strip().splitlines()
+    frames = [number for number, line in enumerate(lines[:-1]) if line.startswith("  ")]
+    return lines[frames[-1] + 1] if frames else "".join(lines[-1:])

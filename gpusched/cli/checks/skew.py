@@ -10,6 +10,7 @@ from typing import Any
 from gpusched.cli.checks.finding import Finding
 from gpusched.cli.running import ask, describe
 from gpusched.cluster.contact import NoSchedulerError
+from gpusched.installing import DISTRIBUTION
 from gpusched.workers.versions import (
     HANDSHAKE_KEY,
     PACKAGES,
@@ -30,7 +31,7 @@ def versions(address: str, certificates: Mapping[str, str | None] | None = None)
     wrong = differences(own_versions(), scheduler, f"at the scheduler {address}")
     for found, where in _alike(workers):
         wrong += differences(own_versions(), found, where)
-        if "gpusched" not in found:
+        if DISTRIBUTION not in found:
             wrong.append(f"gpusched is not installed {where}")
     if wrong:
         return Finding.failure("; ".join(wrong), "install the same versions everywhere")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 
+from gpusched import installing
 from gpusched.cli.checks.finding import Finding
 
 _NAMED = re.compile(r"cupy-cuda(\d+)x?")
@@ -56,7 +57,7 @@ def conflict(driver: tuple[int, int] | None) -> Finding | None:
     if driver and found and max(found.values()) > driver[0]:
         return Finding.failure(
             f"the driver runs CUDA up to {driver[0]}.{driver[1]}, and there is {told}",
-            f"pip install 'gpusched[cuda{driver[0]}]' in a new environment, or update the driver",
+            f"{installing.command(f'cuda{driver[0]}')} in a new environment, or update the driver",
         )
     return None
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from distributed.core import collect_causes
 
-from gpusched import config
 from gpusched.cluster import Cluster
 from gpusched.cluster.certificates import load
 from gpusched.cluster.named import control, state
+from gpusched.dashboard.registration import PAGE
 
 logger = logging.getLogger("gpusched")
 
@@ -50,8 +50,6 @@ class Manager:
         # Nobody watches, so what distributed says is kept in the log.
         told = {"silence_logs": False, "name": folder.name, "asynchronous": True}
         self._cluster = Cluster(**{**told, **arguments})
-        address = arguments.get("dashboard_address")
-        self._shown = bool(address or config.get("cluster.dashboard-address"))
         self._started = time.time()
         self._stop = asyncio.Event()
 
@@ -65,7 +63,7 @@ class Manager:
                 self._folder.name,
                 os.getpid(),
                 cluster.scheduler_address,
-                cluster.dashboard_link if self._shown else "",
+                PAGE.join(cluster.dashboard_link.rsplit("status", 1)),
                 self._started,
                 self._tls,
             )

@@ -12,6 +12,7 @@ from distributed.utils import log_errors
 
 from gpusched.dashboard.components.base import Component
 from gpusched.dashboard.components.figures import hover, legend_above, plot
+from gpusched.dashboard.fused import Counted
 from gpusched.dashboard.observer import observer_of
 from gpusched.inspection.units import count
 
@@ -79,5 +80,10 @@ class FusedTasks(Component):
         return (
             f"{count(calls, 'call')} of array functions in {count(tasks, 'task')}; so far "
             f"{counted.fused_tasks:,} of {counted.tasks:,} tasks that ran launched "
-            f"{count(counted.launches, 'kernel')}"
+            f"{count(counted.launches, 'kernel')}{_on_gpus(counted)}"
         )
+
+
+def _on_gpus(counted: Counted) -> str:
+    tasks = counted.device_tasks + counted.host_tasks
+    return f"; {counted.device_tasks:,} of {tasks:,} NumPy tasks ran on GPUs" if tasks else ""

@@ -1,5 +1,14 @@
 """The compile service: one process per user and machine that compiles kernels for all others."""
 
-from gpusched.fusion.service.client import awaited, compiled, here, status, stop, urge, wishing
+from gpusched.fusion.service.client import (
+    awaited,
+    compiled,
+    here,
+    is_used,
+    status,
+    stop,
+    urge,
+    wishing,
+)
 
-__all__ = ["awaited", "compiled", "here", "status", "stop", "urge", "wishing"]
+__all__ = ["awaited", "compiled", "here", "is_used", "status", "stop", "urge", "wishing"]

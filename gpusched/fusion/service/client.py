@@ -17,7 +17,12 @@ from gpusched import config
 from gpusched.fusion import codefiles, compiletimes, worthwhile
 from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.operations import DEFINED
-from gpusched.fusion.service.connection import Connection, ServiceLostError
+from gpusched.fusion.service.connection import (
+    PATIENCE,
+    Connection,
+    ServiceLostError,
+    SilentServiceError,
+)
 from gpusched.fusion.service.definitions import to_data
 from gpusched.fusion.service.places import Place, folder
 from gpusched.fusion.service.start import UnavailableError, connected
@@ -31,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 TRIES = 3
 """How often a request is made, if the service ends while it has it."""
+ANSWER = 5.0
+"""Seconds that a service has to say what it is doing, to somebody who only wants to show it."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +108,17 @@ class Client:
         for _ in range(TRIES):
             connection = self._connected()
             try:
-                return connection.ask(message)
+                return connection.ask(message, PATIENCE)
             except ServiceLostError:
                 logger.info("the compile service ended; another one is started")
+            except SilentServiceError as error:
+                self._refuse(f"the compile service does not answer: {error}")
         raise UnavailableError(f"the compile service ended {TRIES} times")
+
+    def _refuse(self, reason: str) -> None:
+        """Do without a service from now on: another one cannot be started beside it."""
+        with self._lock:
+            self._refusal = reason
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message to a service that there is; without one, nothing happens."""
@@ -137,9 +151,10 @@ _client = Client()
 
 
 def _begin_again() -> None:
-    """Connect again, in a process that has been forked off, where the old lock may be held."""
-    global _client
+    """Connect again, in a process that has been forked off, where the old locks may be held."""
+    global _client, _turn
     _client = Client()
+    _turn = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -168,7 +183,7 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
     cc
         Compute capability of the GPU it is for; None for the CPU.
     """
-    if not _is_used() or not _is_data(kernel):
+    if not is_used() or not _is_data(kernel):
         return None
     wish = _wish.get()
     message = {
@@ -204,8 +219,14 @@ def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
         compiletimes.learn(worthwhile.units(kernel), float(answer.get("seconds", 0.0)))
 
 
-def _is_used() -> bool:
-    """Return whether the configuration says that the service compiles."""
+def is_used() -> bool:
+    """Return whether the configuration says that the service compiles.
+
+    Raises
+    ------
+    ChoiceError
+        If it has something else than one of the two.
+    """
     found = config.get("fusion.compiler")
     if found not in ("service", "process"):
         raise ChoiceError(f"gpusched.fusion.compiler is {found!r}: it takes 'service' or 'process'")
@@ -243,26 +264,34 @@ def urge(name: str, gain: float) -> None:
 
 
 def status() -> dict[str, Any] | None:
-    """Return what the service is doing; None if there is none. None is started."""
+    """Return what the service is doing; None if none answers. None is started."""
     try:
         connection = Connection(connected(place(), start=False))
     except UnavailableError:
         return None
     try:
-        return connection.ask({"op": "status"})[0]
-    except ServiceLostError:
+        return connection.ask({"op": "status"}, patience=ANSWER)[0]
+    except (ServiceLostError, SilentServiceError):
         return None
     finally:
         connection.close()
 
 
 def stop() -> None:
-    """End the service, if there is one; what it was compiling is given up."""
+    """End the service, if there is one; what it was compiling is given up.
+
+    Raises
+    ------
+    SilentServiceError
+        If it does not end.
+    """
     try:
         connection = Connection(connected(place(), start=False))
     except UnavailableError:
         return
     connection.tell({"op": "stop"})
-    connection.wait_until_lost()
+    ended = connection.wait_until_lost(PATIENCE)
     connection.close()
     _client.close()
+    if not ended:
+        raise SilentServiceError(f"the compile service has not ended in {PATIENCE:g} s")

@@ -6,14 +6,28 @@ import contextlib
 import itertools
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
 from gpusched.fusion.service import frames
 
+PATIENCE = 30.0
+"""Seconds after which a service has to show that it is alive, and that it has to do so: it takes
+milliseconds, however long a compilation takes."""
+
+
+PATIENCE = 30.0
+"""Seconds after which a service has to show that it is alive, and that it has to do so: it takes
+milliseconds, however long a compilation takes."""
+
 
 class ServiceLostError(ConnectionError):
     """The service has ended, or closed the connection."""
+
+
+class SilentServiceError(ConnectionError):
+    """The service is there, and does not answer: it is stopped, or hangs."""
 
 
 class Connection:
@@ -42,21 +56,48 @@ class Connection:
         """Whether no more answers come."""
         return self._ended.is_set()
 
-    def ask(self, message: dict[str, Any]) -> frames.Frame:
-        """Send a message, and return the answer.
+    def ask(self, message: dict[str, Any], patience: float = PATIENCE) -> frames.Frame:
+        """Send a message, and return the answer, however long that takes a service that is alive.
+
+        Parameters
+        ----------
+        message
+            Without a number.
+        patience
+            Seconds after which it is asked whether it is alive, and that it has to say so.
 
         Raises
         ------
         ServiceLostError
-            If none came before the connection ended.
+            If no answer came before the connection ended.
+        SilentServiceError
+            If the service answers nothing any more.
         """
+        with self._sent(message) as answer:
+            while True:
+                try:
+                    return answer.result(patience)
+                except TimeoutError:
+                    self._check(patience)
+
+    def _check(self, patience: float) -> None:
+        """Raise `SilentServiceError` unless the service answers a question about itself."""
+        with self._sent({"op": "status"}) as answer:
+            try:
+                answer.result(patience)
+            except TimeoutError:
+                raise SilentServiceError(f"no answer for {patience:g} s") from None
+
+    @contextlib.contextmanager
+    def _sent(self, message: dict[str, Any]) -> Iterator[Future[frames.Frame]]:
+        """Send a message, and give what will have its answer."""
         number = next(self._numbers)
         answer = self._asked[number] = Future()
         try:
             self.tell({**message, "id": number})
             if self._ended.is_set():
                 self._give_up()
-            return answer.result()
+            yield answer
         finally:
             self._asked.pop(number, None)
 
@@ -65,9 +106,9 @@ class Connection:
         with self._sending, contextlib.suppress(OSError):
             self._socket.sendall(frames.packed(message))
 
-    def wait_until_lost(self) -> None:
-        """Wait until the service has closed the connection."""
-        self._ended.wait()
+    def wait_until_lost(self, timeout: float | None = None) -> bool:
+        """Wait until the service has closed the connection; return whether it has."""
+        return self._ended.wait(timeout)
 
     def close(self) -> None:
         """End the connection; whoever waits for an answer gets none."""

@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 _PAUSE = 0.05
 """Seconds between two looks at whether another one is ending."""
+_LOOK = 5.0
+"""Seconds at most between two looks at whether there is still something to do."""
+_BACKLOG = 1024
+"""Processes that may wait to be let in: all those of a machine that start together."""
 
 
 class Server:
@@ -38,6 +42,8 @@ class Server:
     ----------
     place
         Where it is met.
+    listening
+        The socket that is bound there.
     idle
         Seconds without anything to do after which it ends.
 
@@ -46,8 +52,10 @@ class Server:
     Belongs to one event loop.
     """
 
-    def __init__(self, place: Place, idle: float) -> None:
+    def __init__(self, place: Place, listening: socket.socket, idle: float) -> None:
         self._place = place
+        self._listening = listening
+        self._bound = _identity(place)
         self._idle = idle
         self._jobs = Jobs()
         self._crew = Crew(self._jobs, self._made)
@@ -60,27 +68,32 @@ class Server:
 
     async def serve(self) -> None:
         """Listen until there has been nothing to do for long, or a client says stop."""
-        self._place.socket.unlink(missing_ok=True)
-        listening = await asyncio.start_unix_server(self._client, str(self._place.socket))
+        listening = await asyncio.start_unix_server(self._client, sock=self._listening)
         try:
-            while not self._is_idle():
+            while not self._is_over():
                 try:
-                    await asyncio.wait_for(self._stopping.wait(), self._idle / 4)
+                    await asyncio.wait_for(self._stopping.wait(), min(_LOOK, self._idle / 4))
                     break
                 except TimeoutError:
                     continue
         finally:
             # Who comes now finds nothing, and starts another.
-            self._place.socket.unlink(missing_ok=True)
+            if self._is_met():
+                self._place.socket.unlink(missing_ok=True)
             listening.close()
             for writer in self._clients.values():
                 writer.close()
             await self._crew.close()
 
-    def _is_idle(self) -> bool:
+    def _is_over(self) -> bool:
         if self._jobs:
             self._last = time.monotonic()
-        return time.monotonic() - self._last >= self._idle
+            return False
+        return not self._is_met() or time.monotonic() - self._last >= self._idle
+
+    def _is_met(self) -> bool:
+        """Return whether the socket at the place is this one: who cleans up may have removed it."""
+        return self._bound is not None and _identity(self._place) == self._bound
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._number += 1
@@ -152,6 +165,30 @@ class Server:
             writer.write(frames.packed(message, payload))
 
 
+def _identity(place: Place) -> tuple[int, int] | None:
+    """Return what tells the socket at a place from others; None if there is none."""
+    try:
+        found = os.stat(place.socket)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def bound(place: Place) -> socket.socket:
+    """Return a socket that listens at a place, which what is left of an earlier one makes way for.
+
+    Raises
+    ------
+    OSError
+        If there is no room for it, or it is not allowed.
+    """
+    place.socket.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(place.socket))
+    listening.listen(_BACKLOG)
+    return listening
+
+
 def _socket_of(writer: asyncio.StreamWriter) -> socket.socket:
     found = writer.get_extra_info("socket")
     return socket.fromfd(found.fileno(), found.family, found.type)
@@ -187,7 +224,9 @@ def _answers(place: Place) -> bool:
 
 
 def main(folder: str, identity: str, idle: str) -> None:
-    """Serve at a place, unless another process does.
+    """Serve at a place, unless another process does; return when somebody serves there.
+
+    The process that serves is a child of this one, so that nobody has to wait for its end.
 
     Parameters
     ----------
@@ -196,17 +235,19 @@ def main(folder: str, identity: str, idle: str) -> None:
     idle
         Seconds without work after which to end, as text.
     """
-    if os.fork():
-        os._exit(0)  # Nobody has to wait for a service to end.
     logging.basicConfig(format="%(asctime)s %(message)s")
     place = Place(Path(folder), identity)
     with only_one(place) as alone:
-        if alone:
-            asyncio.run(_serve(place, float(idle)))
+        if not alone:
+            return
+        listening = bound(place)
+        if os.fork():
+            os._exit(0)  # The child has the lock, too.
+        asyncio.run(_serve(place, listening, float(idle)))
 
 
-async def _serve(place: Place, idle: float) -> None:
-    await Server(place, idle).serve()
+async def _serve(place: Place, listening: socket.socket, idle: float) -> None:
+    await Server(place, listening, idle).serve()
 
 
 if __name__ == "__main__":

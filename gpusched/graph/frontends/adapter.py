@@ -41,6 +41,7 @@ __all__ = [
     "normalised",
     "optimise_by",
     "replace_entry",
+    "replace_optimiser",
     "unpack_collections",
 ]
 
@@ -49,6 +50,9 @@ HLGSequence = _HLGExprSequence
 
 ENTRY = "collections_to_expr"
 """What dask and distributed make one expression of all collections with that are computed."""
+
+OPTIMISER = "low_level_optimizer"
+"""The operand of an expression of a graph that says which function optimises it."""
 
 ENTERED_FROM = ("dask.base", "dask.delayed", "dask.dataframe.dask_expr._expr", "distributed.client")
 """Modules that have `ENTRY` as a name of their own."""
@@ -202,3 +206,24 @@ def replace_entry(plain: Callable[..., Any], replacement: Callable[..., Any]) ->
         module = sys.modules.get(name)
         if module is not None and getattr(module, ENTRY, None) is plain:
             setattr(module, ENTRY, replacement)
+
+
+def replace_optimiser(expression: Any, plain: Callable[..., Any], by: Callable[..., Any]) -> None:
+    """Have the graphs in an expression be optimised by another function, in place.
+
+    Parameters
+    ----------
+    expression
+        One that nobody else has, such as one that has just been unpickled.
+    plain
+        The function that is replaced; graphs with any other one stay as they are.
+    by
+        The function that takes its place.
+    """
+    if not isinstance(expression, Expr):
+        return
+    for index, operand in enumerate(expression.operands):
+        if operand is plain and expression._parameters[index] == OPTIMISER:
+            expression.operands[index] = by
+        else:
+            replace_optimiser(operand, plain, by)

@@ -29,7 +29,7 @@ __all__ = ["LIBRARY", "Outside", "Verdict", "examined", "kind_of", "why_unsafe"]
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
 
-_PACKAGES = frozenset(["builtins", "dask", "distributed", "functools", "gpusched", "numpy",
+_PACKAGES = frozenset(["builtins", "cupy", "dask", "distributed", "functools", "gpusched", "numpy",
                        "operator", "_operator", "scipy", "toolz", "cytoolz", "xarray"])  # fmt: skip
 """Packages whose objects that can be called are not the user's to change either."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import math
 import types
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -88,7 +90,7 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     if isinstance(function, np.ufunc):
         return _ufunc(function, args, names), False
     if isinstance(function, RecordedFunction | Freezable):
-        return _recorded(args, names), True
+        return _recorded(function, args, names), True
     if isinstance(function, type):
         return _type(callee, args, names), False
     if type(function) in _NUMPY and function in HANDLERS:
@@ -128,11 +130,30 @@ def described(kind: Any) -> str:
     return str(kind.value) if isinstance(kind, Kind) else type(kind).__name__.lower()
 
 
-def _recorded(args: Sequence[Any], names: Names) -> Any:
+def _recorded(function: Any, args: Sequence[Any], names: Names) -> Any:
     for kind in (*args, *names.values()):
         if not is_operand(kind) and not is_settled(kind):
             refuse(GraphBreak.OWN_ARGUMENTS, f"calls a kernel with {described(kind)}")
-    return Kind.ARRAY
+    count = _results_of(getattr(function, "python", None))
+    return Kind.ARRAY if count is None else Items((Kind.ARRAY,) * count)
+
+
+@lru_cache(maxsize=256)
+def _results_of(function: Any) -> int | None:
+    """Return how many results a kernel has whose function ends with tuples only; None if not.
+
+    If it returned something else after all, a lazy chunk would be unpacked, which ends the
+    recording.
+    """
+    if not isinstance(function, types.FunctionType):
+        return None
+    found: set[int | None] = set()
+    count = None
+    for each in dis.get_instructions(function):
+        if each.opname.startswith("RETURN_"):
+            found.add(None if each.is_jump_target else count)
+        count = int(each.argval) if each.opname == "BUILD_TUPLE" else None
+    return found.pop() if len(found) == 1 else None
 
 
 def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:

@@ -33,7 +33,7 @@ from gpusched.graph.safety.kinds import (
 from gpusched.graph.safety.outside import Outside
 from gpusched.graph.safety.state import State
 
-LIBRARIES = frozenset(["dask", "distributed", "xarray", "numpy"])
+LIBRARIES = frozenset(["cupy", "dask", "distributed", "numpy", "xarray"])
 """Packages whose functions are recorded only if `gpusched.graph.known` lists them."""
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="numba-cuda compiles; 'pip install gpusched[cuda13]'")
+pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extra cuda13")
 
 from gpusched.fusion.backends.cuda.compiler import disassembler
 from gpusched.fusion.backends.cuda.runtime import compile_for

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpusched.fusion.backends.cuda import compiler, runtime
+from gpusched.fusion.backends.cuda import compiler, runtime, versions
 
 
 @pytest.mark.processes
@@ -26,7 +28,7 @@ def test_importing_the_backend_imports_no_optional_library() -> None:
 @pytest.mark.parametrize("module", ["cuda.bindings", "numba_cuda"])
 def test_missing_compiler_names_the_extra(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(compiler.CompilerMissingError, match=r"pip install gpusched\[cuda13\]"):
+    with pytest.raises(compiler.CompilerMissingError, match=r"pip install .*\[cuda13\]"):
         compiler.require()
 
 
@@ -79,6 +81,47 @@ def test_disassembler_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     sys.modules["nvidia"].__path__ = []
     with pytest.raises(FileNotFoundError, match="nvidia-cuda-nvdisasm"):
         compiler.disassembler()
+
+
+def test_tested_versions_are_those_that_the_extras_install() -> None:
+    project = tomllib.loads(Path(__file__).parents[3].joinpath("pyproject.toml").read_text())
+    for extra in ("cuda12", "cuda13", "cuda-test"):
+        pinned = dict(
+            each.split("==")
+            for each in project["project"]["optional-dependencies"][extra]
+            if "==" in each
+        )
+        assert {name: pinned[name] for name in versions.TESTED} == versions.TESTED
+
+
+@pytest.mark.slow  # The first to import numba-cuda.
+def test_changed_private_interface_is_explained_with_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("numba_cuda", reason="numba-cuda comes with the extra cuda-test")
+    from gpusched.fusion.backends.cuda import numba_cuda
+
+    def kernel(x: Any) -> None:
+        x[0] = 1
+
+    signature = (numba_cuda.types.CPointer(numba_cuda.types.float32),)
+    monkeypatch.delattr(numba_cuda.compiler, "kernel_fixup")
+    with pytest.raises(versions.CompilerVersionError) as told:
+        compiler.compile_kernel(kernel, signature, (9, 0))
+    for name in ("numba-cuda", "cuda-core", "numpy"):
+        assert f"{name} {versions.installed(name)}" in str(told.value)
+    assert "kernel_fixup" in str(told.value)
+
+
+@pytest.mark.parametrize("version", ["0.30.4", "0.31.0"])
+def test_type_errors_of_the_tested_versions_are_not_explained(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "installed", lambda name: {"numba-cuda": version}.get(
+        name, versions.TESTED.get(name, "none")))  # fmt: skip
+    expected = TypeError if version == "0.30.4" else versions.CompilerVersionError
+    with pytest.raises(expected, match="an argument more"), versions.explained():
+        raise TypeError("an argument more")
 
 
 @pytest.mark.processes

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-pytest.importorskip("numba_cuda", reason="numba-cuda compiles; 'pip install gpusched[cuda13]'")
+pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extra cuda13")
 
 from gpusched.fusion import generate
 from gpusched.fusion.backends.cuda import device

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="numba-cuda compiles; 'pip install gpusched[cuda13]'")
+pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extra cuda13")
 
 from gpusched.fusion.operations import OPERATIONS
 from tests.fusion import recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="numba-cuda compiles; 'pip install gpusched[cuda13]'")
+pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extra cuda13")
 
 from gpusched.fusion.backends.cuda.compiler import disassembler
 from gpusched.fusion.generate import defined_functions

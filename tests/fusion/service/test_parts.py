@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gpusched.fusion.service import frames, places
+from gpusched.fusion.service.connection import Connection, SilentServiceError
 from gpusched.fusion.service.definitions import DefinitionError, from_data, to_data
 from gpusched.fusion.service.jobs import Job, Jobs
 from gpusched.fusion.service.worker import answer_to, serve
@@ -129,6 +130,31 @@ class TestWorker:
         out.seek(0)
         assert "KeyError" in str(frames.read(out))
         assert "DefinitionError" in str(frames.read(out))
+
+
+def test_a_compilation_may_take_longer_than_an_answer_about_the_service() -> None:
+    one, other = socket.socketpair()
+    asked: list[float] = []
+
+    class Watched(Connection):
+        def _check(self, patience: float) -> None:
+            asked.append(patience)
+            if len(asked) == 2:
+                other.sendall(frames.packed({"id": 1}, b"code"))
+
+    connection = Watched(one)
+    with other:
+        assert connection.ask({"op": "compile"}, patience=0.01)[1] == b"code"
+    assert len(asked) >= 2
+    connection.close()
+
+
+def test_a_service_that_says_nothing_is_not_waited_for() -> None:
+    one, other = socket.socketpair()
+    connection = Connection(one)
+    with other, pytest.raises(SilentServiceError, match=r"0\.01 s"):
+        connection.ask({"op": "compile"}, patience=0.01)
+    connection.close()
 
 
 def test_processes_of_other_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import dask
 import numpy as np
+import psutil
 import pytest
 
 from gpusched.fusion import background, cache, service
@@ -23,6 +24,7 @@ from gpusched.fusion.service import client
 from gpusched.fusion.statistics import reset_statistics, statistics
 from tests.fusion.test_cache import sample_kernel
 from tests.fusion.test_compile_once import ASKING, check, counts, process, start
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = pytest.mark.processes
 
@@ -163,6 +165,56 @@ def test_without_processes_kernels_are_compiled_here_with_one_message(
     assert statistics().compilations == 2
     (message,) = [r.message for r in caplog.records if "not by a service" in r.message]
     assert "no processes here" in message
+
+
+def test_a_place_where_none_can_listen_is_known_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client, "_complained", set())
+    place = client.place()
+    place.prepare()
+    place.socket.mkdir()
+    with caplog.at_level(logging.WARNING):
+        check(KernelCache().get(sample_kernel()))
+    (message,) = [r.message for r in caplog.records if "not by a service" in r.message]
+    assert "cannot be started" in message
+    assert "IsADirectoryError" in place.log.read_text()
+
+
+def test_a_service_whose_socket_has_been_removed_makes_way_for_another(folder: Path) -> None:
+    KernelCache().get(sample_kernel())
+    first = pid()
+    client.place().socket.unlink()
+    client._client.close()
+    KernelCache().get(sample_kernel("float64(5)"))
+    assert pid() != first
+    wait_for(lambda: not psutil.pid_exists(first))
+    assert client.place().socket.exists(), "the other one's"
+
+
+def test_a_service_that_does_not_answer_is_not_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    KernelCache().get(sample_kernel("float64(5)"))
+    stopped = pid()
+    monkeypatch.setattr(client, "PATIENCE", 0.1)
+    monkeypatch.setattr(client, "_complained", set())
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        with caplog.at_level(logging.WARNING):
+            check(KernelCache().get(sample_kernel()))
+        assert "does not answer" in caplog.text
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+def test_nonsense_costs_the_connection_only(folder: Path) -> None:
+    KernelCache().get(sample_kernel("float64(5)"))
+    first, connection = pid(), client._client._connected()
+    connection.tell({"op": "nothing of the kind"})
+    assert connection.wait_until_lost(PATIENCE)
+    check(KernelCache().get(sample_kernel()))
+    assert pid() == first
 
 
 def test_a_users_function_is_compiled_here(folder: Path) -> None:

@@ -15,10 +15,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-MISSING = (
+from gpusched import installing
+from gpusched.fusion.backends.cuda import versions
+
+_MISSING = (
     "compiling for NVIDIA GPUs needs packages that are not installed here: {reason}. "
-    "Install them with 'pip install gpusched[cuda13]' (or gpusched[cuda12] for a driver of that "
-    "version)"
+    "Install them with {command} (or its extra cuda12 for a driver of that version)"
 )
 
 THREADS = 256
@@ -26,7 +28,16 @@ THREADS = 256
 
 
 class CompilerMissingError(ImportError):
-    """The packages of an extra are not installed; the message names it."""
+    """The packages of an extra are not installed; the message names it.
+
+    Parameters
+    ----------
+    reason
+        What could not be imported.
+    """
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(_MISSING.format(reason=reason, command=installing.command("cuda13")))
 
 
 @dataclass(frozen=True)
@@ -78,17 +89,26 @@ def disassembler() -> str:
 
 
 def require() -> None:
-    """Check that kernels can be compiled; `CompilerMissingError` says what to install if not."""
+    """Check that kernels can be compiled.
+
+    Raises
+    ------
+    CompilerMissingError
+        If the compiler's packages are not installed.
+    gpusched.fusion.backends.cuda.versions.CompilerVersionError
+        If they are, in versions that have other private interfaces.
+    """
     try:
         import_module("numba_cuda")  # Without it, numba.cuda is numba's own, older one.
         from cuda.bindings import nvrtc
 
-        from gpusched.fusion.backends.cuda.numba_cuda import nvvm
+        with versions.explained():
+            from gpusched.fusion.backends.cuda.numba_cuda import nvvm
 
         nvvm.NVVM()
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError, OSError) as error:
-        raise CompilerMissingError(MISSING.format(reason=error)) from error
+        raise CompilerMissingError(error) from error
 
 
 class _Device:
@@ -155,8 +175,8 @@ def compile_kernel(
 
     Raises
     ------
-    CompilerMissingError
-        If the compiler's packages are not installed.
+    CompilerMissingError, gpusched.fusion.backends.cuda.versions.CompilerVersionError
+        If the compiler's packages are not installed, or are not the tested versions and differ.
 
     Examples
     --------
@@ -166,6 +186,17 @@ def compile_kernel(
     'kernel'
     """
     require()
+    with versions.explained():
+        return _compile(function, signature, cc, threads, mathematics)
+
+
+def _compile(
+    function: Callable[..., None],
+    signature: tuple[Any, ...],
+    cc: tuple[int, int],
+    threads: int,
+    mathematics: Mapping[str, Any],
+) -> Compiled:
     from gpusched.fusion.backends.cuda.numba_cuda import compiler, nvvm, types
 
     with _compiling_for(cc):

@@ -11,9 +11,8 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from gpusched.fusion import generate, service, sharing, tuned
-from gpusched.fusion.backends.cuda import compiler, cubins, skeleton
+from gpusched.fusion.backends.cuda import compiler, cubins, skeleton, versions
 from gpusched.fusion.backends.cuda.compiler import (
-    MISSING,
     Compiled,
     CompilerMissingError,
     compile_kernel,
@@ -118,32 +117,28 @@ class GpuRuntime:
     ------
     NoDeviceError
         If there is no GPU.
-    CompilerMissingError
-        If packages of the extra are missing.
+    CompilerMissingError, gpusched.fusion.backends.cuda.versions.CompilerVersionError
+        If packages of the extra are missing, or are not the tested versions and differ.
     """
 
     def __init__(self) -> None:
         check_driver()
         try:
+            import cuda.core as core
             import cupy
-            from cuda.core import (
-                LEGACY_DEFAULT_STREAM,
-                PER_THREAD_DEFAULT_STREAM,
-                LaunchConfig,
-                ObjectCode,
-                Stream,
-                launch,
-            )
         except ImportError as error:
-            raise CompilerMissingError(MISSING.format(reason=error)) from error
+            raise CompilerMissingError(error) from error
         self._cupy = cupy
         self._stream_of_thread = cupy.cuda.get_current_stream
-        self._launch, self._stream, self._code = launch, Stream.from_handle, ObjectCode.from_cubin
+        with versions.explained():
+            self._launch, self._code = core.launch, core.ObjectCode.from_cubin
+            self._stream = core.Stream.from_handle
+            # CuPy's handles of the default streams are no real ones.
+            self._streams = {0: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
+            launch_config = core.LaunchConfig
         self._config = lru_cache(maxsize=4096)(
-            lambda geometry: LaunchConfig(grid=geometry.grid, block=geometry.block)
+            lambda geometry: launch_config(grid=geometry.grid, block=geometry.block)
         )
-        # CuPy's handles of the default streams are no real ones.
-        self._streams = {0: LEGACY_DEFAULT_STREAM, 2: PER_THREAD_DEFAULT_STREAM}
         self._device = cupy.cuda.Device()
         self._threads = threading.local()
         capability = self._device.compute_capability

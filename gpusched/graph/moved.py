@@ -1,0 +1,113 @@
+"""Arrays of one task that are copied to the device for it, and the registers that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from gpusched import config
+from gpusched.breaks import Reason
+from gpusched.fusion.plan import Register
+from gpusched.placed import Mover, Placed, hosted
+
+
+class TaskCopies:
+    """The arrays of one task in device memory, as CuPy's, and as the program has them.
+
+    Parameters
+    ----------
+    mover
+        What copies arrays.
+
+    Notes
+    -----
+    Belongs to one thread. An array is copied once.
+    """
+
+    def __init__(self, mover: Mover) -> None:
+        self._mover = mover
+        self._made: dict[int, tuple[np.ndarray, Placed]] = {}
+
+    def on_device(self, value: Any) -> Any:
+        """Return a value, or several, with CuPy's arrays in the place of chunks."""
+        kind = type(value)
+        if kind is Placed:
+            return value.array
+        if kind is np.ndarray:
+            return self._copy(value).array
+        if kind is tuple or kind is list:
+            return kind([self.on_device(item) for item in value])
+        return value
+
+    def _copy(self, array: np.ndarray) -> Placed:
+        found = self._made.get(id(array))
+        if found is None:
+            found = self._made[id(array)] = array, Placed(self._mover.to_device(array))
+            self._mover.uploaded(*found)
+        return found[1]
+
+    def settled(self, value: Any, structure: Any = None) -> Any:
+        """Return results on the device as the program has them: what is small in host memory.
+
+        Parameters
+        ----------
+        value
+            CuPy's arrays, also in tuples, lists and dictionaries.
+        structure
+            The same with `gpusched.fusion.plan.Register` in the place of arrays that may be NumPy's
+            scalars to the program; None where none is.
+        """
+        kind = type(value)
+        if kind is tuple or kind is list:
+            parts = structure if isinstance(structure, tuple | list) else [None] * len(value)
+            pairs = zip(value, parts, strict=True)
+            return kind([self.settled(item, part) for item, part in pairs])
+        if kind is dict:
+            named = structure if isinstance(structure, dict) else {}
+            return {key: self.settled(item, named.get(key)) for key, item in value.items()}
+        if not hasattr(kind, "__cuda_array_interface__"):
+            return value
+        if isinstance(structure, Register) and structure.scalar:
+            return self._mover.to_host(value)[()]
+        if value.size >= config.get("fusion.minimum-elements"):
+            return Placed(value)
+        # Whoever takes it computes with a few numbers, sooner than it launches a kernel.
+        return self._mover.to_host(value)
+
+
+class Moved(list[Any]):
+    """Registers whose arrays are in device memory while kernels run, and NumPy's for all else.
+
+    Parameters
+    ----------
+    registers
+        Of the task, with arrays of NumPy's and `Placed` ones.
+    inputs
+        The registers that are read.
+    copies
+        The task's.
+    refuse
+        Called with a function's name and the reason before functions are called on the host.
+    """
+
+    def __init__(self, registers: list[Any], inputs: Iterable[int], copies: TaskCopies,
+                 refuse: Callable[[tuple[str, Reason]], None]) -> None:  # fmt: skip
+        super().__init__(registers)
+        self.copies = copies
+        self._inputs = tuple(inputs)
+        self._refuse = refuse
+        self.left = False
+        """Whether functions are called on the host, rather than kernels."""
+
+    def on_device(self) -> tuple[Any, ...]:
+        """Return the inputs with arrays of CuPy's."""
+        return tuple([self.copies.on_device(self[k]) for k in self._inputs])
+
+    def leave(self, operation: str, reason: Reason) -> None:
+        """Give functions NumPy's arrays from now on, and note why."""
+        self._refuse((operation, reason))
+        self.left = True
+        for k in self._inputs:
+            self[k] = hosted(self[k])

@@ -1,0 +1,6 @@
+"""`make gpu-report`: what gpusched does on this machine's GPU, measured step by step.
+
+For a card that is lent for half an hour: each step runs in a process of its own with a limit, so
+that no error, crash or hang takes the others along; each leaves a line in results.jsonl as soon as
+it is over; nothing needs a network. Steps come in the order in which one may explain the next.
+"""

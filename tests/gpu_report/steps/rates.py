@@ -1,0 +1,200 @@
+"""How fast: copies, kernels, launches and whole programs, with what others take."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _size(rehearsal: bool, large: int) -> int:
+    return 1 << 16 if rehearsal else large
+
+
+def _seconds(call: Callable[[], Any], repeat: int = 7) -> float:
+    """Return the median of some calls, each waited for, after one that warms up."""
+    import cupy
+
+    call()
+    found = []
+    for _ in range(repeat):
+        cupy.cuda.Device().synchronize()
+        started = time.perf_counter()
+        call()
+        cupy.cuda.Device().synchronize()
+        found.append(time.perf_counter() - started)
+    return statistics.median(found)
+
+
+def copies(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
+    """Return the rates of copies to, from and within the card."""
+    import cupy
+
+    from gpusched.workers.device.page_locked import PageLockedMemory
+
+    nbytes = _size(rehearsal, 1 << 30)
+    there, beside = (cupy.empty(nbytes, "u1") for _ in range(2))
+    locked = PageLockedMemory().take(nbytes)
+    locked[:] = 1
+    pageable = np.ones(nbytes, "u1")
+    tried = {
+        "page-locked to card": (lambda: there.set(locked), 1),
+        "card to page-locked": (lambda: there.get(out=locked), 1),
+        "pageable to card": (lambda: there.set(pageable), 1),
+        "card to pageable": (lambda: there.get(out=pageable), 1),
+        "cupy.asarray": (lambda: cupy.asarray(pageable), 1),
+        "within the card, read and write": (lambda: cupy.copyto(beside, there), 2),
+    }
+    rows = [
+        {"copy": name, "GB/s": round(passes * nbytes / _seconds(call) / 1e9, 2)}
+        for name, (call, passes) in tried.items()
+    ]
+    lock = _seconds(lambda: cupy.cuda.runtime.freeHost(cupy.cuda.runtime.hostAlloc(nbytes, 0)), 3)
+    rows.append({"copy": "page-locking and giving back", "GB/s": round(nbytes / lock / 1e9, 2)})
+    return {"Copies": rows}
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], int, int]] = {
+    "a*x + y": (lambda m, x, y: x * 2.5 + y, 2, 1),
+    "clip": (lambda m, x: m.clip(x * 2, -1, 1), 1, 1),
+    "exp(-x*x)": (lambda m, x: m.exp(-x * x), 1, 1),
+    "tanh(x) + x/3": (lambda m, x: m.tanh(x) + x / 3, 1, 1),
+    "sum of squares": (lambda m, x: (x * x).sum(), 1, 0),
+    "mean of columns": (lambda m, x: (x + 1).mean(axis=0), 1, 0),
+}
+"""Each a function of a module and arrays, with the arrays that are read and written whole."""
+
+
+def bandwidth(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
+    """Return GB/s of fused chunks, of CuPy's calls, and of others that fuse."""
+    import cupy
+
+    count = _size(rehearsal, 1 << 27)
+    side = int(count**0.5)
+    rows = []
+    for name, (function, reads, writes) in PROGRAMS.items():
+        arrays = [cupy.full((side, side), 0.5 + k, "f4") for k in range(reads)]
+        moved = (reads + writes) * arrays[0].nbytes
+        row: dict[str, Any] = {"program": name, "minimum MB": round(moved / 1e6)}
+        for who, make in _CONTENDERS.items():
+            try:
+                call = make(function, arrays)
+                row[who] = round(moved / _seconds(call) / 1e9, 1)
+            except ModuleNotFoundError:
+                row[who] = "not installed"
+            except Exception as error:  # noqa: BLE001  The report is about it.
+                row[who] = type(error).__name__
+        rows.append(row)
+    return {"GB/s of the least that must be moved, float32": rows}
+
+
+def _fused(function: Callable[..., Any], arrays: list[Any]) -> Callable[[], Any]:
+    from gpusched.fusion.devices import cuda
+    from tests.fusion import recording
+
+    recording.BACKENDS["cuda"] = cuda().compile
+    found = recording.record(lambda *a: function(np, *a), *arrays, backend="cuda", device=cuda())
+    for kernel in found.plan.kernels:
+        kernel.wait()
+    return lambda: found.plan.run(tuple(arrays))
+
+
+def _cupy(function: Callable[..., Any], arrays: list[Any]) -> Callable[[], Any]:
+    import cupy
+
+    return lambda: function(cupy, *arrays)
+
+
+def _cupy_fuse(function: Callable[..., Any], arrays: list[Any]) -> Callable[[], Any]:
+    import cupy
+
+    def program(*given: Any) -> Any:  # Whose name the kernel gets.
+        return function(cupy, *given)
+
+    fused = cupy.fuse(program)
+    return lambda: fused(*arrays)
+
+
+def _torch(function: Callable[..., Any], arrays: list[Any]) -> Callable[[], Any]:
+    import torch
+
+    given = [torch.from_dlpack(array) for array in arrays]
+    compiled = torch.compile(lambda *a: function(torch, *a))
+    compiled(*given)
+    return lambda: (compiled(*given), torch.cuda.synchronize())
+
+
+def _jax(function: Callable[..., Any], arrays: list[Any]) -> Callable[[], Any]:
+    import jax
+
+    given = [jax.dlpack.from_dlpack(array) for array in arrays]
+    compiled = jax.jit(lambda *a: function(jax.numpy, *a))
+    return lambda: jax.block_until_ready(compiled(*given))
+
+
+_CONTENDERS: dict[str, Callable[..., Callable[[], Any]]] = {
+    "gpusched": _fused,
+    "CuPy": _cupy,
+    "cupy.fuse": _cupy_fuse,
+    "torch.compile": _torch,
+    "JAX": _jax,
+}
+
+
+def launches(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
+    """Return microseconds of one call on small arrays, without and with waiting for it."""
+    import cupy
+
+    count = 100 if rehearsal else 2_000
+    x = cupy.ones((64, 64), "f4")
+    function = PROGRAMS["clip"][0]
+    rows = []
+    for who in ("gpusched", "CuPy", "cupy.fuse"):
+        call = _CONTENDERS[who](function, [x])
+        call()
+        cupy.cuda.Device().synchronize()
+        started = time.perf_counter()
+        for _ in range(count):
+            call()
+        issued = time.perf_counter() - started
+        cupy.cuda.Device().synchronize()
+        done = time.perf_counter() - started
+        rows.append({"who": who, "us to issue": round(issued / count * 1e6, 1),
+                     "us to the end": round(done / count * 1e6, 1)})  # fmt: skip
+    return {"Calls on 64 x 64 numbers": rows}
+
+
+def runs(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
+    """Return seconds of whole dask programs, fused and as dask with CuPy runs them."""
+    import cupy
+    import dask
+    import dask.array as da
+
+    import gpusched
+
+    side = 512 if rehearsal else 16_384
+    chunks = side // 4
+    values = np.random.default_rng(0).random((side, side), "f4")
+    x = da.from_array(cupy.asarray(values), chunks=chunks).persist(scheduler="threads")
+    made: dict[str, Callable[[], Any]] = {
+        "standardise": lambda: (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-6),
+        "chain of ten": lambda: ((((x * 2 + 1) * x - 3) / (x + 2)) ** 2 * x + 1).sum(),
+        "variance": lambda: (x * 3 + 1).var(axis=1),
+        "heat": lambda: da.map_overlap(_step, x, depth=1, boundary="reflect", dtype="f4"),
+    }
+    rows = []
+    for name, build in made.items():
+        with dask.config.set(scheduler="threads", num_workers=2):
+            plain = _seconds(lambda build=build: build().compute(), 3)
+            with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "wait"}):
+                fused = _seconds(lambda build=build: build().compute(), 3)
+        times = {"dask + CuPy ms": round(plain * 1e3, 1), "gpusched ms": round(fused * 1e3, 1)}
+        rows.append({"program": name, **times, "ratio": round(plain / fused, 2)})
+    return {f"Whole programs on {side} x {side} float32": rows}
+
+
+def _step(a: Any) -> Any:
+    return a + 0.1 * (np.roll(a, 1, 0) + np.roll(a, -1, 0) + np.roll(a, 1, 1) - 3 * a)

@@ -1,0 +1,83 @@
+"""The table of operations: programs that know nothing of a GPU, compared with plain dask."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.fusion.statistics import Statistics
+from tests.placing.conftest import Counted
+from tests.placing.programs import CHUNKS, PROGRAMS, SHAPE, Program
+
+pytestmark = pytest.mark.gpu
+
+PAGE = Path(__file__).parents[2] / "docs/reference/gpu.md"
+
+INTRODUCTION = f"""\
+# What runs on the GPU
+
+Made by `make test-gpu ARGS="-k test_table" GPUSCHED_REGENERATE=1`; do not edit.
+
+Where the chunk tasks of an unchanged NumPy program run on workers that own a GPU, with
+`gpusched.device: auto`: see [how chunks get there](../how-to/clusters.md#numpy-programs-on-gpus).
+Each program is in `tests/placing/programs.py`, on arrays of {SHAPE[0]} x {SHAPE[1]} float64 in
+chunks of {CHUNKS[0]} x {CHUNKS[1]}, and was compared with what plain dask gives on the host: dtype,
+shape and type equal, floats within a relative and absolute 1e-12, all else exactly. The counts were
+made on the emulated GPU of `tests/emulated_gpu`, which has no cuBLAS, cuFFT or cuSOLVER; none of
+these is used for NumPy programs. Tasks that only load, create or fetch chunks are not counted.
+
+| program | tasks on GPUs | on the host | called on the host, and why |
+| --- | --- | --- | --- |
+"""
+
+
+def line(program: Program, counts: Statistics) -> str:
+    """Return a program's line of the page."""
+    reasons = sorted({f"{name}: {reason}" for name, reason in counts.host_reasons})
+    told = "; ".join(reasons).replace("|", "/") or "nothing"
+    return f"| {program.operation} | {counts.device_tasks} | {counts.host_tasks} | {told} |\n"
+
+
+LINES: dict[str, str] = {}
+
+
+def compare(found: Any, expected: Any, tolerance: float) -> None:
+    assert type(found) is type(expected)
+    if expected is None:
+        return  # It was stored; the folder has what was.
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    if expected.dtype.kind in "fc":
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.operation)
+def test_results_are_those_of_plain_dask(
+    program: Program, counted: Counted, tmp_path: Path
+) -> None:
+    plain, own = tmp_path / "plain", tmp_path / "own"
+    plain.mkdir()
+    own.mkdir()
+    with gpusched.disable(), dask.config.set(scheduler="sync"):
+        (expected,) = dask.compute(program.build(plain))
+    (found,), counts = counted(lambda: dask.compute(program.build(own)))
+    compare(found, expected, program.tolerance)
+    if program.stored is not None:
+        np.testing.assert_array_equal(program.stored(own), program.stored(plain))
+    LINES[program.operation] = line(program, counts)
+
+
+def test_page_is_current() -> None:
+    if len(LINES) < len(PROGRAMS):
+        pytest.skip("needs the counts of all programs")
+    text = INTRODUCTION + "".join(LINES[program.operation] for program in PROGRAMS)
+    if os.environ.get("GPUSCHED_REGENERATE") == "1":
+        PAGE.write_text(text)
+    assert PAGE.read_text() == text, 'run GPUSCHED_REGENERATE=1 make test-gpu ARGS="-k test_table"'

@@ -1,0 +1,148 @@
+"""Where chunks that lie in device memory meet tasks: which get them, and which NumPy's arrays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Alias, Task
+from dask.typing import Key
+from distributed import Client
+
+from gpusched import placed
+from gpusched.fusion.placement import OFF, placement
+from gpusched.fusion.statistics import updating
+from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
+from gpusched.workers.device.base import Copies, Device
+from gpusched.workers.memory.store import Store
+
+
+class CountingMover:
+    """Copies chunks, counts the bytes, and notes which of a task's inputs it has copied.
+
+    Parameters
+    ----------
+    device
+        What copies them.
+
+    Notes
+    -----
+    Thread-safe; each thread has the inputs of its own task.
+    """
+
+    def __init__(self, device: Copies) -> None:
+        self._device = device
+        self._tasks = threading.local()
+
+    def to_device(self, array: np.ndarray) -> Any:
+        """Return a copy in device memory; axes along which an array repeats itself stay so."""
+        found = self._device.to_device(array)
+        with updating() as counters:
+            counters.bytes_to_device += extent(array)
+        return found
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """Return a copy in host memory."""
+        found = self._device.to_host(array)
+        with updating() as counters:
+            counters.bytes_to_host += extent(array)
+        return found
+
+    def uploaded(self, array: np.ndarray, copy: Placed) -> None:
+        """Note a copy of one of the task's inputs, for the worker to keep in its place."""
+        copies: list[tuple[np.ndarray, Placed]] | None = getattr(self._tasks, "copies", None)
+        if copies is not None:
+            copies.append((array, copy))
+
+    def run(self, task: Callable[[Any], Any], values: dict[Key, Any],
+            keep: Callable[[Key, np.ndarray, Placed], None]) -> Any:  # fmt: skip
+        """Return what a task returns, and have the copies that it makes of its inputs kept.
+
+        Parameters
+        ----------
+        task
+            What takes chunks in device memory.
+        values
+            Its inputs by key.
+        keep
+            Called with the key of each input that was copied, the array, and its copy.
+        """
+        copies = self._tasks.copies = []
+        try:
+            return task(values)
+        finally:
+            self._tasks.copies = None
+            for array, copy in copies:
+                for key, value in values.items():
+                    if value is array:
+                        keep(key, array, copy)
+
+
+class Border:
+    """Gives tasks their inputs, on a worker whose GPU computes chunks of NumPy programs.
+
+    Parameters
+    ----------
+    store
+        The worker's results.
+    mover
+        What copies chunks.
+    """
+
+    def __init__(self, store: Store, mover: CountingMover) -> None:
+        self._store = store
+        self._mover = mover
+
+    def __call__(self, spec: Any, values: dict[Key, Any]) -> Any:
+        """Return what a task returns."""
+        if _takes_placed(spec):
+            return self._mover.run(spec, values, self._store.replace)
+        if not any(map(holds_placed, values.values())):
+            return spec(values)
+        # The first such task imports dask.array, as the one has that its chunks come from.
+        from gpusched.graph.placing import run_other
+
+        return run_other(self._mover, spec, values)
+
+
+def _takes_placed(spec: Any) -> bool:
+    """Return whether a task knows of chunks in device memory, or does not look at its input."""
+    return type(spec) is Alias or (type(spec) is Task and hasattr(spec.func, TAKES_PLACED))
+
+
+def open_border(store: Store, device: Device) -> Border | None:
+    """Have this process keep chunks of NumPy programs in device memory from now on.
+
+    Parameters
+    ----------
+    store
+        The worker's results.
+    device
+        Its device; without memory of its own, or if ``gpusched.device`` is off, nothing changes.
+    """
+    copies = device.copies()
+    if copies is None or placement() == OFF:
+        return None
+    mover = CountingMover(copies)
+    placed.install(mover)
+    return Border(store, mover)
+
+
+def host_results(client: Client) -> Client:
+    """Have a client in this process gather NumPy's arrays, as clients elsewhere do."""
+    gather = client._gather
+    if not isinstance(gather, _Hosted):
+        client._gather = _Hosted(gather)  # type: ignore[method-assign]
+    return client
+
+
+class _Hosted:
+    """A client's method, whose results have NumPy's arrays in the place of chunks."""
+
+    def __init__(self, gather: Callable[..., Awaitable[Any]]) -> None:
+        self._gather = gather
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return hosted(await self._gather(*args, **kwargs))
