@@ -69,7 +69,7 @@ test-gpu: $(VENV)/.gpu-test
 
 # Those that have found most: programs, memory, clusters, the emulator's own.
 test-gpu-common: $(VENV)/.gpu-test
-	$(ON_GPU) $(PYTEST) $(PARALLEL) -m "gpu and not (nightly or peers or slow)" tests/gpu \
+	$(ON_GPU) $(PYTEST) $(PARALLEL) -m "gpu and not (nightly or peers or slow)" tests/gpu tests/placing \
 	    tests/emulated_gpu tests/workers/test_cuda_device.py tests/serialization/arrays $(ARGS)
 
 # Measures this machine's GPU in minutes and writes what came of it: results.jsonl and a page.

@@ -1,4 +1,4 @@
-"""A cluster of two workers, each with a GPU of its own, emulated where the machine has none."""
+"""A cluster of two workers on GPUs: each has one of its own where there are two, or is emulated."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from distributed import Client
 from gpusched import Cluster
 from gpusched.cluster import statistics
 from gpusched.fusion.statistics import Statistics
+from gpusched.workers.devices import visible_devices
+from tests import emulated_gpu
 from tests.tiers import starts_processes
 
 
 @pytest.fixture(scope="package")
 @starts_processes
 def client() -> Iterator[Client]:
-    with Cluster(gpus="0,1", memory_limit=0) as cluster, Client(cluster) as client:
-        yield client
+    with pytest.MonkeyPatch.context() as patch:
+        if emulated_gpu.active:
+            patch.setenv(emulated_gpu.SWITCH, "devices=2")
+        gpus = "0,1" if len(visible_devices()) > 1 else "0,0"
+        with Cluster(gpus=gpus, memory_limit=0) as cluster, Client(cluster) as client:
+            yield client
 
 
 Counted = Callable[[Callable[[], Any]], tuple[Any, Statistics]]
