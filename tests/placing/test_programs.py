@@ -25,7 +25,10 @@ def values() -> np.ndarray:
 
 
 def kinds(client: Client, name: str) -> list[str]:
-    """Return the types of results that workers hold whose keys have a name in them."""
+    """Return the types of results that workers hold whose keys have a name in them.
+
+    A chunk may be there under another name too, until the scheduler has that released.
+    """
 
     def held(dask_worker: Any) -> list[str]:
         return [type(v).__name__ for k, v in dask_worker.data.items() if name in str(k)]
@@ -86,7 +89,7 @@ def test_users_functions_get_numpy_arrays(counted: Counted) -> None:
 def test_other_tasks_get_numpy_arrays(client: Client) -> None:
     y = (da.from_array(values(), chunks=(512, 256)) * 2 + 1).persist()
     wait(y)
-    assert kinds(client, y.name) == ["Placed"]
+    assert set(kinds(client, y.name)) == {"Placed"}
     (future,) = client.futures_of(y)
     assert client.submit(lambda a: type(a).__name__, future).result() == "ndarray"
     assert client.submit(lambda a: type(a[0]).__name__, [future]).result() == "ndarray"
@@ -125,7 +128,9 @@ def test_chunks_that_another_worker_takes_stay_on_the_device(
     y = (da.from_array(values(), chunks=(512, 256)) * 2 + 1).persist()
     wait(y)
     client.replicate(y, n=2)
-    assert kinds(client, y.name) == ["Placed", "Placed"]
+    held = kinds(client, y.name)
+    assert len(held) >= 2
+    assert set(held) == {"Placed"}
     found, counts = counted((y - 1).compute)
     np.testing.assert_array_equal(found, (values() * 2 + 1) - 1)
     assert counts.bytes_to_device == 0
@@ -154,7 +159,7 @@ def test_off_computes_on_the_host(counted: Counted) -> None:
     assert {reason for _, reason in counts.host_reasons} == {"gpusched.device is off"}
 
 
-def test_require_says_which_function_cannot_run_on_the_device() -> None:
+def test_require_says_which_function_cannot_run_on_the_device(client: Client) -> None:
     x = da.from_array(values(), chunks=CHUNKS) * 2 + 1
     with dask.config.set({"gpusched.device": "require"}):
         np.testing.assert_array_equal(x.compute(), values() * 2 + 1)
