@@ -107,8 +107,7 @@ def prune(size: int | None, age: float | None, other_versions: bool) -> None:
         gone = _remove_others(root) if other_versions else []
         if age is not None:
             oldest = time.time() - age
-            kernels = [each for folder in kernelfiles.folders(root) for each in folder.kernels]
-            gone += (old := [each for each in kernels if each.used < oldest])
+            gone += (old := [each for each in kernelfiles.kernels(root) if each.used < oldest])
             for each in old:
                 each.remove()
         largest = kernelfiles.largest_size() if size is None else size
@@ -147,8 +146,8 @@ def warm(context: click.Context, module: bool, script: str, arguments: tuple[str
     from gpusched.fusion import kernelfiles
 
     def there() -> dict[Path, int]:
-        kernels = (each for folder in kernelfiles.folders(root) for each in folder.kernels)
-        return {path: each.size for each in kernels for path in each.paths[:1]}
+        found = kernelfiles.kernels(root)
+        return {path: each.size for each in found for path in each.paths[:1]}
 
     root = _directory()
     with _failing():

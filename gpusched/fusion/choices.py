@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from gpusched import config
 from gpusched.fusion import hostloops
 from gpusched.fusion.kernel import Kernel, Options
 
@@ -29,6 +30,37 @@ SENSIBLE: dict[str, dict[str, tuple[int, ...]]] = {
 
 class ChoiceError(ValueError):
     """A value cannot be chosen; the message has those that can."""
+
+
+def word(name: str, words: tuple[str, ...]) -> str:
+    """Return the configuration's choice between some words.
+
+    Parameters
+    ----------
+    name
+        Of the setting, without ``gpusched.``.
+    words
+        What it takes. Without quotes, YAML takes "off" for false.
+
+    Raises
+    ------
+    ChoiceError
+        If the configuration has something else.
+
+    Examples
+    --------
+    >>> import dask
+    >>> from gpusched.fusion.choices import word
+    >>> with dask.config.set({"gpusched.fusion.tier": "fused"}):
+    ...     word("fusion.tier", ("any", "fused", "unfused"))
+    'fused'
+    """
+    found = config.get(name)
+    found = "off" if found is False and "off" in words else found
+    if found not in words:
+        *others, last = map(repr, words)
+        raise ChoiceError(f"gpusched.{name} is {found!r}: it takes {', '.join(others)} or {last}")
+    return str(found)
 
 
 def possible(kernel: Kernel, target: str) -> dict[str, tuple[int, ...]]:

@@ -88,6 +88,11 @@ def folders(root: Path) -> list[Folder]:
     return sorted(found, key=lambda folder: folder.used, reverse=True)
 
 
+def kernels(root: Path) -> list[KernelFiles]:
+    """Return all kernels of a cache directory; raise what `folders` raises."""
+    return [each for folder in folders(root) for each in folder.kernels]
+
+
 def _folders_of(path: Path) -> list[Path]:
     try:
         own = is_own(path.stat())
@@ -187,7 +192,7 @@ def least_recent(found: list[KernelFiles], size: int) -> list[KernelFiles]:
 
 def shrink(root: Path, size: int) -> list[KernelFiles]:
     """Remove what was not used for longest, until at most so many bytes are left; return it."""
-    gone = least_recent([each for folder in folders(root) for each in folder.kernels], size)
+    gone = least_recent(kernels(root), size)
     for each in gone:
         each.remove()
     return gone

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched import config
-from gpusched.fusion.choices import ChoiceError
+from gpusched.fusion import choices
 
 AUTO, OFF, REQUIRE = "auto", "off", "require"
 """On the device where that pays, never, or always where there is something to gain."""
@@ -25,8 +24,4 @@ def placement() -> str:
     ...     placement()
     'require'
     """
-    found = config.get("device")
-    found = OFF if found is False else found  # What YAML takes the word for, without quotes.
-    if found not in (AUTO, OFF, REQUIRE):
-        raise ChoiceError(f"gpusched.device is {found!r}: it takes 'auto', 'off' or 'require'")
-    return str(found)
+    return choices.word("device", (AUTO, OFF, REQUIRE))

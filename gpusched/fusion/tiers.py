@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
-from gpusched import config, events
-from gpusched.fusion import background, service, worthwhile
-from gpusched.fusion.choices import ChoiceError
+from gpusched import events
+from gpusched.fusion import background, choices, service, worthwhile
 from gpusched.fusion.handles import Handle, Runnable
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.operations import DEFINED
@@ -41,13 +40,7 @@ def mode() -> str:
     ...     mode()
     'off'
     """
-    found = config.get("fusion.compile")
-    found = OFF if found is False else found  # What YAML takes the word for, without quotes.
-    if found not in (BACKGROUND, WAIT, OFF):
-        raise ChoiceError(
-            f"gpusched.fusion.compile is {found!r}: it takes 'background', 'wait' or 'off'"
-        )
-    return str(found)
+    return choices.word("fusion.compile", (BACKGROUND, WAIT, OFF))
 
 
 def tier() -> str:
@@ -58,12 +51,7 @@ def tier() -> str:
     ChoiceError
         If the configuration has something else than one of the three.
     """
-    found = config.get("fusion.tier")
-    if found not in (ANY, FUSED, UNFUSED):
-        raise ChoiceError(
-            f"gpusched.fusion.tier is {found!r}: it takes 'any', 'fused' or 'unfused'"
-        )
-    return str(found)
+    return choices.word("fusion.tier", (ANY, FUSED, UNFUSED))
 
 
 def has_unfused(kernel: Kernel) -> bool:

@@ -13,9 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpusched import config
-from gpusched.fusion import codefiles, compiletimes, worthwhile
-from gpusched.fusion.choices import ChoiceError
+from gpusched.fusion import choices, codefiles, compiletimes, worthwhile
 from gpusched.fusion.operations import DEFINED
 from gpusched.fusion.service.connection import (
     PATIENCE,
@@ -227,10 +225,7 @@ def is_used() -> bool:
     ChoiceError
         If it has something else than one of the two.
     """
-    found = config.get("fusion.compiler")
-    if found not in ("service", "process"):
-        raise ChoiceError(f"gpusched.fusion.compiler is {found!r}: it takes 'service' or 'process'")
-    return bool(found == "service")
+    return choices.word("fusion.compiler", ("service", "process")) == "service"
 
 
 def _is_data(kernel: Kernel) -> bool:
