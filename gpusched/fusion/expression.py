@@ -8,7 +8,7 @@ shows every one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -110,6 +110,21 @@ class Reduce(Node):
     """All results of the same reduction in order, if it has several: one kernel computes them."""
     reports: int = 0
     """Floating-point errors that NumPy would report of it where it was recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segments(Reduce):
+    """A reduction along one axis of the elements that have the same label: a result per label.
+
+    Its shape is that of the argument, with the number of labels in place of the axis's length.
+    """
+
+    _: KW_ONLY
+    labels: Leaf
+    """An array of int64, one per element of the axis: each is less than the number of labels, and
+    below 0 where the element belongs to none."""
+    initial: PythonScalar
+    """What results start from: nothing that changes a value."""
 
 
 def children(node: Node) -> tuple[Node, ...]:

@@ -252,7 +252,7 @@ def _reduced(recorder: Recorder, combine: str, node: Node, axis: Any, keepdims: 
     return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
 
 
-def _total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
+def total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
     """Return the dtype in which NumPy adds up: at least 64 bits for integers."""
     if wanted is not None and wanted is not _MISSING:
         return np.dtype(wanted)
@@ -264,7 +264,7 @@ def _total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
 def _sum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
          keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
     node = _node(recorder, a)
-    converted = recorder.cast(node, _total_dtype(node.dtype, dtype))
+    converted = recorder.cast(node, total_dtype(node.dtype, dtype))
     return _reduced(recorder, combine, converted, axis, keepdims)
 
 

@@ -46,7 +46,7 @@ def stride_names(kernel: Kernel) -> list[tuple[int, int, str]]:
         (k, level, f"{names[k]}_s{level}")
         for k, operand in enumerate(kernel.operands)
         for level, access in enumerate(operand.access)
-        if access is Access.STRIDED
+        if access in (Access.STRIDED, Access.LABELLED)
     ]
 
 
@@ -104,7 +104,8 @@ def point_source(kernel: Kernel) -> str:
     Behind its results it returns what `Kernel.tested` names.
     """
     names: list[str] = input_names(kernel) + parameter_names(kernel)
-    lines = [f"def point({', '.join(names)}):"]
+    taken = [names[k] for k in kernel.values] + parameter_names(kernel)
+    lines = [f"def point({', '.join(taken)}):"]
     called: dict[tuple[str, tuple[str, ...]], str] = {}
     for number, statement in enumerate(kernel.statements):
         operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]

@@ -30,6 +30,8 @@ class Access(StrEnum):
     """Not at all."""
     STRIDED = "strided"
     """By a number of elements given at launch; may be negative."""
+    LABELLED = "labelled"
+    """To where the label of the iteration says: by that many times a number given at launch."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ class Kernel:
     """Whether results go past the caches to memory, on the CPU, because they are so many."""
     in_turn: bool = field(default=False, repr=False)
     """Whether some rows are reduced in turn, on the CPU, because they lie apart."""
+    labels: int | None = field(default=None, repr=False)
+    """The input that holds the labels of a segmented reduction, which `point` does not take."""
 
     @cached_property
     def description(self) -> str:
@@ -157,6 +161,8 @@ class Kernel:
             parts.append("streamed")
         if self.in_turn:
             parts.append("in turn")
+        if self.labels is not None:
+            parts.append(f"labels {self.labels}")
         return "|".join(parts)
 
     @cached_property
@@ -180,7 +186,8 @@ class Kernel:
         for statement in self.statements:
             if not statement.operation.startswith("astype") and statement.operation not in words:
                 words.append(statement.operation)
-        words += sorted({f"{o.combine}_reduce" for o in self.outputs if o.combine})
+        reduces = "reduce" if self.labels is None else "segments"
+        words += sorted({f"{o.combine}_{reduces}" for o in self.outputs if o.combine})
         return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
 
     @cached_property
@@ -210,6 +217,16 @@ class Kernel:
     def reduces(self) -> bool:
         """Whether any of the outputs is a reduction."""
         return any(output.combine for output in self.outputs)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The inputs that `point` takes."""
+        return tuple(k for k in range(len(self.inputs)) if k != self.labels)
+
+    @property
+    def segmented(self) -> bool:
+        """Whether the outputs are reductions by label."""
+        return self.labels is not None and self.reduces
 
     @property
     def reduces_innermost(self) -> bool:

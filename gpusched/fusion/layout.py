@@ -61,6 +61,7 @@ def nest(
     operands: list[Strides],
     axes: tuple[int, ...],
     cut: Container[int] = (),
+    labelled: Container[int] = (),
 ) -> Loops:
     """Return the loops over `shape` in `order`, merged wherever every operand allows it.
 
@@ -76,6 +77,8 @@ def nest(
         The reduced axes.
     cut
         Axes that merge with none outside of them.
+    labelled
+        Axes that are a loop even if their length is 1.
 
     Examples
     --------
@@ -87,7 +90,7 @@ def nest(
     reduced: list[bool] = []
     for axis in order:
         length = shape[axis]
-        if length == 1:
+        if length == 1 and axis not in labelled:
             continue
         steps = [s[axis] for s in operands]
         mergeable = (

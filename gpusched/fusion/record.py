@@ -18,8 +18,10 @@ from gpusched.fusion.expression import (
     Apply,
     Leaf,
     Node,
+    PythonScalar,
     Reduce,
     Scalar,
+    Segments,
     UnfusibleError,
     UnrecordableError,
     broadcast_shapes,
@@ -249,6 +251,47 @@ class Recorder:
         key = MOMENTS, axes, keepdims, errors, id(wide)
         found = [self._intern((*key, k), make) for k in range(3)]
         return cast(list[Reduce], found)
+
+    def labels(self, register: int, placed: Callable[..., Any], count: int) -> Leaf:
+        """Return what a function makes of labels and their number; once for the same ones."""
+
+        def make() -> Node:
+            found = self.call(placed, (Register(register), count), {}, copies=True)
+            assert isinstance(found, Leaf)
+            return found
+
+        return cast(Leaf, self._intern(("labels", register, count), make))
+
+    def segments(self, combine: str, node: Node, labels: Leaf, count: int, axis: int,
+                 initial: PythonScalar) -> Node:  # fmt: skip
+        """Return the node of reductions along an axis of what has the same label, for each label.
+
+        Parameters
+        ----------
+        combine
+            As in `reduce`.
+        labels
+            As in `gpusched.fusion.expression.Segments`, one for each element along the axis.
+        count
+            How many labels there are.
+        axis
+            Which axis, not negative.
+        initial
+            What results start from.
+        """
+        if 0 in node.shape or count == 0:
+            raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
+        shape = (*node.shape[:axis], count, *node.shape[axis + 1 :])
+        errors = reports_of_joining(combine, node.dtype)
+        errors = errors and errors & heeded()
+        key = ("segments", combine, axis, count, repr(initial), errors, id(node), id(labels))
+
+        def make() -> Node:
+            self.operations += 1
+            return Segments(node.dtype, shape, combine, node, (axis,), reports=errors,
+                            labels=labels, initial=initial)  # fmt: skip
+
+        return self._intern(key, make)
 
     # Execution --------------------------------------------------------------------------
 

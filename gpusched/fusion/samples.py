@@ -115,7 +115,9 @@ def sample(
     inputs = []
     for number, each in enumerate(kernel.inputs):
         operand = _operand(each, number, sizes, gaps)
-        operand.buffer[:] = numbers(random, operand.buffer.size, each.dtype, special)
+        size = operand.buffer.size
+        values = labels(size) if number == kernel.labels else None
+        operand.buffer[:] = numbers(random, size, each.dtype, special) if values is None else values
         inputs.append(operand)
     parameters = tuple(numbers(random, 1, dtype, special)[0] for dtype in kernel.parameters)
     return Sample(kernel, tuple(inputs), parameters, sizes)
@@ -138,6 +140,11 @@ def _operand(
     last = sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True))
     buffer = np.zeros(last + 1, operand.dtype)
     return Operand(buffer, first, tuple(steps), sizes)
+
+
+def labels(count: int) -> np.ndarray:
+    """Return labels that are right however many there are: the first one, and none, in turn."""
+    return -(np.arange(count) % 2)
 
 
 def numbers(random: np.random.Generator, count: int, dtype: str, special: bool) -> np.ndarray:

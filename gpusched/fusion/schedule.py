@@ -19,6 +19,7 @@ from gpusched.fusion.expression import (
     Node,
     Reduce,
     Scalar,
+    Segments,
     children,
     postorder,
 )
@@ -42,11 +43,17 @@ class Group:
     axes: tuple[int, ...]
     """Reduced axes; empty for elementwise nodes."""
 
+    @property
+    def labels(self) -> Leaf | None:
+        """The labels along the reduced axis, if the nodes are segmented reductions."""
+        first = self.nodes[0]
+        return first.labels if isinstance(first, Segments) else None
+
 
 def groups(roots: list[Node], done: Materialised) -> list[Group]:
     """Return what to compute for `roots`, in order; each reduction is computed before its users."""
     stages: dict[int, int] = {}
-    pending: defaultdict[tuple[int, Any, Any], list[Node]] = defaultdict(list)
+    pending: defaultdict[tuple[int, Any, Any, Any], list[Node]] = defaultdict(list)
     once = _computed_once(roots, done)
     wanted = {id(root) for root in roots} | once
     for node in postorder(roots):
@@ -57,14 +64,15 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
         stage = max((stages[id(child)] + (id(child) in once and child.shape != node.shape)
                      for child in children(node)), default=0)  # fmt: skip
         if isinstance(node, Reduce):
-            group = pending[stage, node.argument.shape, node.axes]
+            labelled = (id(node.labels), node.shape) if isinstance(node, Segments) else None
+            group = pending[stage, node.argument.shape, node.axes, labelled]
             group += [each for each in node.family or [node] if each not in group]
             stage += 1
         elif id(node) in wanted:
-            pending[stage, node.shape, ()].append(node)
+            pending[stage, node.shape, (), None].append(node)
         stages[id(node)] = stage
     ordered = sorted(pending.items(), key=lambda item: (item[0][0], not item[0][2]))
-    return [Group(tuple(nodes), shape, axes) for (_, shape, axes), nodes in ordered]
+    return [Group(tuple(nodes), shape, axes) for (_, shape, axes, _), nodes in ordered]
 
 
 def alongside(group: Group, waiting: Iterable[Reduce]) -> Group:
@@ -82,7 +90,7 @@ def alongside(group: Group, waiting: Iterable[Reduce]) -> Group:
     Sums only: they cost next to nothing besides reading or computing the values.
     """
     sums = [n for n in group.nodes if isinstance(n, Reduce) and n.combine in ("add", MOMENTS)]
-    if len(sums) < len(group.nodes):
+    if len(sums) < len(group.nodes) or group.labels is not None:
         return group
     read = {id(_reduced(node)) for node in sums}
     found = [
@@ -195,6 +203,9 @@ class KernelBuilder:
             self.registers.append(register)
             self.names.update((id(node), number) for node in nodes)
             number += 1
+        if self.group.labels is not None:
+            self.registers.append(self.group.labels.register)
+            number += 1
         for nodes in hoisted.values():
             assert isinstance(nodes[0], Scalar)
             self.parameters.append(nodes[0])
@@ -227,6 +238,8 @@ class KernelBuilder:
     def strides(self, register: int) -> Strides:
         """Return an input's strides in elements over the iteration space."""
         array = self.arrays[register]
+        if self.group.labels is not None and register == self.group.labels.register:
+            return tuple(int(axis in self.group.axes) for axis in range(len(self.group.shape)))
         steps = [0 if n == 1 else s // array.itemsize
                  for n, s in zip(array.shape, array.strides, strict=True)]  # fmt: skip
         return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
@@ -242,10 +255,13 @@ class KernelBuilder:
         order = axis_order(shape, inputs)
         kept = self.kept(order)
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
+        if self.group.labels is not None:
+            written = self._labelled(written)
         outputs = [written] * len(targets)
         if 0 in shape:
             return Empty(device, tuple(self.allocations(targets, kept, device, False)))
-        loops = nest(shape, order, inputs + outputs, axes, self.cut)
+        labelled = axes if self.group.labels is not None else ()
+        loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
         allocations = self.allocations(targets, kept, device, loops.reduced[-1])
         kernel = self.kernel(loops, allocations, device)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
@@ -261,6 +277,13 @@ class KernelBuilder:
             sum(math.prod(a.result_shape) * a.result_dtype.itemsize for a in allocations),
             len(kernel.statements) + len(targets) * bool(axes),
         )
+
+    def _labelled(self, written: Strides) -> Strides:
+        """Return an output's strides with that from one label's results to the next one's."""
+        steps = list(written)
+        kept = (n for k, n in enumerate(self.group.shape) if k not in self.group.axes)
+        steps[self.group.axes[0]] = math.prod(kept)
+        return tuple(steps)
 
     def bytes_read(self) -> int:
         """Return the bytes of the inputs; views that overlap count what they show once."""
@@ -278,6 +301,9 @@ class KernelBuilder:
     ) -> list[Allocation]:
         """Return how each output is allocated and finished."""
         shape = tuple(self.group.shape[axis] for axis in kept)
+        if self.group.labels is not None:
+            kept = (*self.group.axes, *kept)
+            shape = (self.group.nodes[0].shape[kept[0]], *shape)
         natural = tuple(sorted(kept))
         axes = tuple(kept.index(axis) for axis in natural)
         transposed = axes if axes != tuple(range(len(axes))) else None
@@ -286,9 +312,12 @@ class KernelBuilder:
             dtype, initial, errors = node.dtype, None, 0
             if isinstance(node, Reduce):
                 errors = node.reports & OVERFLOW
-                if reduce_inner and node.combine == "add" and dtype == np.float32:
+                wide = reduce_inner or isinstance(node, Segments)
+                if wide and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
                 initial = generate.identity_value(node.combine, dtype)
+                if isinstance(node, Segments):
+                    initial = node.initial
             found.append(
                 Allocation(
                     register, shape, dtype, transposed, node.shape, node.dtype, initial, errors
@@ -307,7 +336,7 @@ class KernelBuilder:
             Output(
                 self.names[id(root)],
                 allocation.dtype.name,
-                loops.access(count + k),
+                self._access(loops, count + k),
                 node.combine if isinstance(node, Reduce) else None,
                 root.dtype.name,
             )
@@ -317,13 +346,24 @@ class KernelBuilder:
         )
         parameters = tuple(p.dtype.name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
-        found = Kernel(inputs, parameters, self.statements(), outputs, kinds)
+        labels = None if self.group.labels is None else count - 1
+        found = Kernel(inputs, parameters, self.statements(), outputs, kinds, labels=labels)
         if device.name != HOST.name:
             return found  # There are no flags on GPUs, and CuPy reports nothing.
         flags, tests = self.watched()
         found = replace(found, checked=bool(flags or tests), flags=flags, tests=tests)
         streamed = _is_streamed(outputs, loops, allocations)
         return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
+
+    def _access(self, loops: Loops, output: int) -> tuple[Access, ...]:
+        """Return how an output moves in each loop."""
+        found = loops.access(output)
+        if self.group.labels is None:
+            return found
+        return tuple(
+            Access.LABELLED if reduced else access
+            for access, reduced in zip(found, loops.reduced, strict=True)
+        )
 
     def watched(self) -> tuple[int, tuple[Test, ...]]:
         """Return which of the processor's flags count, and the statements that are tested.
@@ -430,7 +470,7 @@ def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:
 
     if len(loops.sizes) < 2 or not loops.reduced[-1] or math.prod(loops.sizes) < WORTHWHILE:
         return False
-    if kernel.moments:
+    if kernel.moments or kernel.labels is not None:
         return False
     strides = (each[-2:] for each in loops.strides[: len(kernel.inputs)])
     apart = any(s and unit == 1 and abs(s - loops.sizes[-1]) > APART for s, unit in strides)

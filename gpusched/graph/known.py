@@ -20,6 +20,7 @@ from gpusched.fusion.chunk import HANDLERS, LazyChunk, compute
 from gpusched.fusion.operations import operation_of
 from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.graph import moments
+from gpusched.graph.grouped import Grouped, grouped_for
 
 _OPERATORS = frozenset(
     getattr(operator, name)
@@ -211,7 +212,7 @@ def substitute_for(function: Any) -> Any:
 
 
 def exact_for(function: Any) -> Any:
-    """Return what programs call in the place of `function`: itself, or what loses fewer digits.
+    """Return what programs call instead of `function`: what loses fewer digits, or has a kernel.
 
     Examples
     --------
@@ -220,12 +221,12 @@ def exact_for(function: Any) -> Any:
     >>> exact_for(reductions.moment_agg).__module__
     'gpusched.graph.moments'
     """
-    return _replaced(function, EXACT)
+    return grouped_for(_replaced(function, EXACT))
 
 
 def plain_for(function: Any) -> Any:
     """Return the function of dask's that programs call another one for, or `function` itself."""
-    return _replaced(function, _PLAIN)
+    return function.plain if isinstance(function, Grouped) else _replaced(function, _PLAIN)
 
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
@@ -259,7 +260,7 @@ def known(function: Any) -> bool:
     function = bare(function)
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None
-    if isinstance(function, RecordedFunction):
+    if isinstance(function, RecordedFunction | Grouped):
         return True
     try:
         return function in _RECORDED or function in HANDLERS

@@ -16,7 +16,7 @@ from gpusched.fusion.devices import HOST, Device, device_of
 from gpusched.fusion.kernel import Access, Kernel
 from gpusched.fusion.plan import Launch, window
 from gpusched.fusion.record import PYTHON_SCALARS
-from gpusched.fusion.samples import numbers
+from gpusched.fusion.samples import labels, numbers
 from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.inspection.tracing import TracingRecorder
 
@@ -109,7 +109,10 @@ def random_case(kernel: Kernel, arguments: tuple[Any, ...], device: Device) -> C
     inputs = []
     for number, each in enumerate(kernel.inputs):
         before, after = case.reach(number)
-        values = numbers(random, before + after, each.dtype, special=False)
+        size = before + after
+        values = numbers(random, size, each.dtype, special=False)
+        if number == kernel.labels:
+            values[:] = labels(size)
         inputs.append((values if device.name == "cpu" else device.take_in(values))[before:])
     return Case(kernel, tuple(inputs), arguments)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import functions  # noqa: F401  (registers what is recorded)
+from gpusched.fusion import functions, segments  # noqa: F401  (register what is recorded)
 from gpusched.fusion.cache import kernels, reference
 from gpusched.fusion.chunk import LazyChunk, lazies, references
 from gpusched.fusion.devices import HOST, Device

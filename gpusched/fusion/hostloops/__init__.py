@@ -18,6 +18,7 @@ from gpusched.fusion.hostloops.elementwise import Elementwise
 from gpusched.fusion.hostloops.joining import ROWS, Joining
 from gpusched.fusion.hostloops.nest import BLOCK, PART, PLACES, Nest, block, is_heavy
 from gpusched.fusion.hostloops.reduction import Reduction
+from gpusched.fusion.hostloops.segments import Segmented
 from gpusched.fusion.kernel import EXACT, Kernel, unchecked
 
 CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", "ahead", "least",
@@ -29,6 +30,8 @@ CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", 
 
 
 def _nest(kernel: Kernel) -> Nest:
+    if kernel.segmented:
+        return Segmented(kernel)
     if kernel.reduces_innermost:
         return Reduction(kernel)
     return Joining(kernel) if kernel.reduces else Elementwise(kernel)

@@ -153,7 +153,8 @@ class Nest:
     def values(self, index: str, row: str = "") -> str:
         """Return the arguments of `point` at `index`."""
         found, level = [], self.innermost
-        for name, operand in zip(self.inputs, self.kernel.inputs, strict=True):
+        for number in self.kernel.values:
+            name, operand = self.inputs[number], self.kernel.inputs[number]
             array, access = self.current[name], operand.access[level]
             if access is Access.BROADCAST:
                 found.append(f"{name}_value{row}")
@@ -165,7 +166,8 @@ class Nest:
 
     def hoist(self, row: str = "") -> None:
         """Read what does not move in the innermost loop."""
-        for name, operand in zip(self.inputs, self.kernel.inputs, strict=True):
+        for number in self.kernel.values:
+            name, operand = self.inputs[number], self.kernel.inputs[number]
             if operand.access[self.innermost] is Access.BROADCAST:
                 self.write(f"{name}_value{row} = {self.current[name]}[0]")
 

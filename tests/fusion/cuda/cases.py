@@ -141,4 +141,21 @@ def _reductions() -> list[Case]:
     return found
 
 
-REDUCTIONS = _reductions()
+def _segments() -> list[Case]:
+    labels = np.random.default_rng(3).integers(0, 6, 70)
+    cases: list[tuple[str, Callable[..., Any], tuple[int, ...], str]] = [
+        ("rows", lambda a: np.add.reduceat(a * a, [2, 9, 40], axis=0), (70, 50), "float32"),
+        ("columns", lambda a: np.maximum.reduceat(a + 1, [0, 64], axis=1), (50, 70), "float64"),
+        ("middle", lambda a: np.minimum.reduceat(a, [3, 4, 5], axis=1), (5, 9, 20), "int16"),
+        ("truth", lambda a: np.logical_or.reduceat(a > 7, [1, 5], axis=0), (9, 33), "int8"),
+        ("strided", lambda a: np.add.reduceat(a[:, ::2], [0, 3], axis=0), (9, 33), "uint8"),
+        ("one-row", lambda a: np.multiply.reduceat(a, [0], axis=0), (1, 33), "int32"),
+        ("bincount", lambda a: np.bincount(labels, a, minlength=9), (70,), "float32"),
+    ]
+    return [
+        Case(f"segments-{name}", function, lambda s=shape, d=dtype: (numbers(*s, dtype=d),))
+        for name, function, shape, dtype in cases
+    ]
+
+
+REDUCTIONS = [*_reductions(), *_segments()]

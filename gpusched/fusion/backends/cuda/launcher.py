@@ -41,7 +41,8 @@ class CudaKernel:
     Notes
     -----
     Thread-safe: after construction only memoised geometries change, and equal keys give equal
-    ones.  Outputs need no initial value; every element of theirs is written.
+    ones.  Outputs need no initial value, since every element of theirs is written; but for those of
+    a segmented reduction, which joins its values to what is there.
     """
 
     def __init__(self, kernel: Kernel, runtime: Runtime) -> None:
@@ -70,11 +71,12 @@ class CudaKernel:
     @staticmethod
     def parts(kernel: Kernel) -> list[Kernel]:
         """Return what is compiled for a kernel: itself, and what joins its partial results."""
-        return [kernel, *(partials(kernel, n) for n in (1, 2))] if kernel.reduces else [kernel]
+        splits = kernel.reduces and not kernel.segmented
+        return [kernel, *(partials(kernel, n) for n in (1, 2))] if splits else [kernel]
 
     def prepare(self) -> None:
         """Compile what joins partial results, so that no launch has to."""
-        if self.kernel.reduces:
+        if len(self.parts(self.kernel)) > 1:
             self._second(True), self._second(False)
 
     def geometry(self, numbers: tuple[int, ...], aligned: bool) -> Geometry:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from gpusched.fusion import editions, generate
 from gpusched.fusion.backends.cuda.skeleton.elementwise import flat, nest
 from gpusched.fusion.backends.cuda.skeleton.reduction import reduce_inner, reduce_outer
+from gpusched.fusion.backends.cuda.skeleton.segments import segmented
 from gpusched.fusion.kernel import Kernel
 
 
@@ -27,6 +28,8 @@ def source(kernel: Kernel) -> str:
 
 def loops(kernel: Kernel) -> str:
     """Return the source of the kernel function."""
+    if kernel.segmented:
+        return segmented(kernel)
     if "reduce" in kernel.loops:
         return reduce_inner(kernel) if kernel.loops[-1] == "reduce" else reduce_outer(kernel)
     return flat(kernel) if len(kernel.loops) == 1 else nest(kernel)

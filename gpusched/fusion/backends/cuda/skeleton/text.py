@@ -127,6 +127,12 @@ class Text:
         boolean = any(i.dtype == "bool" for n, i in self.inputs if n == name)
         return f"load1({pointer}, {index})[0]" if boolean else f"{pointer}[{index}]"
 
+    def so_far(self, name: str, index: str) -> str:
+        """Return the reading of one element of an output."""
+        pointer = self.pointers[name]
+        boolean = dict(self.outputs)[name].dtype == "bool"
+        return f"load1({pointer}, {index})[0]" if boolean else f"{pointer}[{index}]"
+
     def put(self, name: str, index: str, value: str) -> None:
         """Write the storing of one element."""
         pointer = self.pointers[name]
@@ -146,7 +152,8 @@ class Text:
 
     def still(self) -> list[str]:
         """Return the inputs that do not move in the innermost loop."""
-        return [name for name, i in self.inputs if i.access[-1] is Access.BROADCAST]
+        inputs = [self.inputs[number] for number in self.kernel.values]
+        return [name for name, i in inputs if i.access[-1] is Access.BROADCAST]
 
     def lane(self, lane: int, suffix: str = "") -> str:
         """Return the call of `point` on one lane of loaded vectors."""
@@ -159,7 +166,8 @@ class Text:
     def single(self, index: str) -> str:
         """Return the call of `point` on the elements at `index` of the innermost loop."""
         values = []
-        for name, i in self.inputs:
+        for number in self.kernel.values:
+            name, i = self.inputs[number]
             if i.access[-1] is Access.BROADCAST:
                 values.append(f"{name}_value")
             elif i.access[-1] is Access.UNIT:
