@@ -20,7 +20,7 @@ from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.expression import Reduce
 from gpusched.fusion.kernel import Kernel
-from gpusched.graph.known import bare
+from gpusched.graph.partials import bare
 from gpusched.inspection.variant import KernelUse
 
 

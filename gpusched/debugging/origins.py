@@ -11,7 +11,8 @@ from dask._task_spec import DataNode, Task, _execute_subgraph
 from dask.array import core, overlap
 from dask.array.chunk import getitem
 
-from gpusched.graph.known import VIEWS, bare, enforced, owned
+from gpusched.graph.known import VIEWS, enforced, owned
+from gpusched.graph.partials import bare
 from gpusched.graph.pieces import ELEMENTWISE
 from gpusched.graph.quick import parts
 from gpusched.inspection.places import Place

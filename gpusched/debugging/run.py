@@ -29,7 +29,7 @@ from gpusched.fusion.handles import Runnable
 from gpusched.fusion.overrides import OverrideError
 from gpusched.fusion.plan import Call, Empty, Launch, Register, Registers, substitute
 from gpusched.fusion.schedule import KernelBuilder
-from gpusched.graph.known import bare
+from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment

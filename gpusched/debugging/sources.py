@@ -9,7 +9,7 @@ import numpy as np
 from dask._task_spec import Alias, Task, _execute_subgraph
 
 from gpusched.debugging.origins import is_elementwise, moves_by_name
-from gpusched.graph.known import bare
+from gpusched.graph.partials import bare
 from gpusched.graph.quick import parts
 from gpusched.graph.rewrite import Functions, called
 from gpusched.inspection.units import count

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -63,12 +64,19 @@ def take() -> int:
     return errors
 
 
-def _called(kind: str, flag: int) -> None:
-    """Note what NumPy has found: called by it, with its own numbers of the errors."""
-    note(flag >> 3 & INVALID | (flag & 7) << 2)
+def collecting(errors: int, into: Callable[[int], None] = note) -> np.errstate:
+    """Return a context in which some of NumPy's errors are noted, and all others ignored.
 
+    Parameters
+    ----------
+    errors
+        Which are noted.
+    into
+        Is called with those that NumPy has found.
+    """
 
-def collecting(errors: int) -> np.errstate:
-    """Return a context in which some of NumPy's errors are noted, and all others ignored."""
+    def called(kind: str, flag: int) -> None:
+        into(flag >> 3 & INVALID | (flag & 7) << 2)  # NumPy has its own numbers of the errors.
+
     state = {name: "call" if errors & bit else "ignore" for name, bit in _KINDS.items()}
-    return np.errstate(**state, call=_called)  # type: ignore[arg-type]
+    return np.errstate(**state, call=called)  # type: ignore[arg-type]

@@ -111,6 +111,8 @@ class Recorder:
         self.stopped: BaseException | None = None
         """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, Reason]] = []
+        self.errors = 0
+        """Floating-point errors of numbers that the program computes besides its chunks."""
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
         self._steps: dict[int, int] = {}
@@ -525,6 +527,16 @@ class Recorder:
         """Note a call that was handed over unfused."""
         self.breaks.append((operation, reason))
 
+    def own_numbers(self) -> np.errstate:
+        """Return a context for the program, in which errors of its numbers are noted.
+
+        They are computed while it is recorded and not by the plan; NumPy reports them for each run.
+        """
+        return collecting(heeded(), self._note)
+
+    def _note(self, errors: int) -> None:
+        self.errors |= errors
+
     def plan(self, arrays: tuple[tuple[int, int], ...], result: Any) -> Plan:
         """Return the plan that repeats what was recorded."""
         kept = used_registers(result)
@@ -535,8 +547,8 @@ class Recorder:
         ends = last_uses(map(slabs.read, running), kept)
         launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
-        return Plan(steps, len(self._registers), arrays, result, constants, dying,
-                    stages)  # fmt: skip
+        return Plan(steps, len(self._registers), arrays, result, constants, dying, stages,
+                    errors=self.errors)  # fmt: skip
 
     def check_thread(self) -> None:
         """Raise if a lazy chunk is used outside the thread that records it."""

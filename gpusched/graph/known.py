@@ -21,6 +21,7 @@ from gpusched.fusion.operations import operation_of
 from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import Grouped, grouped_for
+from gpusched.graph.partials import bare
 
 _OPERATORS = frozenset(
     getattr(operator, name)
@@ -231,7 +232,7 @@ def plain_for(function: Any) -> Any:
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
     """Return what a table has for a function, or for what a `functools.partial` calls."""
-    if isinstance(function, partial):
+    if type(function) is partial:
         inner = _replaced(function.func, table)
         if inner is not function.func:
             return partial(inner, *function.args, **function.keywords)
@@ -240,13 +241,6 @@ def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]
         return table.get(function, function)
     except TypeError:
         return function
-
-
-def bare(function: Any) -> Any:
-    """Return what a `functools.partial` calls in the end."""
-    while isinstance(function, partial):
-        function = function.func
-    return function
 
 
 def known(function: Any) -> bool:

@@ -60,7 +60,7 @@ def lasts(value: Any) -> bool:
         return all(map(lasts, value))
     if type(value) is dict:
         return all(map(lasts, value.values()))
-    if isinstance(value, partial):
+    if type(value) is partial:
         return lasts([value.func, value.args, value.keywords])
     if isinstance(value, Compose):
         return lasts([value.first, *value.funcs])

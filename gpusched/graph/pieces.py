@@ -12,7 +12,8 @@ from gpusched.fusion.devices import Device, device_of
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.fusion.shortage import HostResult
-from gpusched.graph.known import bare, enforced, together
+from gpusched.graph.known import enforced, together
+from gpusched.graph.partials import bare
 
 ELEMENTWISE = (
     np.clip, np.where, operator.abs, operator.add, operator.and_, operator.eq, operator.floordiv,

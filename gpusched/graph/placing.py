@@ -23,9 +23,10 @@ from gpusched.fusion.statistics import updating
 from gpusched.graph import moments
 from gpusched.graph.batch import Batch
 from gpusched.graph.examination import bare_name
-from gpusched.graph.known import bare, computes, known
+from gpusched.graph.known import computes, known
 from gpusched.graph.moved import Moved, TaskCopies
 from gpusched.graph.movement import functions_of, moves_elements
+from gpusched.graph.partials import bare
 from gpusched.graph.quick import slow_part
 from gpusched.graph.segment import Segment, flat
 from gpusched.graph.transfers import Work

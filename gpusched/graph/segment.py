@@ -37,9 +37,11 @@ from gpusched.graph import gpu_failures, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
-from gpusched.graph.known import bare, owned, plain_for, substitute_for
+from gpusched.graph.known import owned, plain_for, substitute_for
 from gpusched.graph.moved import Moved
+from gpusched.graph.partials import bare
 from gpusched.graph.results import Results
+from gpusched.graph.safety.kinds import SCALARS
 from gpusched.placed import Placed
 
 PLANS = 128
@@ -47,6 +49,7 @@ PLANS = 128
 CONSTANTS = 1 << 20
 """Bytes of the arrays that these plans hold, if there are several such plans."""
 
+_PLAIN = frozenset((bool, int, str, bytes, type(None), type(Ellipsis)))
 _NESTED = frozenset((tuple, list))
 """What inputs may be instead of arrays: several of them."""
 
@@ -281,13 +284,13 @@ class Segment:
         results, seconds = plan.run(flat(inputs))
         self._finish(plan, results, seconds, registers)
 
-    def _report(self, registers: Registers) -> None:
-        """Have NumPy repeat the calls where kernels have raised errors, so that it reports them.
+    def _report(self, plan: Plan, registers: Registers) -> None:
+        """Have NumPy repeat the calls where they have raised errors, so that it reports them.
 
         What it computes is the result, since values beyond what a dtype can hold may depend on how
         they were computed.
         """
-        if take():
+        if take() | plan.errors:
             with updating() as counters:
                 counters.repeats += 1
             self.call(registers, reported=True)
@@ -347,7 +350,7 @@ class Segment:
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
         count(plan, seconds)
-        self._report(registers)
+        self._report(plan, registers)
 
     def _called(self, direct: Direct, key: Any) -> None:
         """Remember and count that the functions have been called as they are."""
@@ -389,10 +392,11 @@ class Segment:
         numbers = itertools.count()
         for register, value in zip(self.inputs, inputs, strict=True):
             local[register] = _lazy(value, recorder, numbers, arrays)
-        for register, function, step in self.calls:
-            recorder.step = register
-            local[register] = function(*substitute(step.args, local),
-                                       **substitute(step.kwargs, local))  # fmt: skip
+        with recorder.own_numbers():
+            for register, function, step in self.calls:
+                recorder.step = register
+                local[register] = function(*substitute(step.args, local),
+                                           **substitute(step.kwargs, local))  # fmt: skip
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)
@@ -488,11 +492,11 @@ def describe(value: Any) -> Any:
         return value.dtype, value.shape, value.strides
     if type(value) is float:
         return float, value.hex()
-    if isinstance(value, bool | int | str | bytes | np.dtype | type(None) | type(Ellipsis)):
+    if type(value) in _PLAIN or isinstance(value, np.dtype):
         return type(value), value
     if isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float)):
         return type, value
-    if isinstance(value, np.generic):
+    if type(value) in SCALARS:
         return type(value), value.tobytes()
     if type(value) is slice:
         return slice, describe(value.start), describe(value.stop), describe(value.step)

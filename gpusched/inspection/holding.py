@@ -10,7 +10,8 @@ from dask._task_spec import Task, _execute_subgraph
 from dask.array.chunk import getitem
 
 from gpusched.fusion.chunk import LazyChunk
-from gpusched.graph.known import bare, computes, together
+from gpusched.graph.known import computes, together
+from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.inspection.memory import held, owner

@@ -18,7 +18,8 @@ from gpusched.fusion.seams import Seamed
 from gpusched.fusion.slabs import Slabs
 from gpusched.graph import safety
 from gpusched.graph.examination import bare_name, said_of
-from gpusched.graph.known import COMPUTED_BY, bare, computes, known, pieces
+from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
+from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small

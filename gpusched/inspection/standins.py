@@ -9,7 +9,7 @@ import numpy as np
 from dask.array import chunk as dask_chunk
 from dask.array import core, random, routines
 
-from gpusched.graph.known import bare
+from gpusched.graph.partials import bare
 from gpusched.graph.pieces import ELEMENTWISE
 
 GETTERS = (core.getter, core.getter_inline, core.getter_nofancy, operator.getitem,

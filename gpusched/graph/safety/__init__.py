@@ -10,7 +10,6 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import dask
@@ -19,6 +18,7 @@ from dask._task_spec import GraphNode, TaskRef
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion.plan import Register
+from gpusched.graph.partials import applied, bare
 from gpusched.graph.safety.calls import Unsafe
 from gpusched.graph.safety.interpreter import examine, is_of_a_library
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
@@ -54,11 +54,7 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     args, names
         Kinds of its arguments, as `kind_of` returns them.
     """
-    args, names = list(args), dict(names)
-    while isinstance(function, partial):
-        args = [*map(kind_of, function.args), *args]
-        names = {**{k: kind_of(v) for k, v in function.keywords.items()}, **names}
-        function = function.func
+    function, args, names = _spread(function, args, names)
     if not isinstance(function, types.FunctionType):
         return Verdict(_said_of_object(function))
     if is_of_a_library(function):
@@ -74,6 +70,15 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
         told = f"could not be examined: {type(error).__name__}: {error}"
         return Verdict(GraphBreak.RECORDING(told))
     return Verdict(None, outside)
+
+
+def _spread(
+    function: Any, args: Iterable[Any], names: Mapping[str, Any]
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """Return what partial applications call in the end, and the kinds of all of its arguments."""
+    function, given, keywords = applied(function, (), {})
+    kinds = {name: kind_of(value) for name, value in keywords.items()}
+    return function, [*map(kind_of, given), *args], {**kinds, **names}
 
 
 def why_unsafe(function: Any) -> Reason | None:
@@ -93,9 +98,7 @@ def why_unsafe(function: Any) -> Reason | None:
     >>> why_unsafe(first_is_zero)
     'assigns to elements of an array (store_subscr, line 2)'
     """
-    inner = function
-    while isinstance(inner, partial):
-        inner = inner.func
+    inner = bare(function)
     if not isinstance(inner, types.FunctionType):
         return examined(function, (), {}).reason
     return examined(function, *arguments_of(function, inner)).reason
@@ -104,18 +107,14 @@ def why_unsafe(function: Any) -> Reason | None:
 def arguments_of(function: Any, inner: types.FunctionType) -> tuple[list[Any], dict[str, Any]]:
     """Return kinds of arguments that a call of a function has at least."""
     code = inner.__code__
-    bound: set[str] = set()
-    given = 0
-    while isinstance(function, partial):
-        given += len(function.args)
-        bound |= function.keywords.keys()
-        function = function.func
+    _, args, bound = applied(function, (), {})
+    given = len(args)
     required = code.co_argcount - len(inner.__defaults__ or ())
-    args = [Kind.ARRAY for name in code.co_varnames[given:required] if name not in bound]
+    chunks = [Kind.ARRAY for name in code.co_varnames[given:required] if name not in bound]
     end = code.co_argcount + code.co_kwonlyargcount
     only = code.co_varnames[code.co_argcount : end]
     defaults = inner.__kwdefaults__ or {}
-    return args, {n: Kind.ARRAY for n in only if n not in defaults and n not in bound}
+    return chunks, {n: Kind.ARRAY for n in only if n not in defaults and n not in bound}
 
 
 def kind_of(value: Any) -> Any:
