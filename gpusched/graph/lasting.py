@@ -37,7 +37,7 @@ def keep(key: Any, program: Program) -> None:
 
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register)
 
-_LIBRARIES = frozenset(["numpy", "dask", "operator", "_operator", "builtins", "gpusched"])
+LIBRARIES = frozenset(["numpy", "dask", "operator", "_operator", "builtins", "gpusched"])
 
 
 def lasts(value: Any) -> bool:
@@ -71,4 +71,4 @@ def is_of_a_library(function: Any) -> bool:
     """Return whether a function is what its name stands for in a library's module."""
     name = str(getattr(function, "__module__", None) or "")
     found = getattr(sys.modules.get(name), getattr(function, "__qualname__", ""), None)
-    return found is function and name.partition(".")[0] in _LIBRARIES
+    return found is function and name.partition(".")[0] in LIBRARIES

@@ -72,11 +72,12 @@ class Deferred:
         """Find the program, and run it on the inputs of a task."""
         if self._program is None:
             try:
-                self._program = find(self.token)
+                program = find(self.token)
             except UnavailableError:
                 _give_back(self.token)
                 raise
-            self._program.remaining.learn(self.remaining)
+            program.remaining.learn(self.remaining)
+            self._program = program.for_task()
         return self._program(*inputs)
 
     def __reduce__(self) -> Any:
@@ -106,7 +107,7 @@ def refer(token: str, tasks: int = 0, graph: str = "") -> programs.Program | Def
     if program is None:
         return Deferred(token, remaining)
     program.remaining.learn(remaining)
-    return program
+    return program.for_task()
 
 
 _asking: dict[str, threading.Lock] = {}
@@ -129,7 +130,7 @@ def find(token: str) -> programs.Program:
         try:
             found = programs.known(token)
             if found is None:
-                found = programs.restore(token, _ask(token))
+                found = programs.shared(token, _ask(token))
                 with updating() as counters:
                     counters.programs_received += 1
         finally:

@@ -17,9 +17,10 @@ from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.tiers import UNFUSED
 from gpusched.graph.decisions import UNKNOWN, Remaining
-from gpusched.graph.lasting import keep
+from gpusched.graph.lasting import LIBRARIES, keep
 from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.placing import begin
+from gpusched.graph.quick import callables, parts
 from gpusched.graph.segment import ProgramStep, Segment
 
 
@@ -108,6 +109,32 @@ class Program:
             self._token = hashlib.blake2b(told, digest_size=16).hexdigest()
         return self._token, self._payload
 
+    @cached_property
+    def has_state(self) -> bool:
+        """Return whether it calls or is given functions of the user's that may change.
+
+        Counters and generators of random numbers go with a task as they are when it is sent.
+        """
+        calls = [step for step in self.steps if not step.recorded]
+        found = [f for c in calls for f in (c.function, *callables((c.args, c.kwargs)))]
+        return any(_is_own(part) for function in found for part in parts(function))
+
+    def for_task(self) -> Program:
+        """Return what one task calls that was sent here, with such functions as they were sent.
+
+        Plain dask unpickles the functions of each task. What is recorded is shared.
+        """
+        if not self.has_state:
+            return self
+        assert self._payload is not None
+        made = _unpacked(self._token, self._payload)
+        made.remaining = self.remaining
+        made.segments = [
+            old if old.recorded else new
+            for old, new in zip(self.segments, made.segments, strict=True)
+        ]
+        return made
+
     def __reduce__(self) -> Any:
         return restore, (*self.payload(), self.remaining)
 
@@ -115,18 +142,35 @@ class Program:
         return ("gpusched.Program", self.payload()[0])
 
 
+def _is_own(function: Any) -> bool:
+    """Return whether a function, or an object's class, is of no library."""
+    return str(getattr(function, "__module__", "")).partition(".")[0] not in LIBRARIES
+
+
 _restored: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 
 def restore(token: str, payload: bytes, remaining: Remaining = UNKNOWN) -> Program:
-    """Return the program of that token: the same one as before, if this process still has it."""
-    program = known(token) or _made(token, payload)
+    """Return the program of that token for one task."""
+    program = shared(token, payload)
     program.remaining.learn(remaining)
+    return program.for_task()
+
+
+def shared(token: str, payload: bytes) -> Program:
+    """Return the program of that token: the same one as before, if this process still has it."""
+    found = known(token)
+    if found is not None:
+        return found
+    made = _unpacked(token, payload)
+    with _lock:
+        program = _restored.setdefault(token, made)
+    keep(token, program)
     return program
 
 
-def _made(token: str, payload: bytes) -> Program:
+def _unpacked(token: str, payload: bytes) -> Program:
     # Outside the lock: the steps of a batch are programs, which are restored here, too.
     steps, inputs, overrides = unpack(payload)
     if not dask.config.get("gpusched.fusion.enabled", True):
@@ -134,10 +178,7 @@ def _made(token: str, payload: bytes) -> Program:
         steps = tuple(replace(step, recorded=False) for step in steps)
     made = Program(steps, inputs, overrides)
     made._payload, made._token = payload, token
-    with _lock:
-        program = _restored.setdefault(token, made)
-    keep(token, program)
-    return program
+    return made
 
 
 def known(token: str) -> Program | None:

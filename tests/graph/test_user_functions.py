@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -791,3 +792,27 @@ def test_what_is_made_is_made_as_often(function: Any, kind: Any) -> None:
             outcome(lambda x: (x + 1).map_blocks(function, meta=np.empty((0, 0)), dtype=float))
         counts.append(kind.made)
     assert counts[0] == counts[1] > 0
+
+
+def counting() -> Callable[[Any], Any]:
+    calls = [0]
+
+    def counted(x: Any) -> Any:
+        calls[0] += 1
+        return x * calls[0]
+
+    return counted
+
+
+def test_each_task_that_is_sent_has_functions_as_they_were_sent() -> None:
+    """Plain dask unpickles a function for each task, with a counter or generator of its own."""
+    steps = (
+        ProgramStep(np.add, (Register(0), 1), {}, recorded=True),
+        ProgramStep(counting(), (Register(1),)),
+    )
+    sent = pickle.dumps(Program(steps, 1))
+    one, other = pickle.loads(sent), pickle.loads(sent)
+    for program in (one, other):
+        np.testing.assert_array_equal(program(values()), values() + 1)
+    np.testing.assert_array_equal(one(values()), (values() + 1) * 2)
+    assert statistics().recordings == 1
