@@ -127,8 +127,11 @@ class Program:
         if not self.has_state:
             return self
         assert self._payload is not None
-        made = _unpacked(self._token, self._payload)
-        made.remaining = self.remaining
+        sent, inputs, overrides = unpack(self._payload)
+        pairs = zip(sent, self.steps, strict=True)
+        steps = tuple(replace(new, recorded=old.recorded) for new, old in pairs)
+        made = Program(steps, inputs, overrides)
+        made._payload, made._token, made.remaining = self._payload, self._token, self.remaining
         made.segments = [
             old if old.recorded else new
             for old, new in zip(self.segments, made.segments, strict=True)
@@ -163,14 +166,6 @@ def shared(token: str, payload: bytes) -> Program:
     found = known(token)
     if found is not None:
         return found
-    made = _unpacked(token, payload)
-    with _lock:
-        program = _restored.setdefault(token, made)
-    keep(token, program)
-    return program
-
-
-def _unpacked(token: str, payload: bytes) -> Program:
     # Outside the lock: the steps of a batch are programs, which are restored here, too.
     steps, inputs, overrides = unpack(payload)
     if not dask.config.get("gpusched.fusion.enabled", True):
@@ -178,7 +173,10 @@ def _unpacked(token: str, payload: bytes) -> Program:
         steps = tuple(replace(step, recorded=False) for step in steps)
     made = Program(steps, inputs, overrides)
     made._payload, made._token = payload, token
-    return made
+    with _lock:
+        program = _restored.setdefault(token, made)
+    keep(token, program)
+    return program
 
 
 def known(token: str) -> Program | None:

@@ -18,6 +18,7 @@ import gpusched
 from gpusched.fusion.plan import Register
 from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import disable, enable, fusible
+from gpusched.graph.messages import refer
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 
@@ -812,7 +813,7 @@ def test_each_task_that_is_sent_has_functions_as_they_were_sent() -> None:
     )
     sent = pickle.dumps(Program(steps, 1))
     one, other = pickle.loads(sent), pickle.loads(sent)
-    for program in (one, other):
+    for program in (one, other, refer(one.payload()[0])):
         np.testing.assert_array_equal(program(values()), values() + 1)
     np.testing.assert_array_equal(one(values()), (values() + 1) * 2)
     assert statistics().recordings == 1
