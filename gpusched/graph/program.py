@@ -13,7 +13,7 @@ import dask
 
 from gpusched.fusion import shortage
 from gpusched.fusion.grids import is_join
-from gpusched.fusion.overrides import NONE, Overrides
+from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.tiers import UNFUSED
 from gpusched.graph.decisions import UNKNOWN, Remaining
@@ -34,7 +34,7 @@ class Program:
     inputs
         Number of inputs.
     overrides
-        Users' versions of kernels that it runs with.
+        What was said of its kernels where its graph was optimised; by default what is here.
 
     Notes
     -----
@@ -43,11 +43,11 @@ class Program:
     """
 
     def __init__(
-        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NONE
+        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides | None = None
     ) -> None:
         self.steps = steps
         self.inputs = inputs
-        self.overrides = overrides
+        self.overrides = active() if overrides is None else overrides
         self.remaining = Remaining()
         """Its tasks in the graph that was made last."""
         self.segments = self._segments(steps)

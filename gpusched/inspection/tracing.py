@@ -49,8 +49,8 @@ class TracingRecorder(Recorder):
     Belongs to one thread.
     """
 
-    def __init__(self, device: Device) -> None:
-        super().__init__(device)
+    def __init__(self, device: Device, most: int | None = None) -> None:
+        super().__init__(device, most)
         self.origins: dict[int, Origin] = {}
         """By the identity of the node, which the recorder keeps alive."""
         self.variables: dict[int, str] = {}
