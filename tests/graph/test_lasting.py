@@ -177,7 +177,7 @@ def test_calls_between_kernels_keep_their_error_state():
 
 
 def test_a_failure_that_passes_is_for_one_run(monkeypatch):
-    def failing(kernel):
+    def failing(self, kernel):
         raise OSError("too many open files")
 
     x = da.from_array(X, chunks=10_000)
