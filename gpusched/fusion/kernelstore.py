@@ -10,10 +10,14 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from gpusched import events
 from gpusched.fusion.handles import CompiledKernel, Handle
 from gpusched.fusion.kernel import Kernel
+
+MOST = 4096
+"""Kernels that a store holds, the oldest of which goes first; plans hold those that they call."""
 
 _stores: weakref.WeakSet[KernelStore] = weakref.WeakSet()
 """All stores of this process; changed only where one is made, which takes no lock."""
@@ -57,20 +61,25 @@ class KernelStore(ABC):
         if found is None:
             made = Handle(kernel, partial(self.known, kernel), partial(self.get, kernel))
             found = self._handles.setdefault(kernel, made)
+            self._forget_oldest(self._handles)
         return found
 
     def known(self, kernel: Kernel) -> CompiledKernel | None:
         """Return `kernel` compiled, from memory or from disk; None if it is in neither."""
         found = self._compiled.get(kernel)
-        if found is not None or not self._locks[kernel].acquire(blocking=False):
-            return found  # Somebody is compiling it.
+        if found is not None:
+            return found
+        lock = self._locks[kernel]
+        if not lock.acquire(blocking=False):
+            return None  # Somebody is compiling it.
         try:
             found = self._compiled.get(kernel) or self.loaded(kernel)
             if found is not None:
                 self._compiled[kernel] = found
             return found
         finally:
-            self._locks[kernel].release()
+            lock.release()
+            self._forget_oldest(self._compiled)
 
     def get(self, kernel: Kernel) -> CompiledKernel:
         """Return `kernel` compiled, from memory, from disk, or compiled now."""
@@ -79,11 +88,20 @@ class KernelStore(ABC):
             return found
         started = time.perf_counter()
         with self._locks[kernel]:
-            if kernel not in self._compiled:
-                self._compiled[kernel] = self.obtained(kernel)
+            found = self._compiled.get(kernel)
+            if found is None:
+                found = self._compiled[kernel] = self.obtained(kernel)
             elif events.active:
                 events.record_since("compile", kernel.name, started, about="thread")
-            return self._compiled[kernel]
+        self._forget_oldest(self._compiled)
+        return found
+
+    def _forget_oldest(self, kept: dict[Kernel, Any]) -> None:
+        while len(kept) > MOST:
+            oldest = next(iter(list(kept)))
+            kept.pop(oldest, None)
+            if oldest not in self._compiled and oldest not in self._handles:
+                self._locks.pop(oldest, None)
 
     def clear(self) -> None:
         """Forget what is in memory; files stay."""
