@@ -16,8 +16,8 @@ from gpusched.fusion.placement import AUTO, OFF, REQUIRE
 from gpusched.fusion.plan import Register
 from gpusched.fusion.precision import MODES
 from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
+from gpusched.graph import libraries
 from gpusched.graph.decisions import Remaining
-from gpusched.graph.lasting import is_of_a_library
 from gpusched.graph.quick import parts
 from gpusched.graph.segment import ProgramStep
 
@@ -82,7 +82,7 @@ def named_code(steps: tuple[ProgramStep, ...]) -> str:
         _code(part.__code__)
         for step in steps
         for part in parts(step.function)
-        if isinstance(part, FunctionType) and not is_of_a_library(part)
+        if isinstance(part, FunctionType) and not libraries.found_by_name(part)
     ]
     return repr(found) if found else ""
 
