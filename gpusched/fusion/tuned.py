@@ -110,7 +110,8 @@ def remember(kernel: Kernel, place: Place, choice: Choice | None) -> bool:
     if path is None:
         return False
     try:
-        with _lock, turn(path, sharing.patience()):
+        # Not the other way round: no thread holds a lock while it waits for another process.
+        with turn(path, sharing.patience()), _lock:
             entries = dict(_entries(path))
             entries.pop(_key(kernel, place), None)
             if choice is not None:
