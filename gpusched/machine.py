@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from gpusched.fusion import codefiles, hostloops
+from gpusched.fusion import codefiles, hostloops, kernelfiles
 from gpusched.fusion.backends.processors import cores, interpreted
-from gpusched.fusion.cache import PreparedKernel, directory, reference
+from gpusched.fusion.cache import PreparedKernel, reference
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 
 _ADDED = 32 << 20
@@ -258,7 +258,7 @@ def _kept(found: _Figures) -> _Figures:
 
 
 def _read(name: str) -> Host | None:
-    root = directory()
+    root = kernelfiles.directory()
     content = codefiles.read(root / "machine.json") if root is not None else None
     if content is None:
         return None
@@ -274,7 +274,7 @@ def _read(name: str) -> Host | None:
 
 
 def _write(name: str, found: Host) -> None:
-    root = directory()
+    root = kernelfiles.directory()
     if root is None:
         return
     try:

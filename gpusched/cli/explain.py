@@ -73,9 +73,10 @@ def explain(
 
 def _stopping() -> contextlib.AbstractContextManager[Any]:
     from gpusched.cli.writes import stopping
-    from gpusched.fusion import cache
+    from gpusched.fusion import kernelfiles
 
-    return stopping(cache.user_caches(), [folder for folder in [cache.directory()] if folder])
+    folder = kernelfiles.directory()
+    return stopping(kernelfiles.user_caches(), [folder] if folder else [])
 
 
 def _why_stopped(write: Any) -> str:

@@ -212,18 +212,18 @@ def import_pack(file: Path, everything: bool) -> None:
 
 
 def _of_no_use(file: Path, pack: Any) -> str:
-    from gpusched.fusion import cache, packs
+    from gpusched.fusion import emitters, packs
 
     made = "; ".join(sorted({packs.described(each) for each in pack.made_with.values()}))
     return (
         f"{file} has no kernel that this machine can use: it was made with {made or 'nothing'}; "
-        f"here is {packs.described(cache.made_with())}. Make it with the same versions, on the "
+        f"here is {packs.described(emitters.made_with())}. Make it with the same versions, on the "
         "same kind of processor ('gpusched cache warm', 'gpusched cache export')"
     )
 
 
 def _directory() -> Path:
-    from gpusched.fusion.cache import directory
+    from gpusched.fusion.kernelfiles import directory
 
     found = directory()
     if found is None:

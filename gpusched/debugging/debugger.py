@@ -16,9 +16,9 @@ from gpusched.debugging.readable import ReadableKernel
 from gpusched.debugging.run import Execution, Run
 from gpusched.debugging.stops import Stops, When
 from gpusched.debugging.subject import Index, Subject
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.expression import Reduce
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.graph.partials import bare
 from gpusched.inspection.variant import KernelUse

@@ -13,8 +13,8 @@ import numpy as np
 
 from gpusched.fusion import codefiles, hostloops
 from gpusched.fusion.backends import python
-from gpusched.fusion.cache import directory
 from gpusched.fusion.expression import Apply, Node, Reduce
+from gpusched.fusion.kernelfiles import directory
 from gpusched.fusion.plan import Allocation
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse

@@ -240,7 +240,8 @@ class _Recorder(TracingRecorder):
     """Records a segment of a run, whose execution says how kernels run."""
 
     def __init__(self, run: Run, segment: Segment) -> None:
-        super().__init__(segment.overrides.on(run.execution.device))
+        overrides = segment.overrides
+        super().__init__(overrides.on(run.execution.device), overrides.bounds.most)
         self._run = run
         self._arguments: dict[int, str] = {}
         self._sites: dict[int, Site] = {}

@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
-import dask
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion import seams, slabs, tiers
-from gpusched.fusion.devices import HOST, Device, device_of
+from gpusched.fusion.bounds import bounds
+from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import (
-    SUPPORTED,
     Apply,
     Leaf,
     Node,
@@ -31,7 +30,7 @@ from gpusched.fusion.expression import (
 )
 from gpusched.fusion.floatingpoint import INVALID, OVERFLOW, collecting, heeded
 from gpusched.fusion.handles import Runnable
-from gpusched.fusion.kernel import MOMENTS
+from gpusched.fusion.kernel import MOMENTS, SUPPORTED
 from gpusched.fusion.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.fusion.plan import (
     Call,
@@ -69,6 +68,8 @@ class Recorder:
     ----------
     device
         Where the arrays lie.
+    most
+        Operations of a kernel at most; by default what the configuration has here.
 
     Notes
     -----
@@ -78,12 +79,12 @@ class Recorder:
     write it, an uninitialised array of its shape, dtype and strides, or a view of such a one.
     """
 
-    def __init__(self, device: Device = HOST) -> None:
+    def __init__(self, device: Device = HOST, most: int | None = None) -> None:
         self.device = device
         self.moved = False
         """Whether the arrays are NumPy's to the program, and were copied to the device for it."""
         # Operations recorded before they are computed, so that no kernel grows without bound.
-        self._limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
+        self._limit = bounds().most if most is None else most
         self._nodes: dict[Any, Node] = {}
         self._pending = 0
         self._registers: Registers = []
@@ -443,8 +444,8 @@ class Recorder:
         return leaves[0] if single else type(found)(leaves)
 
     def _is_array(self, value: Any) -> bool:
-        scalar = isinstance(value, np.generic) and self.device.name == HOST.name
-        return _name_of(device_of(np.asarray(value) if scalar else value)) == self.device.name
+        scalar = isinstance(value, np.generic) and self.device.can.host_memory
+        return self.device.holds(np.asarray(value) if scalar else value)
 
     def view(self, node: Node, change: Callable[[np.ndarray], np.ndarray], repeats: bool) -> Node:
         """Return `node` seen through `change`, a function that only makes views.
@@ -559,10 +560,6 @@ class Recorder:
 def _reduced_shape(node: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
     kept = enumerate(node.shape)
     return tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
-
-
-def _name_of(device: Device | None) -> str | None:
-    return device.name if device else None
 
 
 def error_state() -> tuple[object, ...]:

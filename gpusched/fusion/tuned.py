@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusched import config
-from gpusched.fusion import cache, choices, codefiles, sharing
+from gpusched.fusion import choices, codefiles, emitters, kernelfiles, kernelstore, sharing
 from gpusched.fusion.backends import processors
 from gpusched.fusion.kernel import Kernel, Options
 from gpusched.fusion.statistics import updating
@@ -62,7 +62,7 @@ def generation() -> int:
 @lru_cache(maxsize=1)
 def here() -> Place:
     """Return this machine's processor."""
-    return Place("cpu", f"{processors.name()} {processors.key()}", cache.toolchain())
+    return Place("cpu", f"{processors.name()} {processors.key()}", emitters.toolchain())
 
 
 def chosen(kernel: Kernel, place: Place) -> Kernel:
@@ -110,7 +110,8 @@ def remember(kernel: Kernel, place: Place, choice: Choice | None) -> bool:
     if path is None:
         return False
     try:
-        with _lock, turn(path, sharing.patience()):
+        # Not the other way round: no thread holds a lock while it waits for another process.
+        with turn(path, sharing.patience()), _lock:
             entries = dict(_entries(path))
             entries.pop(_key(kernel, place), None)
             if choice is not None:
@@ -121,17 +122,12 @@ def remember(kernel: Kernel, place: Place, choice: Choice | None) -> bool:
         codefiles.warn_unwritable(path, error)
         return False
     _generation += 1
-    if place.target == "cpu":
-        cache.kernels.forget(kernel)
-    else:
-        from gpusched.fusion.backends.cuda import runtime
-
-        runtime.forget(kernel)
+    kernelstore.forget(kernel)
     return True
 
 
 def _path() -> Path | None:
-    root = cache.directory()
+    root = kernelfiles.directory()
     return root and root / FILE
 
 

@@ -18,11 +18,11 @@ from typing import Any
 
 from dask._task_spec import Alias, DataNode, Task, TaskRef, _execute_subgraph, _identity_cast
 from dask.array.core import finalize
-from dask.system import CPU_COUNT
 from dask.utils import key_split, parse_bytes
 
 from gpusched import config
 from gpusched.graph.known import is_first_step, together
+from gpusched.graph.limits import threads
 from gpusched.graph.quick import slow_part
 from gpusched.graph.rewrite import Functions, called, worthwhile
 from gpusched.graph.sizes import Sizes
@@ -134,7 +134,7 @@ class _Merging:
             if members:
                 found.append(members)
         # One chunk a thread at least, or merging would leave threads without work.
-        if len(found) < CPU_COUNT:
+        if len(found) < threads():
             return Merged(self._tasks)
         result = dict(self._tasks)
         for members in found:

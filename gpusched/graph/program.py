@@ -13,11 +13,12 @@ import dask
 
 from gpusched.fusion import shortage
 from gpusched.fusion.grids import is_join
-from gpusched.fusion.overrides import NONE, Overrides
+from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.tiers import UNFUSED
 from gpusched.graph.decisions import UNKNOWN, Remaining
-from gpusched.graph.lasting import LIBRARIES, keep
+from gpusched.graph.lasting import keep
+from gpusched.graph.libraries import KEPT, package
 from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.quick import callables, parts
@@ -35,7 +36,7 @@ class Program:
     inputs
         Number of inputs.
     overrides
-        Users' versions of kernels that it runs with.
+        What was said of its kernels where its graph was optimised; by default what is here.
 
     Notes
     -----
@@ -44,11 +45,11 @@ class Program:
     """
 
     def __init__(
-        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NONE
+        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides | None = None
     ) -> None:
         self.steps = steps
         self.inputs = inputs
-        self.overrides = overrides
+        self.overrides = active() if overrides is None else overrides
         self.remaining = Remaining()
         """Its tasks in the graph that was made last."""
         self.segments = self._segments(steps)
@@ -147,7 +148,7 @@ class Program:
 
 def _is_own(function: Any) -> bool:
     """Return whether a function, or an object's class, is of no library."""
-    return str(getattr(function, "__module__", "")).partition(".")[0] not in LIBRARIES
+    return package(function) not in KEPT
 
 
 _restored: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()

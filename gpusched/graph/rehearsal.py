@@ -16,9 +16,9 @@ from dask._task_spec import (
     _identity_cast,
 )
 
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.expression import UnrecordableError
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.record import Recorder
 from gpusched.graph.program import Program

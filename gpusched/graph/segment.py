@@ -192,7 +192,7 @@ class Segment:
             raise error
         reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
         device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
-        if device.name != HOST.name:
+        if not device.can.host_memory:
             gpu_failures.warn_once(reason)
         return Direct(bare_name(self.steps[-1][1].function), reason)
 
@@ -256,7 +256,8 @@ class Segment:
 
     def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
-        return _obstacle(inputs, key, sum if self.joins else max)
+        size_of = sum if self.joins else max
+        return _obstacle(inputs, key, size_of, self.overrides.bounds.elements)
 
     def _decide(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
         """Return the decision not to record, if that can be told from the inputs."""
@@ -297,7 +298,7 @@ class Segment:
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination) -> None:  # fmt: skip
-        recorder = Recorder(self.overrides.on(_device(inputs)))
+        recorder = Recorder(self.overrides.on(_device(inputs)), self.overrides.bounds.most)
         recorder.moved = isinstance(registers, Moved)
         recorder.patient = tiers.mode() == tiers.WAIT or self.overrides.waits
         take()
@@ -403,10 +404,10 @@ class Segment:
 
     def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
-        least = dask.config.get("gpusched.fusion.minimum-operations", 2)
-        if recorder.moved or recorder.launched or recorder.operations >= least:
+        bounds = self.overrides.bounds
+        if recorder.moved or recorder.launched or recorder.operations >= bounds.operations:
             return None
-        if gains_alone(recorder):
+        if gains_alone(recorder, bounds.single):
             return None
         return Direct(
             bare_name(self.steps[-1][1].function), GraphBreak.ALONE("nothing to fuse it with")
@@ -515,7 +516,7 @@ def held(found: Plan | Direct | Waiting) -> int:
 
 
 def _obstacle(inputs: tuple[Any, ...], key: Any,
-              size_of: Callable[[list[int]], int]) -> Reason | None:  # fmt: skip
+              size_of: Callable[[list[int]], int], least: int) -> Reason | None:  # fmt: skip
     missing = replaced()
     if missing:
         return GraphBreak.REPLACED(
@@ -541,9 +542,7 @@ def _obstacle(inputs: tuple[Any, ...], key: Any,
         return GraphBreak.DEVICES("chunks on several devices")
     if not arrays:
         return GraphBreak.NO_ARRAY("no array among the inputs")
-    if size_of([a.size for a in arrays]) < dask.config.get(
-        "gpusched.fusion.minimum-elements", 4096
-    ):
+    if size_of([a.size for a in arrays]) < least:
         return GraphBreak.SMALL_CHUNKS("small chunks")
     return None
 

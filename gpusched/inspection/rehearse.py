@@ -249,7 +249,7 @@ class Rehearser(Rehearsal):
         self._variant.peak_known &= exact
 
     def _tracer(self, segment: Segment) -> TracingRecorder:
-        return TracingRecorder(segment.overrides.on(self.device))
+        return TracingRecorder(segment.overrides.on(self.device), segment.overrides.bounds.most)
 
     # Calls --------------------------------------------------------------------------------
 

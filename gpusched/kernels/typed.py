@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.expression import SUPPORTED
+from gpusched.fusion.kernel import SUPPORTED
 from gpusched.fusion.operations import DEFINED, Operation
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import FACTS, Definition, Value

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gpusched as package
-from gpusched.fusion import cache, kernelfiles, packs
+from gpusched.fusion import cache, emitters, kernelfiles, packs
 
 from .conftest import Runner, call
 
@@ -69,7 +69,7 @@ def test_a_pack_brings_the_kernels_that_it_was_made_of(pack: Path, tmp_path: Pat
         assert call("cache", "import", str(pack)).output == "0 kernels imported, 1 were there\n"
         told = json.loads(call("cache", "info", "--json").output)
     assert [(each["kernels"], each["usable"]) for each in told["made"]] == [(1, True)]
-    assert told["made"][0]["made_with"] == cache.made_with()
+    assert told["made"][0]["made_with"] == emitters.made_with()
 
 
 def rewritten(pack: Path, change: Callable[[str, bytes], tuple[str, bytes]]) -> None:
@@ -121,7 +121,7 @@ def test_a_pack_that_does_not_verify_is_refused_whole(
 
 
 def test_kernels_for_another_processor_are_left_out(pack: Path, tmp_path: Path) -> None:
-    ours = cache.folder_name()
+    ours = emitters.folder_name()
     theirs = f"{ours.partition('-')[0]}-{'0' * 12}"
 
     def moved(name: str, content: bytes) -> tuple[str, bytes]:

@@ -14,7 +14,7 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.fusion import cache, codefiles, packs
+from gpusched.fusion import codefiles, emitters, packs
 from gpusched.fusion.backends import processors
 from gpusched.fusion.cache import KernelCache
 from gpusched.fusion.packs import PackError
@@ -67,8 +67,8 @@ def test_equal_packs_are_equal_files(pack: Path, root: Path, tmp_path: Path) -> 
 def test_kernels_for_elsewhere_are_never_loaded(
     what: str, pack: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, name = (processors, "key") if what == "processor" else (cache, "toolchain")
-    monkeypatch.setattr(module, name, lambda: "0123456789abcdef")
+    module, name = (processors, "key") if what == "processor" else (emitters, "toolchain")
+    monkeypatch.setattr(module, name, lambda *packages: "0123456789abcdef")
     found = packs.read(pack)
     assert len(found.files) == 2
     assert not found.usable.files
@@ -85,9 +85,9 @@ def test_another_processor_s_kernels_in_this_one_s_folder_are_never_loaded(
         elsewhere.setattr(processors, "key", lambda: "0123456789abcdef")
         KernelCache().get(sample_kernel())
         packs.write(packs.collect(root)[0], tmp_path / "kernels.pack")
-        theirs = cache.folder_name()
+        theirs = emitters.folder_name()
     found = packs.read(tmp_path / "kernels.pack")
-    moved = {n.replace(theirs, cache.folder_name()): c for n, c in found.files.items()}
+    moved = {n.replace(theirs, emitters.folder_name()): c for n, c in found.files.items()}
     packs.install(packs.Pack(moved, {}), root)
     reset_statistics()
     run_kernel(KernelCache())

@@ -18,9 +18,10 @@ from dask._task_spec import GraphNode, TaskRef
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion.plan import Register
+from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.partials import applied, bare
 from gpusched.graph.safety.calls import Unsafe
-from gpusched.graph.safety.interpreter import examine, is_of_a_library
+from gpusched.graph.safety.interpreter import examine
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
 from gpusched.graph.safety.outside import Outside
 
@@ -28,10 +29,6 @@ __all__ = ["LIBRARY", "Outside", "Verdict", "examined", "kind_of", "why_unsafe"]
 
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
-
-_PACKAGES = frozenset(["builtins", "cupy", "dask", "distributed", "functools", "gpusched", "numpy",
-                       "operator", "_operator", "scipy", "toolz", "cytoolz", "xarray"])  # fmt: skip
-"""Packages whose objects that can be called are not the user's to change either."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     function, args, names = _spread(function, args, names)
     if not isinstance(function, types.FunctionType):
         return Verdict(_said_of_object(function))
-    if is_of_a_library(function):
+    if package(function) in FUNCTIONS:
         return Verdict(LIBRARY)
     outside = Outside()
     try:
@@ -139,11 +136,11 @@ def _is_harmless(kind: Any) -> bool:
 def _said_of_object(function: Any) -> Reason:
     """Return why something that is not a Python function is not given lazy chunks."""
     if isinstance(function, types.MethodType):
-        if is_of_a_library(function.__func__):
+        if package(function.__func__) in FUNCTIONS:
             return LIBRARY
         told = f"is a method of a {type(function.__self__).__name__}, which may change"
         return GraphBreak.OWN_OBJECTS(told)
     kind = type(function)
-    if kind.__module__.partition(".")[0] in _PACKAGES:
+    if package(kind) in OBJECTS:
         return LIBRARY
     return GraphBreak.OWN_OBJECTS(f"is a {kind.__name__}, an object that may change")
