@@ -162,7 +162,7 @@ class Admission:
         """Return when results have been spilled for those that are about to be received."""
         self._observe()
         room = min(self.ledger.committed - self.ledger.limit, self._memory.spillable(()))
-        if room > 0 and not self.ledger.spilling:
+        if room > 0 and not self.ledger.spilling and not self._stopped:
             self.ledger.begin_spill()
             moved = 0
             try:
