@@ -194,7 +194,9 @@ def run(program: str, system: str, sizes: Sizes, limit: int, patience: float) ->
                 outcome = f"{perf_counter() - started:.1f} s"
             except Exception as error:  # noqa: BLE001  whatever ends it belongs in the table
                 outcome = f"{type(error).__name__} after {perf_counter() - started:.0f} s"
-        committed = max(client.run(most_committed).values(), default=0)
+        # Workers that are being ended and started again would not answer.
+        planned = system == "admission"
+        committed = max(client.run(most_committed).values(), default=0) if planned else 0
         restarts = max(0, len(watch.processes) - WORKERS)
         shown = f"{committed / limit:.0%}" if committed else ""
         written = format_bytes(sum(watch.written.values()))
