@@ -112,6 +112,8 @@ KINDS: dict[str, Kind] = {
     "batching.chunk-bytes": _bytes,
     "batching.least": _or(_count(), None),
     "chunks.automatic": _flag,
+    "memory.admission": _flag,
+    "memory.strict": _flag,
     "memory.pool-limit": _share,
     "memory.pool-keep": _or(_seconds, None),
     "cluster.gpus": _anything,

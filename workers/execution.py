@@ -70,8 +70,21 @@ class Execution:
         self._border = border
         self._lock = threading.Lock()
 
-    def run(self, task: Callable[[Any], Any], key: Key, values: dict[Key, Any]) -> Any:
+    def run(
+        self,
+        task: Callable[[Any], Any],
+        key: Key,
+        values: dict[Key, Any],
+        in_parts: bool = False,
+    ) -> Any:
         """Return a task's result, which is complete when this returns.
+
+        Parameters
+        ----------
+        task, key, values
+            What is run, and its inputs.
+        in_parts
+            Whether it is run on parts of its chunks from the first attempt on.
 
         Raises
         ------
@@ -80,7 +93,8 @@ class Execution:
         """
         with self.device.stream():
             try:
-                return self._once(task, values)
+                with in_pieces(_PIECES[0] if in_parts else 1):
+                    return self._settle(self._once(task, values))
             except Exception as error:
                 shortage = self._examine(error)
                 if shortage is None:

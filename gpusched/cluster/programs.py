@@ -48,8 +48,7 @@ class Served:
     def __reduce__(self) -> Any:
         if self.embedded:
             return self.program.__reduce__()
-        remaining = self.program.remaining
-        return refer, (self.program.payload()[0], remaining.tasks, remaining.graph)
+        return refer, (self.program.payload()[0], *self.program.remaining.told())
 
     def __dask_tokenize__(self) -> Any:
         return self.program.__dask_tokenize__()

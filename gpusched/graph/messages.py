@@ -84,25 +84,27 @@ class Deferred:
         try:
             return find(self.token).__reduce__()
         except UnavailableError:
-            return refer, (self.token, self.remaining.tasks, self.remaining.graph)
+            return refer, (self.token, *self.remaining.told())
 
     def __dask_tokenize__(self) -> Any:
         return ("gpusched.Program", self.token)
 
 
-def refer(token: str, tasks: int = 0, graph: str = "") -> programs.Program | Deferred:
+def refer(
+    token: str, tasks: int = 0, graph: str = "", extra: int | None = None
+) -> programs.Program | Deferred:
     """Return the program of that token, or what stands for it until it is called.
 
     Parameters
     ----------
     token
         The program's.
-    tasks, graph
+    tasks, graph, extra
         Of `gpusched.graph.decisions.Remaining`, as they take few bytes.
     """
     from gpusched.graph import program as programs
 
-    remaining = Remaining(tasks, graph)
+    remaining = Remaining(tasks, graph, extra)
     program = programs.known(token)
     if program is None:
         return Deferred(token, remaining)

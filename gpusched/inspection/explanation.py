@@ -14,6 +14,7 @@ from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
 from gpusched.inspection.batches import Batches, batches
 from gpusched.inspection.contention import PolicyWaits, policy_waits
+from gpusched.inspection.fit import Described, Fit, described, fit
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernels import ExplainedKernel, explained
 from gpusched.inspection.model import Stage, Stop, Totals
@@ -41,6 +42,20 @@ class Explanation:
     """How many tasks run once tiny neighbours are in batches, and why others are not."""
     chunks: str = ""
     """What ``chunks="auto"`` last meant in this process, and why; empty if nobody asked."""
+    fit: Fit | None = None
+    """Whether it fits on the cluster that was asked about; None if none was."""
+
+    def on(self, memory: int, workers: int = 1, threads: int = 1) -> Explanation:
+        """Return the explanation with whether the program fits on a cluster.
+
+        Parameters
+        ----------
+        memory : int
+            Memory limit of each worker in bytes.
+        workers, threads : int
+            Workers, and threads of each.
+        """
+        return replace(self, fit=fit(self.stages, Described(memory, workers, threads)))
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -73,6 +88,7 @@ class Explanation:
             "waits": [asdict(each) for each in self.waits],
             "batches": asdict(self.batches),
             "chunks": self.chunks,
+            "fit": None if self.fit is None else _fit(self.fit),
         }
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain
@@ -89,6 +105,10 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def _fit(found: Fit) -> dict[str, Any]:
+    return {**asdict(found), "fits": found.fits, "spills": found.spills, "text": str(found)}
 
 
 def _kernel(kernel: ExplainedKernel) -> dict[str, Any]:
@@ -120,7 +140,8 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     subject : dask collection or callable
         A dask array, several in a list, an xarray object, or a function.
     *args, **kwargs
-        The function's: dask arrays, or NumPy arrays that stand for its chunks.
+        The function's: dask arrays, or NumPy arrays that stand for its chunks. A cluster or a
+        client among them, as in ``explain(x, cluster)``, is what it is said to fit on or not.
 
     Returns
     -------
@@ -141,8 +162,11 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     >>> found.totals.launches, [kernel.launches for kernel in found.kernels]
     (4, [4])
     """
+    on = [each for each in map(described, args) if each is not None]
+    given = [each for each in args if described(each) is None]
     with collector_paused():
-        return explain_graph(gather(subject, *args, **kwargs))[0]
+        found = explain_graph(gather(subject, *given, **kwargs))[0]
+    return replace(found, fit=fit(found.stages, on[0])) if on else found
 
 
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:

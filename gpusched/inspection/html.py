@@ -52,6 +52,7 @@ def html(found: Explanation) -> str:
     parts = [
         f"<style>{_STYLE}</style>",
         f"<p>{escape(summary(found))}</p>",
+        *([] if found.fit is None else [f"<p>{escape(str(found.fit))}</p>"]),
         _table(_HEAD, [_row(stage) for stage in shown]),
         f"<p>{escape(moving(hidden))}</p>" if hidden else "",
         _stops(found),

@@ -33,6 +33,8 @@ def text(found: Explanation, details: bool = False, width: int = 80) -> str:
         Columns.
     """
     lines = [*_wrapped("", summary(found), width)]
+    if found.fit is not None:
+        lines += ["", *_wrapped("", str(found.fit), width)]
     shown = [stage for stage in found.stages if details or shows(found, stage)]
     for stage in shown:
         lines += ["", *_stage(found, stage, details, width)]

@@ -75,6 +75,11 @@ def _spill(worker: Any) -> Values:
     return {} if metrics is None else dict(metrics())
 
 
+def _memory(worker: Any) -> Values:
+    admission = getattr(worker, "admission", None)
+    return {} if admission is None else dict(admission.metrics())
+
+
 def _kernels(worker: Any) -> Values:
     # Looked up rather than imported: a process that never fused anything need not load it.
     updating = getattr(sys.modules.get("gpusched.fusion.statistics"), "updating", None)
@@ -121,6 +126,7 @@ def _plain(value: Any) -> Any:
 _SECTIONS: dict[str, Callable[[Any], Values]] = {
     "device": _device,
     "spill": _spill,
+    "memory": _memory,
     "kernels": _kernels,
     "memory_errors": _memory_errors,
     "policies": _policies,
