@@ -41,6 +41,9 @@ class Explanation:
     """How many tasks run once tiny neighbours are in batches, and why others are not."""
     chunks: str = ""
     """What ``chunks="auto"`` last meant in this process, and why; empty if nobody asked."""
+    gpu: bool = False
+    """Whether workers that own a GPU compute it, as far as this process can tell: then stages say
+    which of their calls run there."""
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -73,6 +76,7 @@ class Explanation:
             "waits": [asdict(each) for each in self.waits],
             "batches": asdict(self.batches),
             "chunks": self.chunks,
+            "gpu": self.gpu,
         }
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain
@@ -162,8 +166,9 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         totals = _totals(before, walked, run)
         auto = str(chosen() or "")
         explanation = Explanation(
-            totals, run, kernels, halts, here, policy_waits(), batches(wanted), auto
-        )
+            totals, run, kernels, halts, here, policy_waits(), batches(wanted), auto,
+            walk.has_gpus,
+        )  # fmt: skip
         return explanation, walk.chunks()
 
 
