@@ -71,7 +71,8 @@ class CountingMover:
         """
         copies = self._tasks.copies = []
         try:
-            return task(values)
+            with placed.lent(self):
+                return task(values)
         finally:
             self._tasks.copies = None
             for array, copy in copies:
@@ -109,7 +110,19 @@ class Border:
 
 def _takes_placed(spec: Any) -> bool:
     """Return whether a task knows of chunks in device memory, or does not look at its input."""
-    return type(spec) is Alias or (type(spec) is Task and hasattr(spec.func, TAKES_PLACED))
+    if type(spec) is Task and hasattr(spec.func, TAKES_PLACED):
+        return all(map(_only_picks_results, spec.args))
+    return type(spec) is Alias
+
+
+def _only_picks_results(arg: Any) -> bool:
+    """Return whether an argument is no call, or takes one of the results of another task."""
+    if not isinstance(arg, Task):
+        return True
+    # With a program as its function, a task has imported this already.
+    from gpusched.graph.batch import part
+
+    return arg.func is part and not isinstance(arg.args[0], Task)
 
 
 def open_border(store: Store, device: Device) -> Border | None:

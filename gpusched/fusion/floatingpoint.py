@@ -46,6 +46,12 @@ def heeded() -> int:
     return sum(bit for name, bit in _KINDS.items() if state[name] != "ignore")
 
 
+def enforced() -> int:
+    """Return the errors for which `numpy.errstate` has more done here than a warning given."""
+    state = dict(np.geterr())
+    return sum(bit for name, bit in _KINDS.items() if state[name] not in ("ignore", "warn"))
+
+
 class _Local(threading.local):
     errors = 0
 

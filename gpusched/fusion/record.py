@@ -28,7 +28,7 @@ from gpusched.fusion.expression import (
     resolve_dtypes,
     scalar,
 )
-from gpusched.fusion.floatingpoint import INVALID, OVERFLOW, collecting, heeded
+from gpusched.fusion.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded
 from gpusched.fusion.handles import Runnable
 from gpusched.fusion.kernel import MOMENTS, SUPPORTED
 from gpusched.fusion.operations import Operation, conversion, reports, reports_of_joining
@@ -148,6 +148,12 @@ class Recorder:
         self._constants.append((node.register, copy))
         return node
 
+    def _heeded(self, errors: int) -> int:
+        """Return those of the errors of a kernel that `numpy.errstate` does not ignore here."""
+        if errors and self.moved and errors & enforced():
+            self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
+        return errors and errors & heeded()
+
     def _intern(self, key: Any, make: Callable[[], Node]) -> Node:
         found = self._nodes.get(key)
         if found is None:
@@ -165,8 +171,7 @@ class Recorder:
     ) -> Node:
         """Return the node of a scalar operation on operands of the right dtypes."""
         shape = broadcast_shapes(*(a.shape for a in arguments))
-        errors = reports(name, arguments[0].dtype, dtype)
-        errors = errors and errors & heeded()
+        errors = self._heeded(reports(name, arguments[0].dtype, dtype))
         key = (name, output, dtype, errors, *map(id, arguments))
         return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, errors))
 
@@ -213,8 +218,7 @@ class Recorder:
             return again
         shape = _reduced_shape(node, axes, keepdims)
         argument = node if again is None else again.argument
-        errors = reports_of_joining(combine, node.dtype)
-        errors = errors and errors & heeded()
+        errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("reduce", combine, axes, keepdims, errors, id(argument))
 
         def make() -> Node:
@@ -242,7 +246,7 @@ class Recorder:
             raise UnfusibleError(GraphBreak.EMPTY, "moments of nothing")
         shape = _reduced_shape(node, axes, keepdims)
         wide = self.cast(node, WIDE)
-        errors = (INVALID | OVERFLOW) & heeded()
+        errors = self._heeded(INVALID | OVERFLOW)
         family: list[Reduce] = []
 
         def make() -> Reduce:
@@ -285,8 +289,7 @@ class Recorder:
         if 0 in node.shape or count == 0:
             raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
         shape = (*node.shape[:axis], count, *node.shape[axis + 1 :])
-        errors = reports_of_joining(combine, node.dtype)
-        errors = errors and errors & heeded()
+        errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("segments", combine, axis, count, repr(initial), errors, id(node), id(labels))
 
         def make() -> Node:

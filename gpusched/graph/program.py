@@ -17,6 +17,7 @@ from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.tiers import UNFUSED
 from gpusched.graph.decisions import UNKNOWN, Remaining
+from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.lasting import keep
 from gpusched.graph.libraries import KEPT, package
 from gpusched.graph.payload import named_code, pack, unpack
@@ -68,7 +69,7 @@ class Program:
     def __call__(self, *inputs: Any) -> Any:
         """Run the program on the inputs of a task."""
         registers: Registers = [*inputs, *[None] * len(self.steps)]
-        placing = begin(self.overrides.device)
+        placing = begin(self.overrides.device, inputs)
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 if placing is None:
@@ -100,6 +101,7 @@ class Program:
         for segment in segments:
             segment.overrides = self.overrides
             segment.remaining = self.remaining
+        note_returns(segments)
         return segments
 
     def payload(self) -> tuple[str, bytes]:

@@ -115,6 +115,8 @@ class Segment:
         """What `numpy.errstate` says where the program is made, which tells programs apart."""
         self.remaining = Remaining()
         """Of the program."""
+        self.returns = False
+        """Whether a later segment of the program needs the results in host memory."""
         self._plans: dict[Any, Plan | Direct | Waiting] = {}
         self._lock = threading.Lock()
         self._own = [step for _, step in steps if recorded and is_own(step)]
@@ -174,7 +176,8 @@ class Segment:
         """Call the functions as they are, as kernels are missing."""
         error = tiers.failure(kernels)
         if error is not None:
-            direct = self._refused(error, GraphBreak.COMPILATION, inputs)
+            moved = isinstance(registers, Moved)
+            direct = self._refused(error, GraphBreak.COMPILATION, inputs, moved)
             self._remember(key, direct)
             return self._direct(direct, registers)
         self.remaining.tasks -= 1
@@ -186,14 +189,27 @@ class Segment:
         with tiers.Unfused(kernels, self.remaining.tasks, synchronize):
             self.call(registers)
 
-    def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...]) -> Direct:
-        """Return the decision to do without kernels after something has failed."""
+    def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
+                 moved: bool) -> Direct:  # fmt: skip
+        """Return the decision to do without kernels after something has failed.
+
+        Parameters
+        ----------
+        error
+            What was raised.
+        what
+            What has failed.
+        inputs
+            Chunks, wherever they lie.
+        moved
+            Whether they were to be moved to the device.
+        """
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
         reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
         device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
-        if not device.can.host_memory:
-            gpu_failures.warn_once(reason)
+        if moved or not device.can.host_memory:
+            gpu_failures.warn_once(reason, "NumPy" if moved else "CuPy")
         return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:
@@ -374,11 +390,12 @@ class Segment:
         Nothing has been changed by then. Either they raise what the user's program raises, or the
         recorder was at fault, which is counted.
         """
+        moved = isinstance(registers, Moved)
         if isinstance(registers, Moved):
             reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
             registers.leave(bare_name(self.steps[-1][1].function), reason)
         self.call(registers)
-        return self._refused(error, GraphBreak.RECORDING, inputs)
+        return self._refused(error, GraphBreak.RECORDING, inputs, moved)
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip

@@ -42,6 +42,9 @@ class Explanation:
     """How many tasks run once tiny neighbours are in batches, and why others are not."""
     chunks: str = ""
     """What ``chunks="auto"`` last meant in this process, and why; empty if nobody asked."""
+    gpu: bool = False
+    """Whether workers that own a GPU compute it, as far as this process can tell: then stages say
+    which of their calls run there."""
     fit: Fit | None = None
     """Whether it fits on the cluster that was asked about; None if none was."""
 
@@ -89,6 +92,7 @@ class Explanation:
             "batches": asdict(self.batches),
             "chunks": self.chunks,
             "fit": None if self.fit is None else _fit(self.fit),
+            "gpu": self.gpu,
         }
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain
@@ -186,8 +190,9 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         totals = _totals(before, walked, run)
         auto = str(chosen() or "")
         explanation = Explanation(
-            totals, run, kernels, halts, here, policy_waits(), batches(wanted), auto
-        )
+            totals, run, kernels, halts, here, policy_waits(), batches(wanted), auto,
+            walk.has_gpus,
+        )  # fmt: skip
         return explanation, walk.chunks()
 
 

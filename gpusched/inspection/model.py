@@ -98,6 +98,22 @@ class StageSeams:
 
 
 @dataclass(frozen=True)
+class StageDevice:
+    """Where calls of a stage run, on workers that own a GPU."""
+
+    calls: str
+    """Functions that run together there; the one that needs the host, if one does."""
+    on_device: bool
+    reason: str
+    """Why they run on the host; empty if they do not."""
+    tasks: int
+    bytes_to_device: int
+    """Copied to the GPU for all of these tasks."""
+    bytes_to_host: int
+    """Copied from there."""
+
+
+@dataclass(frozen=True)
 class Stage:
     """Tasks that make the chunks of one array."""
 
@@ -157,6 +173,8 @@ class Stage:
     """Bytes that the same task needs in plain dask."""
     peak_unfused_exact: bool
     links: tuple[Link, ...]
+    devices: tuple[StageDevice, ...] = ()
+    """Where its calls run, on workers that own a GPU."""
     unknown: str = ""
     """Why no more is known, if so."""
 

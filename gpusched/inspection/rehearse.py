@@ -25,6 +25,7 @@ from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment, flat
+from gpusched.inspection.devices import Devices, has_gpu_workers
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.holding import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.memory import held, needed, peak
@@ -68,6 +69,7 @@ class Rehearser(Rehearsal):
     def __init__(self, layers: Any) -> None:
         super().__init__()
         self.declared = Declared(layers)
+        self.devices = Devices(has_gpu_workers())
         self._functions = Functions()
         self._variant = Variant(None, "", [])
         self._labels: dict[int, str] = {}
@@ -142,10 +144,15 @@ class Rehearser(Rehearsal):
             self._labels[len(inputs) + number] = layer_of(key)
         registers = [*inputs, *[None] * len(program.steps)]
         self._holding = Holding(inputs)
+        self.devices.begin(registers, self._labels)
         for segment in program.segments:
+            use = self.devices.decided(segment, registers, self.recorder())
+            self._variant.devices += [use] if use is not None else []
             self.run(segment, registers)
+            self.devices.ran(segment, registers, use)
             for register in segment.dying:
                 registers[register] = None
+        self.devices.end(self._variant.name)
         found = self._holding.unfused(program, labels, node)
         self._variant.unfused_peak, self._variant.unfused_peak_known = found
         return ordinary(small(registers[-1]))
@@ -336,6 +343,8 @@ class Rehearser(Rehearsal):
             calls.append(Called(given, arrays_in(value), temporaries(function, given)))
             return value
 
+        use = self.devices.plain(node, values, self._variant.name)
+        self._variant.devices += [use] if use is not None else []
         result = evaluate(node, values, call)
         if unknown:
             raise unknown[0]

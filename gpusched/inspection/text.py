@@ -179,6 +179,7 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
         yield "in place", _in_place(seams)
     if stage.calls:
         yield "unfused", ", ".join(f"{name} ({times:,})" for name, times in stage.calls)
+    yield from _devices(stage) if found.gpu else ()
     yield from _costs(stage)
     if details:
         for link in stage.links:
@@ -202,6 +203,18 @@ def _in_place(seams: StageSeams) -> str:
         f"{bytes_(seams.bytes_copied)} around their seams are copied; the first task of its kind "
         "joins them"
     )
+
+
+def _devices(stage: Stage) -> Iterator[tuple[str, str]]:
+    """Yield where the calls of a stage run, on workers that own a GPU."""
+    for each in stage.devices:
+        tasks, copied = count(each.tasks, "task"), each.bytes_to_device or each.bytes_to_host
+        if copied:
+            tasks += f"; {bytes_(copied)} copied {'there' if each.on_device else 'from the GPU'}"
+        if each.on_device:
+            yield "GPU", f"{each.calls}: {tasks}"
+        else:
+            yield "host", f"{each.calls}: {each.reason} ({tasks})"
 
 
 def results(stage: Stage) -> str:

@@ -102,6 +102,11 @@ class Walk:
         self._sort()
         return self.found
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether workers that own a GPU compute the graph, as far as this process can tell."""
+        return self._rehearser.devices.active
+
     def _sort(self) -> None:
         """Put the kinds of tasks into an order that is the same each time."""
         after: dict[str, set[str]] = {variant.name: set() for variant in self.found.variants}
@@ -144,6 +149,7 @@ class Walk:
 
     def _alias(self, key: Any, target: Any, item: int | None = None) -> None:
         """Note what is known of a chunk that is another one, or an item of it."""
+        self._rehearser.devices.alias(layer_of(key), layer_of(target))
         made = self._chunk(target)
         if item is not None:
             value = made.value[item] if isinstance(made.value, tuple) else UNKNOWN
