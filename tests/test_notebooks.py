@@ -1,4 +1,4 @@
-"""The example notebooks run, and lie in git without results."""
+"""The example notebooks run, and are in git without results."""
 
 from __future__ import annotations
 

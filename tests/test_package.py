@@ -84,7 +84,7 @@ def test_command_line_loads_no_heavy_library_before_it_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", ["workers.worker, gpusched.workers.nanny", "cluster.scheduler", "cli.launch"]
+    "names", ["workers.worker, gpusched.workers.nanny", "cluster.scheduler", "cli.script_run"]
 )
 @pytest.mark.essential
 def test_cluster_needs_no_arrays_to_start(names: str) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode
 
+from gpusched.adapters.tasks import DataNode
 from gpusched.graph.subgraph import layer_of, result_key
 
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")

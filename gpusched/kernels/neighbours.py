@@ -73,7 +73,7 @@ def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
     if tree is None:
         raise KernelError(
             f"{location(code)}: the source of stencil {function.__name__} was not found, or has "
-            "changed since it was run, and it tells which neighbours are read; define it with def "
+            "changed since it was run, and it shows which neighbours are read; define it with def "
             "in a file or a notebook cell"
         )
     arguments = tree.args

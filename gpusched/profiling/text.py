@@ -96,16 +96,16 @@ def _kernels(found: Profile) -> Iterator[str]:
 
 
 def achieved(row: KernelRow) -> str:
-    """Return a kernel's bytes a second, against what the machine can do.
+    """Return a kernel's bytes per second, against what the machine can do.
 
     Examples
     --------
     >>> from gpusched.profiling.kernels import KernelRow
     >>> from gpusched.profiling.text import achieved
     >>> achieved(KernelRow("add", "cpu", 1, 1.0, 1.0, 5_000_000_000, 5e9, 10e9, ()))
-    '5 GB/s a launch, 50% of the 10 GB/s measured here'
+    '5 GB/s per launch, 50% of the 10 GB/s measured here'
     """
-    told = f"{flow(row.rate)} a launch"
+    told = f"{flow(row.rate)} per launch"
     if row.limit is None or row.share is None:
         return told
     return f"{told}, {row.share:.0%} of the {flow(row.limit)} measured here"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpusched.profiling import Profile, html
-from gpusched.profiling.recorded import Gathered
+from gpusched.profiling.process_report import Gathered
 from gpusched.profiling.timeline import KINDS
 
 from .made import event, kernel, profile

@@ -1,4 +1,4 @@
-"""What workers tell: in heartbeats, on their own /metrics pages, and in the reference."""
+"""What workers report: in heartbeats, on their own /metrics pages, and in the reference."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class TestSampler:
                 break
         assert told == [None, None, None]
         assert self.sampler.latest("a") == "back"
-        assert caplog.text.count("NVML tells nothing of a") == 1
+        assert caplog.text.count("NVML reports nothing of a") == 1
 
     def test_in_a_thread(self) -> None:
         import threading

@@ -27,7 +27,7 @@ class Kind(enum.Enum):
     LEAVING = "the end of a context of numpy.errstate"
     NULL = "nothing, where the interpreter of Python keeps a place"
     UNBOUND = "a variable that may not have a value"
-    OTHER = "a value that gpusched cannot tell"
+    OTHER = "a value that gpusched cannot determine"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What a launcher is told, and the flags of `gpusched launch` that tell it."""
+"""What a launcher runs, and the flags of `gpusched launch` that say so."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Plan:
     """The job's own, which all nodes see."""
     nodes: int = 1
     """Number of nodes; the batch system says it itself, if there is one."""
-    gpus: int | None = None
+    gpus_per_node: int | None = None
     """GPUs of each node; None for what there is, 0 for CPU workers."""
     limit: float | None = None
-    """Seconds after which the job is told to stop."""
+    """Seconds after which the job is asked to stop."""
     grace: float = 60.0
-    """Seconds from being told to stop to being killed."""
+    """Seconds from being asked to stop to being killed."""
     requeues: int = 0
     """How often the job is started again."""
     checkpoints: Path | None = None
@@ -54,7 +54,7 @@ class Plan:
 
         Examples
         --------
-        >>> from gpusched.batch.plan import Plan
+        >>> from gpusched.batch.launch_options import Plan
         >>> Plan(("script.py", "--n", "3"), backend="local", nodes=2).words()
         ['--backend=local', '--nodes=2', '--', 'script.py', '--n', '3']
         """

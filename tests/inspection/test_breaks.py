@@ -1,4 +1,4 @@
-"""Every place where fusion stops is named, with the reason and what to change."""
+"""Every graph break is named, with the reason and what to change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(gpusched.__file__).parent
 
 def test_the_users_own_function_is_named_with_its_line() -> None:
     found = explain(PROGRAMS["unsafe"]())
-    (stop,) = found.stops
+    (stop,) = found.breaks
     assert stop.operation == "sorted_rows"
     assert stop.reason.startswith("your function calls sort, which is not recorded (call, line ")
     assert stop.place is not None
@@ -33,7 +33,7 @@ def test_the_users_own_function_is_named_with_its_line() -> None:
 
 
 def test_a_call_inside_a_function_is_named_with_its_line() -> None:
-    (stop,) = explain(PROGRAMS["asked-for"]()).stops
+    (stop,) = explain(PROGRAMS["asked-for"]()).breaks
     assert (stop.operation, stop.reason) == ("sort", "no kernel for this function")
     assert stop.place is not None
     assert stop.place.text.startswith("return np.sort(")
@@ -44,7 +44,7 @@ def test_small_chunks_are_named() -> None:
     x = numbers((40, 40), 20)
     with dask.config.set({"gpusched.fusion.minimum-elements": 1000}):
         found = explain((x + 1) * 2)
-    (stop,) = found.stops
+    (stop,) = found.breaks
     assert (stop.reason, stop.tasks) == ("small chunks", 4)
     assert "minimum-elements" in stop.remedy
     assert found.totals.launches == 0
@@ -57,7 +57,7 @@ def test_a_reduction_in_the_middle_is_named() -> None:
         return (block - block.mean()) * 2
 
     found = explain(numbers((40, 40), 20).map_blocks(centred))
-    (stop,) = found.stops
+    (stop,) = found.breaks
     assert stop.reason == "a reduction's result is needed before the rest can be computed"
     assert stop.place is not None
     assert stop.place.text == "return (block - block.mean()) * 2"
@@ -65,8 +65,8 @@ def test_a_reduction_in_the_middle_is_named() -> None:
 
 def test_a_dtype_without_kernels_is_named() -> None:
     found = explain(numbers((40, 30), 20).astype("complex64") * 2 + 1)
-    assert {stop.reason for stop in found.stops} >= {"dtype complex64"}
-    assert all("astype" in s.remedy for s in found.stops if s.reason == "dtype complex64")
+    assert {stop.reason for stop in found.breaks} >= {"dtype complex64"}
+    assert all("astype" in s.remedy for s in found.breaks if s.reason == "dtype complex64")
 
 
 def test_more_operations_than_a_kernel_holds_are_named() -> None:
@@ -77,13 +77,13 @@ def test_more_operations_than_a_kernel_holds_are_named() -> None:
     with dask.config.set({"gpusched.fusion.maximum-operations": 16}):
         found = explain(y)
     assert len(found.kernels) > 1
-    assert "more operations than one kernel may hold" in {s.reason for s in found.stops}
+    assert "more operations than one kernel may hold" in {s.reason for s in found.breaks}
 
 
 def test_what_can_be_changed_comes_first() -> None:
     x = numbers((40, 30), (20, 30))
     single = (x + 1).map_blocks(sorted_rows, dtype=float)
-    remedies = [stop.remedy for stop in explain([x * 2, single]).stops]
+    remedies = [stop.remedy for stop in explain([x * 2, single]).breaks]
     assert remedies[0].startswith("call NumPy functions")
     assert remedies[-1].startswith("nothing")
 
@@ -106,4 +106,4 @@ def test_reasons_keep_their_kind_on_their_way() -> None:
 
 def test_nothing_stops_a_plain_chain() -> None:
     x = numbers((40, 30), 20)
-    assert explain(da.sqrt(x * 2 + 1)).stops == ()
+    assert explain(da.sqrt(x * 2 + 1)).breaks == ()

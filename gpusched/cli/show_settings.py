@@ -17,7 +17,7 @@ def show(processes: bool = True, planned: bool = True) -> str:
 
     Examples
     --------
-    >>> from gpusched.cli.show import show
+    >>> from gpusched.cli.show_settings import show
     >>> print(show(processes=False).splitlines()[1])
     gpusched:
     """

@@ -28,7 +28,7 @@ def top_level(module: Any) -> str:
 
     Examples
     --------
-    >>> from gpusched.threadsafe.home import top_level
+    >>> from gpusched.threadsafe.handle_classes import top_level
     >>> top_level("_sqlite3"), top_level("xml.etree")
     ('sqlite3', 'xml')
     """
@@ -50,7 +50,7 @@ class Home:
     Examples
     --------
     >>> import sqlite3
-    >>> from gpusched.threadsafe.home import Home
+    >>> from gpusched.threadsafe.handle_classes import Home
     >>> home = Home.of(sqlite3.connect)
     >>> with sqlite3.connect(":memory:") as connection:
     ...     home.is_handle(connection), home.is_handle((1, 2))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gpusched.batch import systems
 from gpusched.batch.children import OUT_OF_TIME, TERMINATED, Children, Stopped
+from gpusched.batch.launch_options import Plan
 from gpusched.batch.node import CLOSING
-from gpusched.batch.plan import Plan
 from gpusched.batch.systems.system import System
 from gpusched.files import write_whole
 
@@ -67,7 +67,7 @@ class _Start:
         self._commands = system.node_commands(part)
 
     def run(self) -> tuple[int, bool]:
-        """Return the exit code, and whether the job may be started again for what befell it."""
+        """Return the exit code, and whether the job may be started again after what ended it."""
         with self._children:
             nodes: list[subprocess.Popen[bytes]] = []
             try:
@@ -104,7 +104,7 @@ class _Start:
         return 1, killed
 
     def _stop(self, nodes: list[subprocess.Popen[bytes]], code: int) -> int:
-        _say("out of time: stopping" if code == OUT_OF_TIME else "told to stop")
+        _say("out of time: stopping" if code == OUT_OF_TIME else "asked to stop")
         for node in nodes:
             node.terminate()
         for node in nodes:

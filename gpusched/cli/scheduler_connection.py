@@ -36,7 +36,7 @@ def scheduler_flags(function: _Function) -> _Function:
     Examples
     --------
     >>> import click
-    >>> from gpusched.cli.running import scheduler_flags
+    >>> from gpusched.cli.scheduler_connection import scheduler_flags
     >>> @click.command()
     ... @scheduler_flags
     ... def look(**flags):
@@ -77,7 +77,7 @@ def ask(
 
     Examples
     --------
-    >>> from gpusched.cli.running import ask, describe
+    >>> from gpusched.cli.scheduler_connection import ask, describe
     >>> ask("somewhere", describe)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -93,7 +93,7 @@ async def describe(scheduler: Any, seconds: float) -> dict[str, Any]:
     Examples
     --------
     >>> from distributed import LocalCluster
-    >>> from gpusched.cli.running import ask, describe
+    >>> from gpusched.cli.scheduler_connection import ask, describe
     >>> with LocalCluster(1, host="tcp://127.0.0.1", processes=False,
     ...                   dashboard_address=None) as cluster:
     ...     len(ask(cluster.scheduler_address, describe)["workers"])
@@ -119,7 +119,7 @@ def certificate_settings(certificates: Mapping[str, str | None]) -> dict[str, An
 
     Examples
     --------
-    >>> from gpusched.cli.running import certificate_settings
+    >>> from gpusched.cli.scheduler_connection import certificate_settings
     >>> certificate_settings({"tls_ca_file": "ca.pem", "tls_cert": None, "tls": None})
     {'distributed.comm.tls.ca-file': 'ca.pem'}
     """

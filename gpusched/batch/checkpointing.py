@@ -39,7 +39,7 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
     Raises
     ------
     TypeError
-        If ``x`` is no dask collection.
+        If ``x`` is not a dask collection.
     ValueError
         If the key cannot be a file's name, or there is no folder.
     OSError
@@ -47,7 +47,7 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
 
     Notes
     -----
-    What is kept counts for the same computation only, which dask tells by its token: the same
+    What is kept counts for the same computation only, which dask identifies by its token: the same
     functions on the same arguments, and arrays of random numbers only with a seed. Nothing is ever
     removed: what other computations have left under the same key stays, since arrays may read it
     still. The files are pickles in part: whoever can write to the folder can run code in the
@@ -69,7 +69,7 @@ def checkpoint(key: str, x: Any, directory: str | os.PathLike[str] | None = None
 
     if not is_dask_collection(x):
         raise TypeError(
-            f"checkpoint {key!r}: {type(x).__name__} is no dask collection: call it before "
+            f"checkpoint {key!r}: {type(x).__name__} is not a dask collection: call it before "
             f"compute()"
         )
     token = tokenize(x)
@@ -112,9 +112,10 @@ def _present(folder: Path) -> set[str]:
 
 def _compute(x: Any, name: str, missing: dict[Any, Path]) -> None:
     """Write what is missing, by the scheduler and the optimisation of the collection."""
-    from dask._task_spec import Task, TaskRef
     from dask.base import get_scheduler
     from dask.highlevelgraph import HighLevelGraph
+
+    from gpusched.adapters.tasks import Task, TaskRef
 
     layer: dict[Any, Task] = {
         (name, number): Task((name, number), write, str(path), TaskRef(key))
@@ -135,9 +136,10 @@ def _check(folder: Path, paths: dict[Any, Path]) -> None:
 
 
 def _rebuilt(x: Any, token: str, paths: dict[Any, Path]) -> Any:
-    """Return the collection with tasks that read files; their keys tell them from x's own."""
-    from dask._task_spec import Task
+    """Return the collection with tasks that read files; their keys differ from those of x."""
     from dask.base import replace_name_in_key
+
+    from gpusched.adapters.tasks import Task
 
     names = {key[0] if isinstance(key, tuple) else key for key in paths}
     rename = {name: f"kept-{token}-{number}" for number, name in enumerate(sorted(names))}

@@ -31,7 +31,7 @@ class Gone:
 
     Examples
     --------
-    >>> from gpusched.threadsafe.gone import Gone
+    >>> from gpusched.threadsafe.unreferenced_handles import Gone
     >>> gone = Gone()
     >>> gone.append([open("/dev/null")])
     >>> gone.delete()

@@ -27,7 +27,7 @@ class Stops:
     Raises
     ------
     ValueError, SyntaxError
-        If `when` is something else, or `condition` is no expression.
+        If `when` is something else, or `condition` is not an expression.
     """
 
     def __init__(self, when: When, condition: str | None) -> None:

@@ -25,10 +25,10 @@ _EVERYTHING = "Kernels for other processors and versions, too."
 
 @click.group("cache", context_settings={"help_option_names": ["-h", "--help"]})
 def cache() -> None:
-    """Look at compiled kernels on disk, make, carry and remove them.
+    """Show, remove, export and import compiled kernels on disk.
 
-    They lie in the folder of gpusched.fusion.cache-directory. What is removed is compiled again
-    when it is needed.
+    They are kept in the folder of gpusched.fusion.cache-directory. What is removed is compiled
+    again when it is needed.
     """
 
 

@@ -30,7 +30,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _BYTECODE = "__pycache__"
 """Folders of what Python, and numba, have compiled."""
 _SYSTEM = ("/dev", "/proc")
-"""Where files are no files."""
+"""Where files are not files."""
 _PROCESSES = frozenset(
     ["os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn",
      "subprocess.Popen"]

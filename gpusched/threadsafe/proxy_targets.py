@@ -172,7 +172,7 @@ class ByThread(_Found):
 
 
 class ByKey(_Found):
-    """Keeps an instance for each key, which a function tells."""
+    """Keeps an instance for each key, which a function returns."""
 
     def __init__(self, key: Callable[[], Hashable]) -> None:
         self._key = key

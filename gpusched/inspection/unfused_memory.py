@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Task, _execute_subgraph
 from dask.array.chunk import getitem
 
+from gpusched.adapters.tasks import Task, execute_subgraph
 from gpusched.fusion.chunk import LazyChunk
 from gpusched.graph.known import bare, computes, together
 from gpusched.graph.program import Program
@@ -158,13 +158,13 @@ def kept_through(node: Any) -> list[tuple[Any, list[Any]]]:
 
     Examples
     --------
-    >>> from dask._task_spec import Task, TaskRef
-    >>> from gpusched.inspection.holding import kept_through
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.inspection.unfused_memory import kept_through
     >>> inner = Task.fuse(Task("b", abs, TaskRef("a")), Task("c", abs, TaskRef("b")))
     >>> kept_through(Task.fuse(Task("a", abs, TaskRef("x")), inner))
     [('c', ['a']), ('c', ['x'])]
     """
-    if not isinstance(node, Task) or node.func is not _execute_subgraph:
+    if not isinstance(node, Task) or node.func is not execute_subgraph:
         return []
     inner, last, _, *given = node.args
     found = [each for task in inner.values() for each in kept_through(task)]

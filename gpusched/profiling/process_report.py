@@ -1,4 +1,4 @@
-"""What a process tells of what it recorded."""
+"""What a process reports of what it recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpusched.profiling.clocks import Offset
 
 @dataclass(frozen=True)
 class Limit:
-    """The bytes a second that a device can move, as measured."""
+    """The bytes per second that a device can move, as measured."""
 
     one: float
     """One launch by itself; one thread's on a CPU."""
@@ -46,7 +46,7 @@ class Gathered:
     """What a cluster recorded."""
 
     reports: list[tuple[Report, Offset]] = field(default_factory=list)
-    """One a process."""
+    """One per process."""
     changes: list[tuple[float, str]] = field(default_factory=list)
     """Workers that joined or left: seconds of this process's clock, and what happened."""
     notes: list[str] = field(default_factory=list)

@@ -22,7 +22,7 @@ _FAMILY = "gpusched-fusing"
 class PlainClients(SchedulerPlugin):
     """Fuses the array graphs of clients that have not switched fusion on or off.
 
-    dask sends graphs to the scheduler with the function that shall optimise them. Where this is
+    dask sends graphs to the scheduler with the function that is to optimise them. Where this is
     dask's own, which a client sends that knows nothing of gpusched, gpusched's takes its place.
 
     Notes

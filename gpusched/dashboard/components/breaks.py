@@ -1,4 +1,4 @@
-"""Where fusion stopped, why, and what to change."""
+"""Graph breaks, why, and what to change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpusched.dashboard.components.titledtable import TitledTable
 from gpusched.inspection.units import count
 
 
-class Stops(TitledTable):
+class Breaks(TitledTable):
     """A row for each operation that was not fused, and each reason.
 
     Parameters
@@ -27,34 +27,34 @@ class Stops(TitledTable):
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:
         columns = [
-            TableColumn(field="operation", title="fusion stops at", width=140),
+            TableColumn(field="operation", title="graph break", width=140),
             TableColumn(field="times", title="times", width=50,
                         formatter=NumberFormatter(format="0,0", text_align="right")),
             TableColumn(field="reason", title="why", width=250),
             TableColumn(field="remedy", title="what to change", width=400),
         ]  # fmt: skip
-        super().__init__(scheduler, "gpusched_stops", columns, **kwargs)
+        super().__init__(scheduler, "gpusched_breaks", columns, **kwargs)
 
     @without_property_validation
     @log_errors
     def update(self) -> None:
         """Show what is known now."""
         self.observer.look()
-        stops = self.observer.fusion.stops()
-        times = sum(stop[2] for stop in stops)
+        breaks = self.observer.fusion.breaks()
+        times = sum(each[2] for each in breaks)
         self.title.text = (
-            f"Fusion stopped {count(times, 'time')}, for these reasons"
-            if stops
-            else "Fusion has not stopped anywhere"
+            f"{count(times, 'graph break')}, for these reasons"
+            if breaks
+            else "No graph breaks"
             if self.observer.fusion.counted().tasks
-            else "Fusion stops: nothing has run yet"
+            else "Graph breaks: nothing has run yet"
         )
         replace(
             self.table,
             {
-                "operation": [operation for operation, *_ in stops],
-                "reason": [reason for _, reason, _ in stops],
-                "times": [times for _, _, times in stops],
-                "remedy": [reason.kind.remedy for _, reason, _ in stops],
+                "operation": [operation for operation, *_ in breaks],
+                "reason": [reason for _, reason, _ in breaks],
+                "times": [times for _, _, times in breaks],
+                "remedy": [reason.kind.remedy for _, reason, _ in breaks],
             },
         )

@@ -30,7 +30,7 @@ def effective_settings() -> list[Setting]:
 
     Examples
     --------
-    >>> from gpusched.origins import effective_settings
+    >>> from gpusched.setting_origins import effective_settings
     >>> [s.origin for s in effective_settings() if s.name == "gpusched.run.connect-timeout"]
     ['default']
     """

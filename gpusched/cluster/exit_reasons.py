@@ -29,8 +29,8 @@ _samples: OrderedDict[str, str] = OrderedDict()
 """The last memory figures of workers that ended, in words, by address."""
 
 
-class Obituaries(SchedulerPlugin):
-    """Takes what workers and nannies tell of an end, and has it ready when a task is given up.
+class ExitReasons(SchedulerPlugin):
+    """Takes what workers and nannies report of an end, and has it ready when a task is given up.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Obituaries(SchedulerPlugin):
     Used on the event loop only.
     """
 
-    name = "gpusched-obituaries"
+    name = "gpusched-exit-reasons"
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -70,7 +70,7 @@ class Obituaries(SchedulerPlugin):
         _samples.pop(worker, None)
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Note what a worker or a nanny tells."""
+        """Note what a worker or a nanny reports."""
         if topic != exits.EVENTS:
             return
         worker = self._worker_of(msg)
@@ -116,7 +116,7 @@ class Obituaries(SchedulerPlugin):
     async def _hear_of(self, worker: WorkerState) -> None:
         """Wait for the reason of an end, if a task is about to be given up because of it.
 
-        The closed connection is noticed before the nanny has told how the process ended.
+        The closed connection is noticed before the nanny has reported how the process ended.
         """
         if worker.address in _reasons or not worker.nanny:
             return
@@ -149,7 +149,7 @@ def _explain_killed_workers() -> None:
         initialize(error, task, last_worker, allowed_failures)
         address = last_worker.address
         if address in _samples:
-            reason = _reasons.get(address, "nobody told how its process ended")
+            reason = _reasons.get(address, "nobody reported how its process ended")
             error.add_note(
                 f"gpusched: {address}: {reason}; memory at its last heartbeat: {_samples[address]}"
             )

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 
 import gpusched
 from gpusched import Cluster
-from gpusched.cluster.clients import PlainClients
+from gpusched.cluster.plain_clients import PlainClients
 from gpusched.graph import hook
 from tests.tiers import starts_processes
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task
 from dask.array.core import finalize
 from dask.utils import apply
 
+from gpusched.adapters.tasks import DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion.expression import UnrecordableError
 from gpusched.fusion.plan import substitute, written
@@ -25,7 +25,6 @@ from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment, flat
 from gpusched.inspection.evaluate import evaluate
-from gpusched.inspection.holding import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.memory import held, needed, peak
 from gpusched.inspection.standins import (
     GETTERS,
@@ -43,6 +42,7 @@ from gpusched.inspection.standins import (
 from gpusched.inspection.tasks import aliases_of, calls_of, layer_of, result_key
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.tracing import TracingRecorder
+from gpusched.inspection.unfused_memory import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
 
 UNKNOWN = object()
@@ -353,7 +353,7 @@ def _harmless(function: Any) -> bool:
 
 
 def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
-    """Return what a call would give, told from shapes; None where they do not tell."""
+    """Return what a call would give, as shapes show; None where they do not."""
     for rule in (from_source, draw, joined, multiplied):
         found = rule(function, args)
         if found is not None:

@@ -1,11 +1,11 @@
-"""Where fusion stopped: each place once, with the number of tasks that it concerns."""
+"""Graph breaks: each place once, with the number of tasks that it concerns."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from gpusched.breaks import Reason
-from gpusched.inspection.model import Stop
+from gpusched.inspection.model import Break
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, place_of_site
 from gpusched.inspection.variant import Halt
 from gpusched.inspection.walk import Walked
@@ -13,8 +13,8 @@ from gpusched.inspection.walk import Walked
 _Where = tuple[int, str, Reason, str, Place | None, bool]
 
 
-def stops(walked: Walked, numbers: dict[str, int]) -> list[Stop]:
-    """Return the places where fusion stopped; first those where something can be changed.
+def breaks(walked: Walked, numbers: dict[str, int]) -> list[Break]:
+    """Return the graph breaks; first those where something can be changed.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def stops(walked: Walked, numbers: dict[str, int]) -> list[Stop]:
             where = (stage, halt.operation, halt.reason, halt.layer, _place(halt), halt.counted)
             found[where] += variant.tasks
     made = [
-        Stop(
+        Break(
             operation,
             reason,
             reason.kind.name,
@@ -43,7 +43,7 @@ def stops(walked: Walked, numbers: dict[str, int]) -> list[Stop]:
         )
         for (stage, operation, reason, layer, place, counted), tasks in found.items()
     ]
-    return sorted(made, key=lambda stop: (stop.remedy.startswith("nothing"), stop.stage))
+    return sorted(made, key=lambda each: (each.remedy.startswith("nothing"), each.stage))
 
 
 def _place(halt: Halt) -> Place | None:

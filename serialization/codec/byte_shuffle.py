@@ -27,7 +27,7 @@ def shuffle(part: Any, itemsize: int, inner: int) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.serialization.codec.turning import shuffle, unshuffle
+    >>> from gpusched.serialization.codec.byte_shuffle import shuffle, unshuffle
     >>> plain = np.array([10, 11, 20, 21, 30, 31, 40], np.uint8)
     >>> shuffle(plain, 2, 4).tolist()
     [10, 20, 11, 21, 30, 31, 40]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpusched import threadsafe
-from gpusched.threadsafe import gone as module
-from gpusched.threadsafe.gone import Gone
+from gpusched.threadsafe import unreferenced_handles as module
+from gpusched.threadsafe.unreferenced_handles import Gone
 from tests.threadsafe import fragile
 
 

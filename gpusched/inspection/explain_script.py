@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dask._task_spec import DataNode
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
+from gpusched.adapters.tasks import DataNode
 from gpusched.graph.callsites import outside
 from gpusched.inspection.explanation import Explanation, explain_graph
 from gpusched.inspection.gather import wanted_of
@@ -21,7 +21,7 @@ class Pretence:
     --------
     >>> import dask.array as da, gpusched
     >>> from gpusched.graph.hook import intercepting
-    >>> from gpusched.inspection.pretending import Pretence
+    >>> from gpusched.inspection.explain_script import Pretence
     >>> pretence = Pretence()
     >>> with gpusched.enable(), intercepting(pretence):
     ...     float((da.ones(10_000) + 1).sum().compute())
