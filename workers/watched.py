@@ -33,9 +33,7 @@ LISTED = 200
 _HELD = 20_000
 """Events at most between two messages; further ones are only counted. About 100 bytes each."""
 _TOKEN = "gpusched-dashboard"
-_SHOWN = frozenset(
-    ["kernel", "unfused", "compile", "transfer", "compression", "spill", "unspill"]
-)
+_SHOWN = frozenset(["kernel", "unfused", "compile", "transfer", "compression", "spill", "unspill"])
 
 Span = tuple[str, str, float, float, str, int]
 """Kind, name, beginning and end (the scheduler's clock, as `time.time`), thread, and bytes."""
