@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _KERNELS = 10
 _LINES = 4
+_TASKS = 5
 
 TOLD = {
     "kernel": "kernels",
@@ -41,7 +42,7 @@ def text(found: Profile) -> str:
         The profile.
     """
     lines = [summary(found), "", *_spent(found)]
-    for rows in (_kernels(found), _contention(found), cluster(found)):
+    for rows in (_kernels(found), _outside(found), _contention(found), cluster(found)):
         told = list(rows)
         lines += ["", *told] if told else []
     for note in found.notes:
@@ -93,6 +94,18 @@ def _kernels(found: Profile) -> Iterator[str]:
             yield f"    and {count(len(row.places) - _LINES, 'other line')}"
     if len(found.kernels) > _KERNELS:
         yield f"  and {len(found.kernels) - _KERNELS} others"
+
+
+def _outside(found: Profile) -> Iterator[str]:
+    if not found.outside_kernels:
+        return
+    yield "Tasks, outside kernels"
+    tasks = list(found.outside_kernels.items())
+    for name, spent in tasks[:_TASKS]:
+        yield f"  {name[:41]:<42} {seconds(spent):>8}"
+    if len(tasks) > _TASKS:
+        rest = sum(spent for _, spent in tasks[_TASKS:])
+        yield f"  {f'and {len(tasks) - _TASKS} others':<42} {seconds(rest):>8}"
 
 
 def achieved(row: KernelRow) -> str:
