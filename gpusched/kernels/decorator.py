@@ -185,8 +185,16 @@ class _Decorator:
 
         return decorate
 
+    @overload
     @staticmethod
-    def raw(function: Function) -> RawKernel:
+    def raw(function: Function, /) -> RawKernel: ...
+
+    @overload
+    @staticmethod
+    def raw() -> Callable[[Function], RawKernel]: ...
+
+    @staticmethod
+    def raw(function: Function | None = None, /) -> Any:
         """Make a kernel of a function of threads and blocks, as `numba.cuda` has them.
 
         Parameters
@@ -222,7 +230,7 @@ class _Decorator:
         >>> x
         array([2., 2., 2., 2., 2.])
         """
-        return RawKernel(function)
+        return RawKernel if function is None else RawKernel(function)
 
     @overload
     @staticmethod
@@ -259,7 +267,8 @@ class _Decorator:
 
         Notes
         -----
-        Offsets are constant integers; ``for i in range(-1, 2)`` gives constants, too.
+        Offsets are constant integers; ``for i in range(-1, 2)`` gives constants, too. Integers that
+        offsets and ranges read from outside have the values of when the stencil is made.
         On dask arrays it wraps `dask.array.overlap`. The kernel reads each input once; arrays are
         copied before, to have their borders.
 

@@ -11,9 +11,10 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+from gpusched.kernels.definition import outside_of
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.trees import compiled, tree_of
-from gpusched.kernels.unrolling import Unrolling, constant
+from gpusched.kernels.unrolling import Constants, Unrolling, constant
 
 Offset = tuple[int, ...]
 
@@ -49,6 +50,7 @@ def analyse(function: Any) -> Neighbourhood:
     """
     tree, filename = _parsed(function)
     names = [argument.arg for argument in tree.args.args]
+    tree = Constants(names, _integers(function)).visit(tree)
     tree = Unrolling(names, filename, function.__name__).visit(tree)
     finder = _Finder(names, filename, function.__name__)
     tree.body = [finder.visit(statement) for statement in tree.body]
@@ -63,6 +65,17 @@ def analyse(function: Any) -> Neighbourhood:
     tree.args.defaults = []  # those of the user's function are given in its call
     offsets = tuple(tuple(finder.found[name]) or None for name in names)
     return Neighbourhood(compiled(tree, filename, function), offsets)
+
+
+def _integers(function: types.FunctionType) -> dict[str, Any]:
+    """Return the integers, and tuples of such, that a function reads from outside."""
+
+    def is_constant(value: Any) -> bool:
+        if isinstance(value, tuple):
+            return all(map(is_constant, value))
+        return type(value) is int
+
+    return {name: value for name, value in outside_of(function).items() if is_constant(value)}
 
 
 def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
