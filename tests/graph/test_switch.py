@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dask.array as da  # noqa: F401  imported here, not in the time of the test
+
 from gpusched import disable, enable
 
 
