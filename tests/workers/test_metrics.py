@@ -418,7 +418,7 @@ each worker's page with the prefix `gpusched_worker_`, and for all workers on th
 with the prefix `gpusched_scheduler_`. Scrape either; the names differ so that a sum over both
 counts nothing twice. The labels of each are `{LABELS[0]}` (the GPU's, empty for a CPU worker) and
 `{LABELS[1]}` (its name). Counters start again at 0 when a worker's process does. Kernels are
-counted by process, so the workers of an in-process cluster all tell the same.
+counted by process, so the workers of an in-process cluster all report the same.
 
 | name for Prometheus | kind | section, key | meaning |
 | --- | --- | --- | --- |
