@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 import gpusched
 from gpusched.adapters import arrays, tasks
 
@@ -106,6 +108,7 @@ def overridden(kind: type) -> Iterator[str]:
             yield f"{kind.__module__}.{kind.__qualname__}.{name}"
 
 
+@pytest.mark.slow  # imports every module
 def test_overridden_private_methods_are_those_of_the_table() -> None:
     found = {
         name
