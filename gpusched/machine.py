@@ -22,7 +22,7 @@ from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 
 _ADDED = 32 << 20
 _CACHED = 32768
-"""Elements of a chunk that lies in the cache, with its result."""
+"""Elements of a chunk that is in the cache, with its result."""
 _SMALL = 16
 """Elements of a chunk whose arithmetic takes no time."""
 
@@ -165,7 +165,7 @@ def _best(call: Callable[[], object], times: int) -> float:
 
 
 def _bandwidths(threads: int) -> tuple[float, float]:
-    """Return the bytes a second that one thread, and all threads, move as they add arrays."""
+    """Return the bytes per second that one thread, and all threads, move as they add arrays."""
     first, second = np.ones(_ADDED // 8), np.ones(_ADDED // 8)
     target = np.zeros_like(first)
     moved = first.nbytes + second.nbytes + target.nbytes
@@ -213,7 +213,7 @@ def _kernel_seconds(steps: Sequence[tuple[str, str]], dtype: str, elements: int)
 
 
 def _kernel_rate(steps: Sequence[tuple[str, str]], dtype: str) -> float:
-    """Return the operations a second of a chain's kernel on a chunk in the cache."""
+    """Return the operations per second of a chain's kernel on a chunk in the cache."""
     elements = _SMALL if interpreted() else _CACHED
     return len(steps) * elements / _kernel_seconds(steps, dtype, elements)
 

@@ -1,4 +1,4 @@
-"""Chunks that lie in device memory, of programs that know nothing of it.
+"""Chunks that are in device memory, of programs that know nothing of it.
 
 A worker that owns a GPU keeps chunks of an unchanged NumPy program there as `Placed` values.
 Kernels compute with what is in them; everything else gets NumPy's arrays: the program's own
@@ -189,7 +189,7 @@ def holds_placed(value: Any) -> bool:
 
 
 def hosted(value: Any) -> Any:
-    """Return a value with NumPy arrays in the place of chunks in device memory.
+    """Return a value with NumPy arrays instead of chunks in device memory.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where chunks that lie in device memory meet tasks: which get them, and which NumPy's arrays."""
+"""Where chunks that are in device memory meet tasks: which get them, and which NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, Task
 from dask.typing import Key
 from distributed import Client
 
 from gpusched import placed
+from gpusched.adapters.tasks import Alias, Task
 from gpusched.fusion.placement import OFF, placement
 from gpusched.fusion.statistics import updating
 from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
@@ -152,7 +152,7 @@ def host_results(client: Client) -> Client:
 
 
 class _Hosted:
-    """A client's method, whose results have NumPy's arrays in the place of chunks."""
+    """A client's method, whose results have NumPy's arrays instead of chunks."""
 
     def __init__(self, gather: Callable[..., Awaitable[Any]]) -> None:
         self._gather = gather

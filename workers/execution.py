@@ -50,7 +50,7 @@ class Execution:
         Called with the reason when the device cannot compute any more. It ends the process, and
         so does not return.
     border
-        What gives tasks their inputs, if chunks of NumPy programs lie on the device.
+        What gives tasks their inputs, if chunks of NumPy programs are on the device.
     keep_frames
         Whether the traceback of a failed task keeps its variables, for a debugger in this process,
         and with them its arrays.

@@ -130,7 +130,7 @@ class DeviceWorker(Worker):
         return self.execution.recoveries
 
     async def get_startup_information(self) -> dict[str, Any]:
-        """Tell the scheduler this process's versions, besides what distributed tells."""
+        """Report to the scheduler this process's versions, besides what distributed reports."""
         told: dict[str, Any] = await super().get_startup_information()
         return {**told, versions.HANDSHAKE_KEY: versions.own_versions()}
 
@@ -312,6 +312,6 @@ class DeviceWorker(Worker):
         try:
             await asyncio.wait_for(told, timeout=10)
         except (OSError, TimeoutError) as error:
-            logger.error("the scheduler was not told: %s", error)
+            logger.error("the scheduler could not be reached: %s", error)
         finally:
             os._exit(exits.POISONED)

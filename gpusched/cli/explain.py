@@ -59,10 +59,10 @@ def explain(
     code is then 3, and else the script's. What it prints goes to the standard error.
     """
     from gpusched.cli import script as scripts
-    from gpusched.cli.writes import STOPPED
+    from gpusched.cli.write_guard import STOPPED
     from gpusched.graph import enable
     from gpusched.graph.hook import intercepting
-    from gpusched.inspection.pretending import Pretence
+    from gpusched.inspection.explain_script import Pretence
 
     folder = scripts.prepare(script, arguments, module)
     pretence = Pretence()
@@ -86,7 +86,7 @@ def explain(
 
 
 def _stopping() -> contextlib.AbstractContextManager[Any]:
-    from gpusched.cli.writes import stopping
+    from gpusched.cli.write_guard import stopping
     from gpusched.fusion import kernelfiles
 
     folder = kernelfiles.directory()

@@ -240,7 +240,7 @@ def insert_stop(function: ast.FunctionDef) -> None:
 def shown(text: str, name: str) -> str:
     """Return the name of a file with that source, which debuggers can show.
 
-    It lies beside the compiled kernels; where nothing is kept on disk, the name is one that only
+    It is beside the compiled kernels; where nothing is kept on disk, the name is one that only
     `linecache` knows.
     """
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, Task
 
+from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.debugging.origins import (
     Called,
     FromCall,
@@ -33,9 +33,9 @@ from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.inspection.dry_run import unfusible
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
-from gpusched.inspection.rehearse import unfusible
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.tracing import Origin as Site

@@ -124,7 +124,7 @@ def _folders_of(path: Path) -> list[Path]:
         return []
     if not own:
         raise UnsafeFolderError(
-            f"{path} is not this user's alone, so what lies there is left as it is: remove it, or "
+            f"{path} is not this user's alone, so what is there is left as it is: remove it, or "
             "name a folder of your own in gpusched.fusion.cache-directory"
         )
     return found

@@ -221,7 +221,7 @@ def _files(path: Path, archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
         if entry.filename == CONTENTS:
             continue
         if _NAME.fullmatch(entry.filename) is None:
-            raise PackError(f"{path} holds {entry.filename!r}, which is no kernel: {_AGAIN}")
+            raise PackError(f"{path} holds {entry.filename!r}, which is not a kernel: {_AGAIN}")
         content = archive.read(entry)
         if not _is_whole(entry.filename, content):
             raise PackError(f"{path} is damaged (the seal of {entry.filename}): {_AGAIN}")

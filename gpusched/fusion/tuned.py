@@ -158,7 +158,7 @@ def _parsed(path: Path) -> dict[str, Choice]:
             counters.tunings_damaged += 1
         warnings.warn(
             f"{path} is damaged ({error}), so that kernels are compiled as if nothing had been "
-            "tuned; gpusched.tune writes it anew",
+            "tuned; gpusched.tune writes it again",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task
 from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.utils import methodcaller
 
+from gpusched.adapters.tasks import DataNode, Task
 from gpusched.graph.movement import KEEPING
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program, name_of

@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Task
 from dask.array import chunk as dask_chunk
-from dask.array import overlap, reductions
+from dask.array import reductions
 from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
+from gpusched.adapters.arrays import nanmax_skip, nanmin_skip, sqrt, trim
+from gpusched.adapters.tasks import Task
 from gpusched.fusion import functions
 from gpusched.fusion.chunk import HANDLERS, LazyChunk, compute
 from gpusched.fusion.operations import operation_of
@@ -119,20 +120,20 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, overlap._trim, enforced, together, pieces,
+                   operator.getitem, trim, enforced, together, pieces,
                    one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(
     [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, moments.moment_chunk,
-     reductions.chunk_min, reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip,
-     reductions._sqrt]
+     reductions.chunk_min, reductions.chunk_max, nanmin_skip, nanmax_skip,
+     sqrt]
 )  # fmt: skip
 
 _FIRST_STEPS = frozenset(
     [dask_chunk.sum, dask_chunk.prod, dask_chunk.min, dask_chunk.max, dask_chunk.any,
      dask_chunk.all, dask_chunk.nansum, dask_chunk.nanprod, reductions.chunk_min,
-     reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip,
+     reductions.chunk_max, nanmin_skip, nanmax_skip,
      reductions.mean_chunk, reductions.moment_chunk]
 )  # fmt: skip
 """What dask's reductions call on each chunk; other functions may have the same options."""
@@ -166,11 +167,11 @@ def _joined(arrays: Any, shape: Any) -> Any:
 
 
 def _nanmin(x: Any, axis: Any, keepdims: Any) -> Any:
-    return _skip_nan(x, axis, keepdims, "fmin", reductions._nanmin_skip)
+    return _skip_nan(x, axis, keepdims, "fmin", nanmin_skip)
 
 
 def _nanmax(x: Any, axis: Any, keepdims: Any) -> Any:
-    return _skip_nan(x, axis, keepdims, "fmax", reductions._nanmax_skip)
+    return _skip_nan(x, axis, keepdims, "fmax", nanmax_skip)
 
 
 def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..., Any]) -> Any:
@@ -185,8 +186,8 @@ _RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS | {concatenate_shaped}
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
     concatenate_shaped: _joined,
-    reductions._nanmin_skip: _nanmin,
-    reductions._nanmax_skip: _nanmax,
+    nanmin_skip: _nanmin,
+    nanmax_skip: _nanmax,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
 
@@ -268,7 +269,7 @@ def is_first_step(task: Task) -> bool:
     Examples
     --------
     >>> import numpy as np
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.graph.known import is_first_step
     >>> is_first_step(Task("s", np.sum, TaskRef("x"), axis=(0,), keepdims=True))
     True

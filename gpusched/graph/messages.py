@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
+from gpusched.adapters.distributed import worker_instances
 from gpusched.fusion.statistics import updating
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.worker import current_worker
@@ -162,13 +163,12 @@ def _ask(token: str) -> bytes:
 
 def _workers() -> Iterator[Worker]:
     """Yield this process's running workers: the one whose task this thread runs comes first."""
-    from distributed import Worker
     from distributed.core import Status
 
     worker = current_worker()
     if worker is not None:
         yield worker
-    yield from (worker for worker in list(Worker._instances) if worker.status == Status.running)
+    yield from (worker for worker in worker_instances() if worker.status == Status.running)
 
 
 def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:

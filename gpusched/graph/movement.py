@@ -7,10 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode, NestedContainer, Task, _execute_subgraph, _identity_cast
-from dask.array import _shuffle, chunk, core, overlap
+from dask.array import chunk, core
 from dask.utils import methodcaller
 
+from gpusched.adapters.arrays import concatenate2, concatenate_arrays, take, trim
+from gpusched.adapters.tasks import (
+    GraphNode,
+    NestedContainer,
+    Task,
+    execute_subgraph,
+    identity_cast,
+)
 from gpusched.fusion.recorded import one_of
 from gpusched.graph.batch import part
 from gpusched.graph.known import enforced, pieces, together
@@ -18,7 +25,7 @@ from gpusched.graph.quick import parts
 
 KEEPING = (
     operator.getitem, chunk.getitem, np.concatenate, core.concatenate3, core.concatenate_axes,
-    core.concatenate_shaped, core._concatenate2, np.transpose, np.squeeze, np.expand_dims,
+    core.concatenate_shaped, concatenate2, np.transpose, np.squeeze, np.expand_dims,
     np.reshape,
 )  # fmt: skip
 """Functions whose result has no more elements than what they take."""
@@ -26,8 +33,7 @@ KEEPING = (
 _TABLE = frozenset([
     *KEEPING, np.broadcast_to, np.moveaxis, np.swapaxes, np.rollaxis, np.flip, np.flipud, np.fliplr,
     np.repeat, np.tile, np.roll, np.stack, np.ravel, np.atleast_1d, np.atleast_2d,
-    chunk.trim, overlap._trim, _shuffle._getitem, _shuffle.concatenate_arrays, enforced, together,
-    pieces, one_of, part,
+    chunk.trim, trim, take, concatenate_arrays, enforced, together, pieces, one_of, part,
     *map(methodcaller, ("reshape", "transpose", "ravel", "repeat", "squeeze")),
 ])  # fmt: skip
 
@@ -87,7 +93,7 @@ def functions_of(node: Any) -> Iterator[Any]:
 
     Examples
     --------
-    >>> from dask._task_spec import List, Task, TaskRef
+    >>> from gpusched.adapters.tasks import List, Task, TaskRef
     >>> from gpusched.graph.movement import functions_of
     >>> task = Task("x", max, List(TaskRef("a"), Task(None, abs, TaskRef("b"))))
     >>> list(functions_of(task)) == [max, abs]
@@ -101,7 +107,7 @@ def calls_in(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
 
     Examples
     --------
-    >>> from dask._task_spec import Task
+    >>> from gpusched.adapters.tasks import Task
     >>> from gpusched.graph.movement import calls_in
     >>> list(calls_in(Task("x", max, 1, 2))) == [(max, (1, 2))]
     True
@@ -109,10 +115,10 @@ def calls_in(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
     if not isinstance(node, Task):
         return
     values: list[Any] = [*node.args, *node.kwargs.values()]
-    if node.func is _execute_subgraph:
+    if node.func is execute_subgraph:
         inner, _, _, *values = node.args
         yield from (each for part in inner.values() for each in calls_in(part))
-    elif not isinstance(node, NestedContainer) and node.func is not _identity_cast:
+    elif not isinstance(node, NestedContainer) and node.func is not identity_cast:
         yield node.func, node.args
     for value in values:
         if isinstance(value, GraphNode):

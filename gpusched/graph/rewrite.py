@@ -11,7 +11,11 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from dask._task_spec import (
+from toolz import curry  # type: ignore[import-untyped]
+
+from gpusched import config, events
+from gpusched.adapters.arrays import concatenate2, enforce_dtype
+from gpusched.adapters.tasks import (
     Alias,
     DataNode,
     Dict,
@@ -21,13 +25,9 @@ from dask._task_spec import (
     Task,
     TaskRef,
     Tuple,
-    _execute_subgraph,
-    _identity_cast,
+    execute_subgraph,
+    identity_cast,
 )
-from dask.array.core import _concatenate2, _enforce_dtype
-from toolz import curry  # type: ignore[import-untyped]
-
-from gpusched import config, events
 from gpusched.breaks import GraphBreak
 from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import Overrides, active
@@ -219,7 +219,7 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
 
 def worthwhile(task: Task, functions: Functions) -> bool:
     """Return whether a task has a function that is recorded and computes, or one of `EXACT`."""
-    if task.func is _execute_subgraph:
+    if task.func is execute_subgraph:
         inner = task.args[0].values()
         return any(worthwhile(node, functions) for node in inner if type(node) is Task)
     function, kwargs = called(task)
@@ -235,7 +235,7 @@ def is_counted(task: Task, functions: Functions) -> bool:
 
     A program is what counts it, be there anything to fuse or not.
     """
-    if task.func is _execute_subgraph:
+    if task.func is execute_subgraph:
         inner = task.args[0].values()
         return any(is_counted(node, functions) for node in inner if type(node) is Task)
     function, kwargs = called(task)
@@ -257,7 +257,7 @@ def enforces(task: Task) -> bool:
     """Return whether a task is dask's call of a function whose result gets a certain dtype."""
     kwargs = task.kwargs
     return (
-        task.func is _enforce_dtype
+        task.func is enforce_dtype
         and isinstance(kwargs.get(_DTYPE), np.dtype)
         and callable(kwargs.get(_FUNCTION))
     )
@@ -293,7 +293,7 @@ class _Translation:
 
     def task(self, task: Task, known_keys: dict[Any, Any]) -> Any:
         """Return where a task's result is."""
-        if task.func is _execute_subgraph:
+        if task.func is execute_subgraph:
             return subgraph.walk(task, known_keys, self.argument)
         args = tuple(self.argument(a, known_keys) for a in task.args)
         function, given = called(task)
@@ -335,7 +335,7 @@ class _Translation:
             return self.literal(value.value)
         if isinstance(value, NestedContainer):
             return self.container(value, known_keys)
-        if type(value) is Task and value.func is _identity_cast:
+        if type(value) is Task and value.func is identity_cast:
             return self.cast(value, known_keys)
         if type(value) is Task:
             return self.task(value, known_keys)
@@ -394,16 +394,16 @@ def of_one(function: Any, args: tuple[Any, ...]) -> tuple[Any, Any] | None:
     --------
     >>> from functools import partial
     >>> import numpy as np
-    >>> from dask.array.core import _concatenate2
+    >>> from gpusched.adapters.arrays import concatenate2
     >>> from gpusched.graph.rewrite import of_one
     >>> from toolz import compose
-    >>> both = compose(np.max, partial(_concatenate2, axes=[0, 1]))
+    >>> both = compose(np.max, partial(concatenate2, axes=[0, 1]))
     >>> of_one(both, ([["part"]],)) == (np.max, "part"), of_one(both, ([["one", "other"]],))
     (True, None)
     """
     first: Any = getattr(function, "first", None)
     funcs: Any = getattr(function, "funcs", ())
-    if not isinstance(first, partial) or first.func is not _concatenate2:
+    if not isinstance(first, partial) or first.func is not concatenate2:
         return None
     if len(funcs) != 1 or len(args) != 1:
         return None

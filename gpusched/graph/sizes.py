@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task, _execute_subgraph
 
+from gpusched.adapters.tasks import DataNode, Task, execute_subgraph
 from gpusched.graph.known import is_first_step
 from gpusched.graph.subgraph import layer_of, result_key
 
@@ -115,7 +115,7 @@ class Sizes:
         node
             The task as dask has it, before it was rewritten.
         """
-        if not isinstance(node, Task) or node.func is not _execute_subgraph:
+        if not isinstance(node, Task) or node.func is not execute_subgraph:
             return self._made(node)
         inside = node.args[0]
         made = {key: self._made(task) for key, task in inside.items()}

@@ -24,7 +24,7 @@ _NAMED = 3
 
 
 def has_gpu_workers() -> bool:
-    """Return whether NumPy programs may be computed on a GPU, as far as this process can tell."""
+    """Return whether NumPy programs may be computed on a GPU, as far as this process knows."""
     if placement() == REQUIRE:
         return True
     distributed = sys.modules.get("distributed")
@@ -82,7 +82,7 @@ class Devices:
         segment
             The calls.
         registers
-            The task's, with stand-ins that all lie in host memory.
+            The task's, with stand-ins that are all in host memory.
         recorder
             What records them.
         """

@@ -13,13 +13,13 @@ from gpusched.graph.optimisation import regrouped
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
 from gpusched.inspection.batches import Batches, batches
+from gpusched.inspection.breaks import breaks
 from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.fit import Described, Fit, described, fit
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernels import ExplainedKernel, explained
-from gpusched.inspection.model import Stage, Stop, Totals
+from gpusched.inspection.model import Break, Stage, Totals
 from gpusched.inspection.stages import count_tasks, stages
-from gpusched.inspection.stops import stops
 from gpusched.inspection.variant import KernelUse
 from gpusched.inspection.walk import Walk, Walked
 from gpusched.machine import Machine, machine
@@ -32,8 +32,8 @@ class Explanation:
     totals: Totals
     stages: tuple[Stage, ...]
     kernels: tuple[ExplainedKernel, ...]
-    stops: tuple[Stop, ...]
-    """Where fusion stopped, why, and what to change."""
+    breaks: tuple[Break, ...]
+    """Graph breaks, why, and what to change."""
     machine: Machine
     """What expected times are based on."""
     waits: tuple[PolicyWaits, ...] = ()
@@ -43,7 +43,7 @@ class Explanation:
     chunks: str = ""
     """What ``chunks="auto"`` last meant in this process, and why; empty if nobody asked."""
     gpu: bool = False
-    """Whether workers that own a GPU compute it, as far as this process can tell: then stages say
+    """Whether workers that own a GPU compute it, as far as this process knows: then stages say
     which of their calls run there."""
     fit: Fit | None = None
     """Whether it fits on the cluster that was asked about; None if none was."""
@@ -66,7 +66,7 @@ class Explanation:
         Parameters
         ----------
         details : bool
-            Whether every stage, line, kernel's source and stop is shown.
+            Whether every stage, line, kernel's source and graph break is shown.
         width : int
             Columns.
         """
@@ -86,7 +86,7 @@ class Explanation:
             "totals": asdict(self.totals),
             "stages": [asdict(stage) for stage in self.stages],
             "kernels": [_kernel(kernel) for kernel in self.kernels],
-            "stops": [asdict(stop) for stop in self.stops],
+            "breaks": [asdict(each) for each in self.breaks],
             "machine": asdict(self.machine),
             "waits": [asdict(each) for each in self.waits],
             "batches": asdict(self.batches),
@@ -150,7 +150,7 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     Returns
     -------
     Explanation
-        Stages, kernels, bytes, expected times, and where fusion stops.
+        Stages, kernels, bytes, expected times, and graph breaks.
 
     Raises
     ------
@@ -186,11 +186,11 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         numbers = {stage.layer: stage.number for stage in run}
         kernels = _kernels(walked, numbers)
         before = sum(map(count_tasks, wanted.built.layers.values()))
-        halts = tuple(stops(walked, numbers))
+        graph_breaks = tuple(breaks(walked, numbers))
         totals = _totals(before, walked, run)
         auto = str(chosen() or "")
         explanation = Explanation(
-            totals, run, kernels, halts, here, policy_waits(), batches(wanted), auto,
+            totals, run, kernels, graph_breaks, here, policy_waits(), batches(wanted), auto,
             walk.has_gpus,
         )  # fmt: skip
         return explanation, walk.chunks()

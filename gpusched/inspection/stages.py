@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, Task
 from dask.blockwise import Blockwise
 from dask.core import istask
 
+from gpusched.adapters.tasks import Alias, GraphNode, Task
 from gpusched.inspection.cost import Work, stage_seconds, task_seconds, total, work_of
 from gpusched.inspection.gather import Wanted
 from gpusched.inspection.model import (
@@ -46,7 +46,7 @@ def title(layer: str) -> str:
 
 
 def count_tasks(layer: Any) -> int:
-    """Return the tasks of a layer: what it only holds, or names anew, is none."""
+    """Return the tasks of a layer: what it only holds, or gives another name, is not one."""
     if isinstance(layer, Blockwise) and not layer.is_materialized():
         return 0 if isinstance(layer.task, Alias) else len(layer)
     return sum(

@@ -72,7 +72,7 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class Halt:
-    """Where fusion stopped."""
+    """A graph break."""
 
     operation: str
     reason: Reason
@@ -101,7 +101,7 @@ class Variant:
     slabs: list[Slabs] = field(default_factory=list)
     """Kernels that run together on some rows at a time."""
     seams: list[Seamed] = field(default_factory=list)
-    """Kernels that read arrays where they lie, instead of one that they would be joined to."""
+    """Kernels that read arrays where they are, instead of one that they would be joined to."""
     calls: list[CallUse] = field(default_factory=list)
     halts: list[Halt] = field(default_factory=list)
     devices: list[DeviceUse] = field(default_factory=list)

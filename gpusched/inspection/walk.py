@@ -8,12 +8,12 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import Alias, DataNode, Task, TaskRef
 
+from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.graph.segment import describe
 from gpusched.graph.signature import Signatures
+from gpusched.inspection.dry_run import UNKNOWN, Rehearser
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.rehearse import UNKNOWN, Rehearser
 from gpusched.inspection.standins import extent
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.variant import Variant
@@ -104,7 +104,7 @@ class Walk:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether workers that own a GPU compute the graph, as far as this process can tell."""
+        """Whether workers that own a GPU compute the graph, as far as this process knows."""
         return self._rehearser.devices.active
 
     def _sort(self) -> None:
@@ -137,7 +137,7 @@ class Walk:
     def _chunk(self, key: Any) -> _Made:
         """Return what is known of a chunk, also where it is kept on a cluster, outside the graph.
 
-        Those come as dask was told that they are.
+        Those come as dask expects them.
         """
         made = self._made.get(key)
         if made is None:
@@ -186,7 +186,7 @@ class Walk:
         self._readers[variant.name, tuple([each.stage for each in given])] += 1
 
     def _declared(self, key: Any) -> Any:
-        """Return the shape that dask was told a chunk has."""
+        """Return the shape that dask expects of a chunk."""
         if not isinstance(key, tuple):
             return None
         chunks = self._chunks.get(key[0])

@@ -15,8 +15,8 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode
 
+from gpusched.adapters.tasks import GraphNode
 from gpusched.fusion import hostloops
 from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel

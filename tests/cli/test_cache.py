@@ -100,7 +100,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "cut": (lambda p: p.write_bytes(p.read_bytes()[:-50]), "is not a pack of kernels, or damaged"),
     "another file": (lambda p: p.write_text("kernels"), "is not a pack of kernels"),
     "another format": (lambda p: rewritten(p, newer), "of format 9, and this gpusched reads"),
-    "a path": (lambda p: rewritten(p, elsewhere), "which is no kernel"),
+    "a path": (lambda p: rewritten(p, elsewhere), "which is not a kernel"),
     "writable by others": (lambda p: p.chmod(0o666), "somebody else owns it or may write it"),
     "missing": (lambda p: p.unlink(), "No such file"),
 }

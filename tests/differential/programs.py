@@ -49,7 +49,7 @@ LAYOUTS = ("{}", "{}", "{}", "{}[::2]", "{}.T", "np.asfortranarray({})", "{}[::-
            "readonly({})", "{}.astype({}.dtype.newbyteorder())",
            "np.repeat({}, 2, axis=-1)[..., ::2]",
            "np.broadcast_to({}, (3, *{}.shape)).copy()")  # fmt: skip
-"""How the input of a program lies in memory."""
+"""How the input of a program is in memory."""
 
 READONLY = """\
 def readonly(array):

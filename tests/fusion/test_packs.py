@@ -110,7 +110,7 @@ def unreadable(name: str, content: bytes) -> tuple[str, bytes]:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(pickled, "is no kernel"), (unreadable, "pack.json"), (other_key, "the seal of")],
+    [(pickled, "is not a kernel"), (unreadable, "pack.json"), (other_key, "the seal of")],
 )
 def test_what_does_not_verify_is_refused(change: Any, message: str, pack: Path) -> None:
     with pytest.raises(PackError, match=f"{pack.name}.*{message}"):

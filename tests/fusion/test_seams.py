@@ -1,4 +1,4 @@
-"""Kernels that read the parts of joined arrays where those lie: bit by bit what NumPy gives."""
+"""Kernels that read the parts of joined arrays where those are: bit by bit what NumPy gives."""
 
 from __future__ import annotations
 

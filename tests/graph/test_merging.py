@@ -47,7 +47,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def numbers(rows: int = 40, seed: int = 0) -> Any:
-    """Return an array of four chunks that lie in memory."""
+    """Return an array of four chunks that are in memory."""
     values = np.random.default_rng(seed).uniform(0.5, 2, (rows, 5))
     return da.from_array(values, chunks=(rows // CHUNKS, 5)).persist(scheduler="sync")
 

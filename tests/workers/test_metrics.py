@@ -1,4 +1,4 @@
-"""What workers tell: in heartbeats, on their own /metrics pages, and in the reference."""
+"""What workers report: in heartbeats, on their own /metrics pages, and in the reference."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ class TestSampler:
                 break
         assert told == [None, None, None]
         assert self.sampler.latest("a") == "back"
-        assert caplog.text.count("NVML tells nothing of a") == 1
+        assert caplog.text.count("NVML reports nothing of a") == 1
 
     def test_in_a_thread(self) -> None:
         import threading
@@ -428,7 +428,7 @@ each worker's page with the prefix `gpusched_worker_`, and for all workers on th
 with the prefix `gpusched_scheduler_`. Scrape either; the names differ so that a sum over both
 counts nothing twice. The labels of each are `{LABELS[0]}` (the GPU's, empty for a CPU worker) and
 `{LABELS[1]}` (its name). Counters start again at 0 when a worker's process does. Kernels are
-counted by process, so the workers of an in-process cluster all tell the same.
+counted by process, so the workers of an in-process cluster all report the same.
 
 | name for Prometheus | kind | section, key | meaning |
 | --- | --- | --- | --- |

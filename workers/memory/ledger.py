@@ -126,7 +126,7 @@ class Ledger:
     def observe(self, held: int, in_flight: int, resident: int | None = None) -> None:
         """Take the present sizes.
 
-        What is unmanaged cannot be told while tasks run, since they have taken any part of what is
+        What is unmanaged is not known while tasks run, since they have taken any part of what is
         reserved for them. It is kept between the bounds that follow from both.
         """
         self.held, self.in_flight, self.resident = held, in_flight, resident

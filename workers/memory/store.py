@@ -33,13 +33,13 @@ _TURNS = 100
 class Store(MutableMapping[Key, object]):
     """The results that a worker holds.
 
-    A value that lies on the device goes from there to host memory, as bytes, and on to a file; any
+    A value that is on the device goes from there to host memory, as bytes, and on to a file; any
     other goes from host memory to a file. What is read comes back up.
 
     Parameters
     ----------
     device
-        Where device values lie.
+        Where device values are.
     files
         The lowest tier.
     host_limit
@@ -52,7 +52,7 @@ class Store(MutableMapping[Key, object]):
     -----
     Thread-safe. All copying between tiers is done by one thread, the mover, because two threads
     that bring the same value up would meet in zict's bookkeeping. Setting, deleting and reading
-    what lies in the upper tier never wait for it, but for a host value that takes the place of a
+    what is in the upper tier never wait for it, but for a host value that takes the place of a
     device value which is just being moved. There is never a moment when a value is in no
     tier: it leaves one after it has arrived in the next.
     """
@@ -92,7 +92,7 @@ class Store(MutableMapping[Key, object]):
         self._stopped = False
 
     def __setitem__(self, key: Key, value: object) -> None:
-        """Take a value into the tier where it lies; what is too much there goes down later."""
+        """Take a value into the tier where it is; what is too much there is spilled later."""
         self._forget(key)
         if isinstance(value, Frozen):
             self._device_keys.add(key)
@@ -110,7 +110,7 @@ class Store(MutableMapping[Key, object]):
             self[key] = other
 
     def __getitem__(self, key: Key) -> Any:
-        """Return a value, from wherever it lies.
+        """Return a value, from wherever it is.
 
         Raises
         ------

@@ -16,7 +16,7 @@ Values = dict[str, Any]
 
 _sampler = Sampler()
 _failed: set[str] = set()
-"""Sections that could not be read, each told once."""
+"""Sections that could not be read, each logged once."""
 
 
 def collect(worker: Any) -> dict[str, Values]:
@@ -48,7 +48,7 @@ def collect(worker: Any) -> dict[str, Values]:
             # A number must not cost the heartbeat, whose absence would cost the worker.
             if section not in _failed:
                 _failed.add(section)
-                logger.exception("the metrics of %s cannot be read; told once", section)
+                logger.exception("the metrics of %s cannot be read; logged once", section)
             continue
         if values:
             found[section] = {k: _plain(v) for k, v in values.items() if v is not None}

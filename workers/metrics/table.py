@@ -1,4 +1,4 @@
-"""Every number that a worker tells, with its name for Prometheus and its meaning."""
+"""Every number that a worker reports, with its name for Prometheus and its meaning."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def kernel_cache() -> Finding:
     folder = directory()
     if folder is None:
         return Finding.warning(
-            "kernels are kept in memory only, and compiled anew in each process",
+            "kernels are kept in memory only, and compiled again in each process",
             "set gpusched.fusion.cache-directory to a folder",
         )
     try:
@@ -36,7 +36,7 @@ def kernel_cache() -> Finding:
             return Finding.ok(str(folder))
     except OSError as error:
         return Finding.warning(
-            f"{folder} cannot be written ({error}), so kernels are compiled anew in each process",
+            f"{folder} cannot be written ({error}), so kernels are compiled again in each process",
             "set gpusched.fusion.cache-directory to a folder that can be",
         )
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import dask
 import numpy as np
-from dask._task_spec import GraphNode, TaskRef
 
+from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion.plan import Register
 from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package

@@ -309,7 +309,7 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
     elif getattr(math, getattr(function, "__name__", ""), None) is function:
         if all(is_plain(kind) or is_shape(kind) for kind in given):
             return Kind.PLAIN
-        refuse(GraphBreak.OWN_DECIDES, "calls a function of numbers with a value of a chunk")
+        refuse(GraphBreak.OWN_DECIDES, "calls a scalar function with a value of a chunk")
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 

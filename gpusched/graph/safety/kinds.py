@@ -29,7 +29,7 @@ class Kind(enum.Enum):
     """One that raising needs nothing of the user's to make."""
     NULL = "nothing, where the interpreter of Python keeps a place"
     UNBOUND = "a variable that may not have a value"
-    OTHER = "a value that gpusched cannot tell"
+    OTHER = "a value that gpusched cannot determine"
 
 
 @dataclass(frozen=True, eq=False)

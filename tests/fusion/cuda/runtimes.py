@@ -84,7 +84,7 @@ class SimulatorRuntime(HostRuntime):
 
 
 class GpuHostRuntime(HostRuntime):
-    """A real GPU, for arrays that lie in host memory: they go there and back at each launch."""
+    """A real GPU, for arrays that are in host memory: they go there and back at each launch."""
 
     def __init__(self) -> None:
         super().__init__()
