@@ -1,4 +1,4 @@
-"""How many bytes a task will take besides its inputs: declared, or learned from similar tasks."""
+"""How many bytes tasks will take besides their inputs: declared, or learned from similar tasks."""
 
 from __future__ import annotations
 
