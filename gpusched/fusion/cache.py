@@ -33,7 +33,7 @@ from gpusched.fusion import (
 from gpusched.fusion.backends import native, processors
 from gpusched.fusion.handles import Call, Handle
 from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.statistics import updating
+from gpusched.fusion.statistics import count_compilation, updating
 
 
 @dataclass(frozen=True)
@@ -269,8 +269,9 @@ class PreparedKernel:
         with service.here():
             started = time.thread_time()
             code = self.compile()
-        compiletimes.learn(worthwhile.units(self.chosen), time.thread_time() - started)
-        sharing.count_compilation()
+            seconds = time.thread_time() - started
+        compiletimes.learn(worthwhile.units(self.chosen), seconds)
+        count_compilation(self.kernel.name, seconds)
         return code
 
     def _compiled(self, call: Call, found: native.NativeKernel | None = None) -> CompiledKernel:

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gpusched.fusion.statistics import compiling_for
+
 if TYPE_CHECKING:
     from gpusched.fusion.backends.native import NativeKernel
     from gpusched.fusion.cache import CompiledKernel
@@ -107,7 +109,8 @@ class Handle:
     def wait(self) -> None:
         """Compile it if need be; raise what the compiler raises."""
         if not self.ready:
-            self._set(self._obtain())
+            with compiling_for(self.name):
+                self._set(self._obtain())
 
     def begin_again(self) -> None:
         """Let go of a lock that a thread held which a forked process has not."""
