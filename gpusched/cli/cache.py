@@ -169,7 +169,8 @@ def warm(context: click.Context, module: bool, script: str, arguments: tuple[str
 def export_pack(file: str, everything: bool) -> None:
     """Write kernels into FILE, a pack for other machines.
 
-    Those are taken that this machine can use. See gpusched cache import.
+    Those are taken that this machine can use, with what gpusched.tune has found here. See gpusched
+    cache import.
     """
     from gpusched.fusion import packs
 
@@ -184,7 +185,8 @@ def export_pack(file: str, everything: bool) -> None:
                 "or by running a program"
             )
         written = packs.write(pack, Path(file))
-    click.echo(f"{_number(len(pack.files))}, {_size(written)} in {file}")
+    tuned = f" and {_choices(len(pack.tunings))}" if pack.tunings else ""
+    click.echo(f"{_number(len(pack.files))}{tuned}, {_size(written)} in {file}")
 
 
 @cache.command("import")
@@ -196,7 +198,8 @@ def import_pack(file: Path, everything: bool) -> None:
     A pack is code, and its kernels run as you: import only what you could run as a program of the
     same origin. A file that somebody else owns or may write is refused, and so is one of which any
     part does not verify. Kernels for another processor or other versions are left out, since they
-    would not be loaded; an error says if there are no others.
+    would not be loaded; an error says if there are no others. What gpusched.tune has found on this
+    machine stays, and what it has found elsewhere is put beside it.
     """
     from gpusched.fusion import packs
 
@@ -205,9 +208,12 @@ def import_pack(file: Path, everything: bool) -> None:
         chosen = pack if everything else pack.usable
         if not chosen.files:
             raise Failed(_of_no_use(file, pack))
-        written = packs.install(chosen, _directory())
+        root = _directory()
+        new = packs.install_tunings(chosen, root)
+        written = packs.install(chosen, root)
     left = len(pack.files) - len(chosen.files)
     notes = [f"{_number(written)} imported", f"{len(chosen.files) - written} were there"]
+    notes += [f"{_choices(new)} added"] if chosen.tunings else []
     click.echo(", ".join([*notes, *([f"{left} are for other machines"] if left else [])]))
 
 
@@ -246,6 +252,10 @@ def _failing() -> Iterator[None]:
 
 def _number(count: int) -> str:
     return f"{count} kernel" if count == 1 else f"{count} kernels"
+
+
+def _choices(count: int) -> str:
+    return f"{count} choice of gpusched.tune" if count == 1 else f"{count} choices of gpusched.tune"
 
 
 def _size(count: int) -> str:

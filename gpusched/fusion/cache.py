@@ -25,7 +25,7 @@ from gpusched.fusion.handles import Call, CompiledKernel, NativeKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.kernelfiles import OtherToolchainError
 from gpusched.fusion.kernelstore import KernelStore
-from gpusched.fusion.statistics import updating
+from gpusched.fusion.statistics import count_compilation, updating
 
 
 class KernelCache(KernelStore):
@@ -116,8 +116,9 @@ class PreparedKernel:
         with service.here():
             started = time.thread_time()
             code = self.compile()
-        compiletimes.learn(worthwhile.units(self.chosen), time.thread_time() - started)
-        sharing.count_compilation()
+            seconds = time.thread_time() - started
+        compiletimes.learn(worthwhile.units(self.chosen), seconds)
+        count_compilation(self.kernel.name, seconds)
         return code
 
     def _compiled(self, call: Call, found: NativeKernel | None = None) -> CompiledKernel:

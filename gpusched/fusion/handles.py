@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.statistics import compiling_for
 
 Call = Callable[..., int | None]
 """Machine code: given windows on the arrays, then constants, sizes and strides."""
@@ -147,7 +148,8 @@ class Handle:
     def wait(self) -> None:
         """Compile it if need be; raise what the compiler raises."""
         if not self.ready:
-            self._set(self._obtain())
+            with compiling_for(self.name):
+                self._set(self._obtain())
 
     def begin_again(self) -> None:
         """Let go of a lock that a thread held which a forked process has not."""

@@ -87,7 +87,7 @@ def flipped(name: str, content: bytes) -> tuple[str, bytes]:
 
 
 def newer(name: str, content: bytes) -> tuple[str, bytes]:
-    return name, content.replace(b'"format": 1', b'"format": 9')
+    return name, content.replace(b'"format": 2', b'"format": 9')
 
 
 def elsewhere(name: str, content: bytes) -> tuple[str, bytes]:

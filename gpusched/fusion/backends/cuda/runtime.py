@@ -6,12 +6,12 @@ import ctypes
 import linecache
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any
 
-from gpusched.fusion import generate, service, sharing, tuned
+from gpusched.fusion import generate, service, tuned
 from gpusched.fusion.backends.cuda import compiler, cubins, skeleton, versions
 from gpusched.fusion.backends.cuda.compiler import (
     Compiled,
@@ -28,7 +28,7 @@ from gpusched.fusion.handles import CompiledKernel, Handle
 from gpusched.fusion.kernel import EXACT, Kernel
 from gpusched.fusion.kernelfiles import OtherToolchainError
 from gpusched.fusion.kernelstore import KernelStore
-from gpusched.fusion.statistics import updating
+from gpusched.fusion.statistics import count_compilation, updating
 
 
 class NoDeviceError(RuntimeError):
@@ -108,6 +108,14 @@ def _register(kernel: Kernel, text: str) -> str:
     return filename
 
 
+def _timed(name: str, build: Callable[[], Compiled]) -> Compiled:
+    """Return what is compiled in this thread, and count it."""
+    started = time.thread_time()
+    found = build()
+    count_compilation(name, time.thread_time() - started)
+    return found
+
+
 class GpuRuntime:
     """The current CuPy device.
 
@@ -161,16 +169,13 @@ class GpuRuntime:
 
         def build() -> Compiled:
             if isinstance(kernel, ScanCode):
-                sharing.count_compilation()
-                return kernel.build(self.cc)
+                return _timed(kernel.name, lambda: kernel.build(self.cc))
             wanted = cubins.wanted(kernel.name, text, self.cc, kernel.mathematics)
             cubin = service.compiled(kernel, wanted, self.cc)
             if cubin is not None:
                 return Compiled(kernel.name, self.cc, cubin)
             with service.here():
-                found = _build(kernel, text, self.cc)
-            sharing.count_compilation()
-            return found
+                return _timed(kernel.name, lambda: _build(kernel, text, self.cc))
 
         started = time.perf_counter()
         mode = EXACT if isinstance(kernel, ScanCode) else kernel.mathematics
