@@ -38,7 +38,7 @@ class Outside:
         """
         found = self._read(function.__globals__, name)
         if found is _MISSING:
-            found = self._read(function.__builtins__, name)  # type: ignore[attr-defined]
+            found = self._read(function.__builtins__, name)
         if found is _MISSING:
             raise KeyError(name)
         return found
