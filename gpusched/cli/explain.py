@@ -28,7 +28,7 @@ from gpusched.quantities import read_bytes
     help="Let SCRIPT change files: what it writes is computed from zeros.",
 )
 @click.option(
-    "--memory",
+    "--memory-limit",
     type=Read("size", read_bytes),
     help="Say whether it fits on workers with so much memory each, as in '16 GiB'.",
 )
@@ -47,7 +47,7 @@ def explain(
     as_json: bool,
     page: str | None,
     allow_writes: bool,
-    memory: int | None,
+    memory_limit: int | None,
     workers: int,
     threads: int,
 ) -> None:
@@ -73,8 +73,8 @@ def explain(
         with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
             code = scripts.execute(script, module, folder)
         explained = pretence.found
-        if memory is not None:
-            explained = [(at, found.on(memory, workers, threads)) for at, found in explained]
+        if memory_limit is not None:
+            explained = [(at, found.on(memory_limit, workers, threads)) for at, found in explained]
         if file is not None:
             file.truncate(0)
             file.write(_page(explained))

@@ -68,4 +68,4 @@ def _check(array: np.ndarray) -> None:
 def _refuse_above(most: int, numbers: np.ndarray, what: str) -> None:
     found = int(numbers.max(initial=0))
     if found > most:
-        raise CorruptFrameError(f"{found} is no {what}")
+        raise CorruptFrameError(f"{found} is not a {what}")

@@ -33,7 +33,7 @@ def test_each_computation_is_explained(gpusched: Runner) -> None:
 
 
 def test_it_says_whether_a_script_fits(gpusched: Runner) -> None:
-    options = ("--memory", "1 TiB", "--workers", "2", "--threads", "3")
+    options = ("--memory-limit", "1 TiB", "--workers", "2", "--threads", "3")
     done = gpusched("explain", "--json", *options, gpusched.script(SCRIPT))
     for each in json.loads(done.stdout):
         assert each["fit"]["cluster"] == {"memory": 2**40, "workers": 2, "threads": 3}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
+import dask
 import dask.array as da
 import pytest
 
@@ -110,7 +111,8 @@ def test_one_line_that_stops_in_many_stages_is_shown_once() -> None:
 
 
 def test_small_arrays_say_at_once_that_nothing_is_fused_and_why() -> None:
-    found = explain(numbers((10,), 5) * 2 + 1)
+    with dask.config.set({"gpusched.fusion.minimum-elements": 4096}):
+        found = explain(numbers((10,), 5) * 2 + 1)
     told = "Nothing is fused: small chunks."
     assert str(found).startswith(told)
     assert told in found.html()

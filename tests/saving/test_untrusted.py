@@ -147,7 +147,7 @@ NO_VALUES = [
 
 @pytest.mark.parametrize("array", NO_VALUES, ids=range(len(NO_VALUES)))
 def test_bytes_that_are_no_values_are_refused(array: np.ndarray) -> None:
-    with pytest.raises(CorruptFrameError, match=r"is no (bool|character)"):
+    with pytest.raises(CorruptFrameError, match=r"is not a (bool|character)"):
         elements.check(array)
 
 
