@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 from typing import Any
 
@@ -38,7 +39,7 @@ class Outside:
         """
         found = self._read(function.__globals__, name)
         if found is _MISSING:
-            found = self._read(function.__builtins__, name)
+            found = self._read(getattr(function, "__builtins__", vars(builtins)), name)
         if found is _MISSING:
             raise KeyError(name)
         return found
