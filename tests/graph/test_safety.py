@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import types
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpusched.graph.safety import LIBRARY, examined, kind_of, why_unsafe
-from gpusched.graph.safety.kinds import Kind
+from gpusched.graph.safety.kinds import Kind, Known
 
 FACTOR = 2.5
 TABLE = np.arange(5)
@@ -476,3 +477,13 @@ def test_what_only_looks_known_is_not(name: str) -> None:
 def test_exceptions_that_are_made_by_python_itself_may_be_raised() -> None:
     assert why_unsafe(raising(PlainError)) is None
     assert why_unsafe(raising(KeyError)) is None
+
+
+def test_known_values_have_the_hash_of_what_they_are_equal_to() -> None:
+    values = [0, 1, True, 0.0, -0.0, 1.0, math.nan, "1", (1, 2), slice(1), np.float32(1), len, []]
+    for left in values:
+        for right in [*values, copy.copy(left)]:
+            if Known(left) == Known(right):
+                assert hash(Known(left)) == hash(Known(right))
+    # A graph gives each chunk's call another number: examined in linear time.
+    assert len({hash(Known(k)) for k in range(1000)}) > 900

@@ -44,7 +44,9 @@ class Known:
         return isinstance(other, Known) and same(self.value, other.value)
 
     def __hash__(self) -> int:
-        return hash(type(self.value))
+        # As `same` compares: a graph of many chunks may give each call another number.
+        constant = is_constant(self.value)
+        return hash((type(self.value), repr(self.value))) if constant else id(self.value)
 
 
 @dataclass(frozen=True)
