@@ -1,4 +1,4 @@
-"""The closing lines of a run: what was fused, what it moved, and where fusion stopped."""
+"""The closing lines of a run: what was fused, what it moved, and graph breaks."""
 
 from __future__ import annotations
 

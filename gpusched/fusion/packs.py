@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.files import is_own
-from gpusched.fusion import cache, codefiles, kernelfiles, tuned
+from gpusched.fusion import codefiles, emitters, kernelfiles, tuned
 
 FORMAT = 2
 """Of packs; raised where an older gpusched could not read them."""
@@ -75,20 +75,18 @@ def is_usable(name: str) -> bool:
         Its path below the cache directory.
     """
     kind, _, rest = name.partition("/")
-    return rest == (cache.folder_name() if kind == "kernels" else _cuda_toolchain())
+    return rest == (emitters.folder_name() if kind == "kernels" else _toolchain(kind))
 
 
 def is_of_these_versions(name: str) -> bool:
     """Return whether a folder's kernels are made with these versions, for whatever processor."""
     kind, _, rest = name.partition("/")
     found = rest.partition("-")[0]
-    return found == (cache.toolchain() if kind == "kernels" else _cuda_toolchain())
+    return found == _toolchain(kind)
 
 
-def _cuda_toolchain() -> str:
-    from gpusched.fusion.backends.cuda import cubins
-
-    return cubins.toolchain()
+def _toolchain(kind: str) -> str:
+    return emitters.toolchain(emitters.HOST if kind == "kernels" else emitters.CUDA)
 
 
 def collect(root: Path) -> tuple[Pack, list[Path]]:
@@ -238,7 +236,7 @@ def _files(path: Path, archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
         if entry.filename in (CONTENTS, tuned.FILE):
             continue
         if _NAME.fullmatch(entry.filename) is None:
-            raise PackError(f"{path} holds {entry.filename!r}, which is no kernel: {_AGAIN}")
+            raise PackError(f"{path} holds {entry.filename!r}, which is not a kernel: {_AGAIN}")
         content = archive.read(entry)
         if not _is_whole(entry.filename, content):
             raise PackError(f"{path} is damaged (the seal of {entry.filename}): {_AGAIN}")

@@ -1,4 +1,4 @@
-"""Counters: what ran fused in this process, what it moved, and where fusion stopped."""
+"""Counters: what ran fused in this process, what it moved, and graph breaks."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusched import config
-from gpusched.fusion import cache, choices, codefiles, sharing
+from gpusched.fusion import choices, codefiles, emitters, kernelfiles, kernelstore, sharing
 from gpusched.fusion.backends import processors
 from gpusched.fusion.kernel import Kernel, Options
 from gpusched.fusion.statistics import updating
@@ -68,7 +68,7 @@ def generation() -> int:
 @lru_cache(maxsize=1)
 def here() -> Place:
     """Return this machine's processor."""
-    return Place("cpu", f"{processors.name()} {processors.key()}", cache.toolchain())
+    return Place("cpu", f"{processors.name()} {processors.key()}", emitters.toolchain())
 
 
 def chosen(kernel: Kernel, place: Place) -> Kernel:
@@ -127,12 +127,7 @@ def remember(kernel: Kernel, place: Place, choice: Choice | None) -> bool:
         codefiles.warn_unwritable(path, error)
         return False
     _generation += 1
-    if place.target == "cpu":
-        cache.kernels.forget(kernel)
-    else:
-        from gpusched.fusion.backends.cuda import runtime
-
-        runtime.forget(kernel)
+    kernelstore.forget(kernel)
     return True
 
 
@@ -154,7 +149,8 @@ def add(path: Path, given: Choices) -> int:
 
 def _change(path: Path, change: Callable[[Choices], Choices]) -> None:
     """Replace a file's content, while no other process does."""
-    with _lock, turn(path, sharing.patience()):
+    # Not the other way round: no thread holds a lock while it waits for another process.
+    with turn(path, sharing.patience()), _lock:
         codefiles.write(path, encoded(change(_entries(path))))
 
 
@@ -184,13 +180,11 @@ def is_usable(key: str) -> bool:
     _, target, device, toolchain = key.split("|")
     if target == "cpu":
         return Place(target, device, toolchain) == here()
-    from gpusched.fusion.backends.cuda import cubins
-
-    return toolchain == cubins.toolchain()
+    return toolchain == emitters.toolchain(emitters.CUDA)
 
 
 def _path() -> Path | None:
-    root = cache.directory()
+    root = kernelfiles.directory()
     return root and root / FILE
 
 
@@ -219,7 +213,7 @@ def _parsed(path: Path) -> Choices:
             counters.tunings_damaged += 1
         warnings.warn(
             f"{path} is damaged ({error}), so that kernels are compiled as if nothing had been "
-            "tuned; gpusched.tune writes it anew",
+            "tuned; gpusched.tune writes it again",
             RuntimeWarning,
             stacklevel=2,
         )

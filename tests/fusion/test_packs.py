@@ -15,7 +15,7 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.fusion import cache, codefiles, packs, tuned
+from gpusched.fusion import codefiles, emitters, packs, tuned
 from gpusched.fusion.backends import processors
 from gpusched.fusion.cache import KernelCache
 from gpusched.fusion.kernel import Options
@@ -69,8 +69,8 @@ def test_equal_packs_are_equal_files(pack: Path, root: Path, tmp_path: Path) -> 
 def test_kernels_for_elsewhere_are_never_loaded(
     what: str, pack: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, name = (processors, "key") if what == "processor" else (cache, "toolchain")
-    monkeypatch.setattr(module, name, lambda: "0123456789abcdef")
+    module, name = (processors, "key") if what == "processor" else (emitters, "toolchain")
+    monkeypatch.setattr(module, name, lambda *packages: "0123456789abcdef")
     found = packs.read(pack)
     assert len(found.files) == 2
     assert not found.usable.files
@@ -87,9 +87,9 @@ def test_another_processor_s_kernels_in_this_one_s_folder_are_never_loaded(
         elsewhere.setattr(processors, "key", lambda: "0123456789abcdef")
         KernelCache().get(sample_kernel())
         packs.write(packs.collect(root)[0], tmp_path / "kernels.pack")
-        theirs = cache.folder_name()
+        theirs = emitters.folder_name()
     found = packs.read(tmp_path / "kernels.pack")
-    moved = {n.replace(theirs, cache.folder_name()): c for n, c in found.files.items()}
+    moved = {n.replace(theirs, emitters.folder_name()): c for n, c in found.files.items()}
     packs.install(packs.Pack(moved, {}), root)
     reset_statistics()
     run_kernel(KernelCache())
@@ -112,7 +112,7 @@ def unreadable(name: str, content: bytes) -> tuple[str, bytes]:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(pickled, "is no kernel"), (unreadable, "pack.json"), (other_key, "the seal of")],
+    [(pickled, "is not a kernel"), (unreadable, "pack.json"), (other_key, "the seal of")],
 )
 def test_what_does_not_verify_is_refused(change: Any, message: str, pack: Path) -> None:
     with pytest.raises(PackError, match=f"{pack.name}.*{message}"):

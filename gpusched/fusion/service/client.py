@@ -13,7 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpusched.fusion import choices, codefiles, compiletimes, worthwhile
+from gpusched.fusion import choices, codefiles, compiletimes, emitters, worthwhile
+from gpusched.fusion.backends import processors
 from gpusched.fusion.operations import DEFINED
 from gpusched.fusion.service.connection import (
     PATIENCE,
@@ -161,10 +162,7 @@ if hasattr(os, "register_at_fork"):
 
 def place() -> Place:
     """Return where the service is that makes the machine code of this process."""
-    from gpusched.fusion import cache
-    from gpusched.fusion.backends import processors
-
-    parts = [cache.toolchain(), processors.key(), sys.executable, sys.prefix]
+    parts = [emitters.toolchain(), processors.key(), sys.executable, sys.prefix]
     identity = hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
     return Place(folder(), identity)
 
