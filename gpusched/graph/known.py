@@ -176,7 +176,7 @@ def _nanmax(x: Any, axis: Any, keepdims: Any) -> Any:
 
 def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..., Any]) -> Any:
     """dask's ``_nanmin_skip``, which warns of nothing."""
-    if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim:
+    if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
         return plain(x, axis, keepdims)
     return functions.extreme(x._recorder, x, axis, keepdims=keepdims, combine=combine)
 

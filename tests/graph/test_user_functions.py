@@ -629,6 +629,11 @@ def test_a_reduction_over_no_axes_is_an_array_of_its_own(reduced: Any) -> None:
     compare(lambda x: x.map_blocks(reduced, dtype=float).map_blocks(adds_in_place, dtype=float))
 
 
+@pytest.mark.parametrize("reduced", [da.nanmin, da.nanmax, da.min, da.sum, da.nansum, da.any])
+def test_reductions_of_dasks_over_no_axes(reduced: Any) -> None:
+    compare(lambda x: reduced(x * 2 + 1, axis=()))
+
+
 def adds_hundred(t: Any) -> Any:
     t += 100
     return t * 2
