@@ -47,11 +47,9 @@ _INTO: dict[Any, Callable[..., Any]] = {
     operator.xor: np.bitwise_xor, np.clip: np.clip,
 }  # fmt: skip
 """What computes the same as a function, and takes ``out``."""
-_SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
 _ANEW = (operator.pow, np.where, enforced)
 """Others whose results are elementwise; `**` has NumPy functions of its own for some exponents."""
-
-
+_SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
 FUNCTIONS = (*_INTO, *_ANEW)
 """Functions, besides ufuncs, whose value at a place depends on the operands at that place only. A
 user's function is none of them: it may ask for its input's shape."""
@@ -213,7 +211,10 @@ class Tiling:
         if not all(map(_is_plain, values)):
             return None
         arrays = [value for value in values if isinstance(value, np.ndarray) and value.ndim]
-        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        try:
+            shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        except ValueError:
+            return None  # Calls that have nothing to do with each other.
         size = math.prod(shape)
         full = [array for array in arrays if array.shape == shape]
         if size < 4 * TILE or not all(array.flags.c_contiguous for array in full):
@@ -221,7 +222,8 @@ class Tiling:
         if len(full) == len(arrays):
             return cls(shape, (size,), TILE)
         inner = size // shape[0]
-        least = ALIGNED // math.gcd(inner, ALIGNED)
+        # Not one row, which an operand that is broadcast has too.
+        least = max(2, ALIGNED // math.gcd(inner, ALIGNED))
         rows = max(least, TILE // inner // least * least)
         fits = full and 2 * rows <= shape[0] and rows * inner <= 4 * TILE
         return cls(shape, shape, rows) if fits else None

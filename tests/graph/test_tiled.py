@@ -193,6 +193,20 @@ def test_tiles_begin_at_multiples_of_every_vector(rows: int, inner: int) -> None
     assert len(starts) > 1 and not any(start % ALIGNED for start in starts)
 
 
+def test_calls_that_have_nothing_to_do_with_each_other_run_whole() -> None:
+    inputs = [np.ones(5 * SMALL), np.ones(5 * SMALL + 1)]
+    assert run([(np.sin, ("0",)), (np.cos, ("1",))], inputs, (2, 3)) is None
+
+
+def test_a_row_that_is_broadcast_is_no_row_of_a_tile() -> None:
+    inputs = [values("float32", (8, 2 * SMALL)), values("float32", (1, 2 * SMALL), 1)]
+    calls: Calls = [(operator.mul, ("1", 2)), (operator.add, ("0", "2"))]
+    with np.errstate(all="ignore"):
+        assert run(calls, inputs, (2, 3)) is None, "one of the results is a row"
+        (found,) = run(calls, inputs)
+        assert bits(found) == bits(whole(calls, inputs)[-1])
+
+
 def test_results_of_some_shapes_run_on_tiles() -> None:
     for other in ((100,), (90, 1), (), (90, 100)):
         assert Tiling.of([np.zeros((90, 100)), np.zeros(other)]) is not None
