@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 TRIES = 3
 """How often a request is made, if the service ends while it has it."""
 STARTING = 0.7
-"""Seconds of processor time that a service takes to start, with a worker and its compiler. Half of it
-is what a process imports that compiles for itself. Measured on a Xeon: 0.27 and 0.43."""
+"""Seconds of processor time that a service takes to start, with a worker and its compiler: 0.27 and
+0.43 on a Xeon. A process that compiles for itself imports the compiler only, which is half."""
 ANSWER = 5.0
 """Seconds that a service has to say what it is doing, to somebody who only wants to show it."""
 
