@@ -17,6 +17,7 @@ from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
+from gpusched.graph.drawing import drawn
 from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
 from gpusched.graph.merging import Merged, merge_bytes, merged
@@ -25,6 +26,7 @@ from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.plan.overrides import Overrides
+from gpusched.plan.placement import DRAWN
 
 FEW = 24
 """Nodes of a graph that keeps other names of tasks, and chains, as dask makes them: next to nothing
@@ -60,6 +62,8 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
                    overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
     functions, sizes = Functions(overrides), Sizes(layers)
+    if overrides.random == DRAWN:
+        tasks = drawn(tasks)
     found = regrouped(tasks, set(flatten([keys])), sizes, functions)
     rewritten = rewrite(found.tasks, functions)
     _declare(rewritten, found.tasks, sizes)
@@ -113,7 +117,7 @@ def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGra
     layers = {}
     for name, layer in graph.layers.items():
         tasks = dict(layer)
-        rewritten = rewrite(tasks, functions)
+        rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
     return HighLevelGraph(layers, graph.dependencies)

@@ -100,10 +100,10 @@ class Placing:
     def run(self, segment: Segment, registers: list[Any]) -> None:
         """Run some calls of the task where they run best."""
         inputs = tuple([registers[k] for k in segment.inputs])
-        if not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
-            return segment.run(registers)
         if all(hasattr(step.function, TAKES_PLACED) for _, step in segment.steps):
             found = self._decided_inside(segment, registers)
+        elif not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
+            return segment.run(registers)
         else:
             reason = why_on_host(segment, registers, self._mode)
             if reason is None:
