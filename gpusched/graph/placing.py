@@ -193,7 +193,7 @@ def run_other(mover: placed.Mover, spec: Any, values: dict[Any, Any]) -> Any:
     values
         Its inputs by key.
     """
-    if can_stay(spec, tuple(values.values())):
+    if can_stay(spec, values):
         copies = TaskCopies(mover)
         try:
             found = copies.settled(spec({k: copies.on_device(v) for k, v in values.items()}))
