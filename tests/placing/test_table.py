@@ -90,13 +90,18 @@ def test_results_are_those_of_plain_dask(
 
 
 def test_page_is_current() -> None:
-    """Counts may differ by a task: a copy takes an array's place before or after others read it."""
-    if any(program.operation not in LINES for program in PROGRAMS if not program.needs):
+    """Counts may differ by a task: a copy takes an array's place before or after others read it.
+
+    The lines of programs that have not run are left as they are.
+    """
+    regenerate = os.environ.get("GPUSCHED_REGENERATE") == "1"
+    missing = [each for each in PROGRAMS if not each.needs and each.operation not in LINES]
+    if missing and not regenerate:
         pytest.skip("needs the counts of all programs")
     written = PAGE.read_text().removeprefix(INTRODUCTION).splitlines(keepends=True)
     kept = {line.removeprefix("| ").split(" | ")[0]: line for line in written}
     lines = [LINES.get(each.operation) or kept[each.operation] for each in PROGRAMS]
-    if os.environ.get("GPUSCHED_REGENERATE") == "1":
+    if regenerate:
         PAGE.write_text(INTRODUCTION + "".join(lines))
     text = PAGE.read_text()
     assert text.startswith(INTRODUCTION), "write the page anew: its second line says how"
