@@ -83,7 +83,8 @@ class _Decorator:
             raise KernelError("give signatures, or dtypes of the results, not both")
         if any(not isinstance(text, str) for text in given):
             raise KernelError(
-                f"a kernel is made of a Python function, not of {given[0]!r}; signatures are text"
+                f"a kernel is made of a Python function, not of {given[0]!r}; a signature is a "
+                "string"
             )
         signatures = parse(given)
         if dtypes is not None:
