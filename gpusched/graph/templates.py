@@ -70,7 +70,7 @@ def _argument(place: int | DataNode, inputs: list[Any]) -> Any:
 
 
 def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[int | DataNode, ...] | None:
-    """Return which of a task's inputs its program's are; None if that cannot be told.
+    """Return which of a task's inputs its program's are; None if that is not known.
 
     Literals are found by their identity: one that is given twice may be two in the next task.
     Guards belong to functions, which are the same ones for all tasks of a form.
