@@ -34,7 +34,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 """Where Linux says what processors there are."""
 _FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer",
            "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features")  # fmt: skip
-"""What of it tells kinds of processors apart."""
+"""What of it distinguishes kinds of processors."""
 
 
 def name() -> str:
@@ -65,7 +65,7 @@ def _described() -> tuple[str, str]:
 def _kind() -> str:
     """Return a digest of what Linux says of the first processor, and of LLVM's version.
 
-    Empty if that does not tell what features the processor has.
+    Empty if that does not say what features the processor has.
     """
     found: dict[str, str] = {}
     try:
