@@ -55,6 +55,7 @@ def cards(dask_worker: Any) -> tuple[str, int]:
     return dask_worker.device.uuid, cupy.cuda.runtime.getDeviceCount()
 
 
+@pytest.mark.essential
 def test_each_worker_has_a_gpu_of_its_own_and_results_travel() -> None:
     with cluster(gpus="0,1,2,3") as (_, client):
         client.wait_for_workers(4, timeout=120)
