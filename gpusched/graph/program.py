@@ -69,7 +69,7 @@ class Program:
     def __call__(self, *inputs: Any) -> Any:
         """Run the program on the inputs of a task."""
         registers: Registers = [*inputs, *[None] * len(self.steps)]
-        placing = begin(self.overrides.device, inputs)
+        placing = begin(self.overrides, inputs)
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 if placing is None:

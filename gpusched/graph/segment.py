@@ -76,6 +76,10 @@ class ProgramStep:
         """Return the registers that the arguments hold."""
         return used_registers(self.args) | used_registers(self.kwargs)
 
+    def call(self, function: Callable[..., Any], registers: Registers) -> Any:
+        """Call a function in the place of the step's own, with the arguments that it has."""
+        return function(*substitute(self.args, registers), **substitute(self.kwargs, registers))
+
 
 class Segment:
     """Calls that run together.
@@ -267,9 +271,7 @@ class Segment:
         """
         for (register, step), dying in zip(self.steps[steps], self.last_uses[steps], strict=True):
             function = plain_for(step.function) if reported else step.function
-            registers[register] = function(
-                *substitute(step.args, registers), **substitute(step.kwargs, registers)
-            )
+            registers[register] = step.call(function, registers)
             for each in dying:
                 registers[each] = None
 
@@ -441,8 +443,7 @@ class Segment:
         with recorder.own_numbers():
             for register, function, step in self.calls:
                 recorder.step = register
-                local[register] = function(*substitute(step.args, local),
-                                           **substitute(step.kwargs, local))  # fmt: skip
+                local[register] = step.call(function, local)
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)
