@@ -11,6 +11,7 @@ from typing import Any
 
 import dask
 
+from gpusched import events
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.lasting import keep
@@ -78,7 +79,9 @@ class Program:
                     placing.run(segment, registers)
         except Exception as error:
             names = ", ".join(name_of(step.function) for step in self.steps)
-            error.add_note(f"gpusched: raised in a chunk task of {names}{_where()}")
+            key = events.workers_task()
+            where = "" if key is None else f", key {key}"
+            error.add_note(f"gpusched: raised in a chunk task of {names}{where}")
             raise
         if placing is not None:
             placing.finish()
@@ -225,12 +228,3 @@ def name_of(function: Any) -> str:
     """Return a function's name, for people; that of what a wrapper such as a partial calls."""
     function = getattr(function, "func", function)
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _where() -> str:
-    """Return the key of the task that this thread of a worker runs, as text."""
-    import sys
-
-    worker = sys.modules.get("distributed.worker")
-    key = getattr(getattr(worker, "thread_state", None), "key", None)
-    return f", key {key}" if key is not None else ""
