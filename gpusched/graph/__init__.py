@@ -10,10 +10,10 @@ makes dask's own tasks; `table` holds them, with their `sizes`; `names`, `chains
 
 Where a task runs: `program` is its function, found by name by `messages`, packed by `payload`, kept
 by `lasting`; `segment` is a group of its calls, with its `decisions`, the `examination` of the
-user's functions and the `results` of a recording. Calls without kernels run by tiles (`tiled`),
-and where memory is short in `pieces`; `alone` says which single calls gain from a kernel. On a GPU,
-`placing` runs what `devicechoice` decides, by `movement`, `cupycalls` and `transfers`, on what
-`moved` holds; `gpu_failures` warns.
+user's functions, the `newness` of chunks without a plan and the `results` of a recording. Calls
+without kernels run by tiles (`tiled`), and where memory is short in `pieces`; `alone` says which
+single calls gain from a kernel. On a GPU, `placing` runs what `devicechoice` decides, by
+`movement`, `cupycalls` and `transfers`, on what `moved` holds; `gpu_failures` warns.
 
 What these share: `subgraph`, `partials`, `quick`, `libraries`, `renaming`, `worker`, `collector`,
 and `rehearsal`, which goes through tasks without computing.
