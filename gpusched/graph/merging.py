@@ -57,7 +57,7 @@ def merge_bytes() -> int:
     Raises
     ------
     ValueError
-        If the setting is no number of bytes.
+        If the setting is not a number of bytes.
     """
     return read_bytes("gpusched.fusion.merge-bytes", config.get("fusion.merge-bytes") or 0)
 

@@ -13,7 +13,7 @@ from gpusched.graph.table import Table
 def without_names(table: Table) -> Table:
     """Return a graph in which tasks have one key only.
 
-    Tasks that dask has fused get the key of their result, which tells the layer.
+    Tasks that dask has fused get the key of their result, which names the layer.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def without_names(table: Table) -> Table:
 
 
 def _settled(names: dict[Any, Any]) -> dict[Any, Any]:
-    """Return names of tasks only, in the place of names of names."""
+    """Return names of tasks only, instead of names of names."""
     found: dict[Any, Any] = {}
     for key in names:
         path: dict[Any, None] = {}

@@ -41,7 +41,10 @@ def newness(inputs: Inputs, known: Iterable[Inputs]) -> str:
     'another shape of input 0'
     """
     found = [list(_differences(inputs, each)) for each in known if len(each) == len(inputs)]
-    return ", ".join(min(found, key=len)) if found else FIRST
+    if not found:
+        return FIRST
+    fewest = min(found, key=len)
+    return ", ".join(fewest)
 
 
 def _differences(inputs: Inputs, known: Inputs) -> Iterator[str]:
