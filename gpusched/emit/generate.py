@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Sequence
 from functools import cache, lru_cache
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 
@@ -49,20 +47,6 @@ def stride_names(kernel: Kernel) -> list[tuple[int, int, str]]:
         for level, access in enumerate(operand.access)
         if access in (Access.STRIDED, Access.LABELLED)
     ]
-
-
-def loop_sizes(kernel: Kernel, numbers: Sequence[Any]) -> tuple[int, ...]:
-    """Return the iterations of each loop, out of the numbers passed at launch."""
-    first = len(kernel.parameters)
-    return tuple(numbers[first : first + len(kernel.loops)])
-
-
-def loop_strides(kernel: Kernel, numbers: Sequence[Any]) -> dict[tuple[int, int], int]:
-    """Return the strides among the numbers passed at launch, by operand and loop."""
-    names = stride_names(kernel)
-    first = len(kernel.parameters) + len(kernel.loops)
-    given = numbers[first : first + len(names)]
-    return {(k, level): step for (k, level, _), step in zip(names, given, strict=True)}
 
 
 def arguments(kernel: Kernel) -> list[str]:
