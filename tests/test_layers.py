@@ -65,7 +65,7 @@ MAY_USE = {
         "threadsafe",
         "vectormath",
     },
-    "models": {"adapters", "graph", "threadsafe"},
+    "models": {"adapters", "graph", "placed", "threadsafe"},
     "ops": {"kernels"},
     "saving": {"adapters", "config", "emit", "graph", "serialization", "store"},
     "workers": {
