@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak
+from gpusched.fusion.dtypes import HALF
 from gpusched.fusion.expression import (
     Leaf,
     Node,
@@ -383,8 +384,8 @@ def _power(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
     """
     base, exponent = operands
     dtype = resolve_dtypes(np.power, operands)[0]
-    if dtype.kind != "f":
-        return None
+    if dtype.kind != "f" or dtype == HALF:
+        return None  # Their loops do not look.
     if not isinstance(exponent, Node):
         name = FAST_POWERS.get(float(exponent))
         return None if name is None else recorder.apply(name, (recorder.cast(base, dtype),), dtype)
@@ -399,11 +400,12 @@ def _clip(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
     """Return floats clipped to bounds that are not the same for all of them.
 
     NumPy's loop takes the sign of a bound that is zero then, and else keeps that of the zero that
-    is clipped.
+    is clipped; that of float16 always does.
     """
     dtype = resolve_dtypes(CLIP, operands)[0]
     size = max(math.prod(o.shape) for o in operands if isinstance(o, Node))
-    if dtype.kind != "f" or all(recorder.is_still(bound, size) for bound in operands[1:]):
+    still = dtype == HALF or all(recorder.is_still(bound, size) for bound in operands[1:])
+    if dtype.kind != "f" or still:
         return None
     arguments = tuple(recorder.cast(o, dtype) for o in operands)
     return recorder.apply("clip_by_arrays", arguments, dtype)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.fusion import cache
-from gpusched.fusion.expression import SUPPORTED
+from gpusched.fusion.dtypes import SUPPORTED
 from gpusched.fusion.handles import Runnable
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.memory import pool

@@ -23,6 +23,7 @@ from gpusched.fusion.chunk import (
     elementwise,
     operand,
 )
+from gpusched.fusion.dtypes import HALF
 from gpusched.fusion.expression import Node, UnfusibleError
 from gpusched.fusion.floatingpoint import REPORTED, note
 from gpusched.fusion.moments import moments
@@ -290,12 +291,15 @@ def _count(node: Node, axis: Any) -> int:
 def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
           keepdims: Any = False) -> Any:  # fmt: skip
     node = _node(recorder, a)
+    halves = dtype is None and node.dtype == HALF
     if dtype is None and node.dtype.kind in "biu":
         dtype = np.float64
-    total = _sum(recorder, a, axis, dtype, keepdims=keepdims)
+    # NumPy adds float16 up in float32, and rounds the quotient.
+    total = _sum(recorder, a, axis, np.float32 if halves else dtype, keepdims=keepdims)
     if total.dtype.kind != "f":
         raise UnfusibleError(GraphBreak.DTYPE, f"mean in dtype {total.dtype}")
-    return np.true_divide(total, _count(node, axis))
+    found = np.true_divide(total, _count(node, axis))
+    return found.astype(HALF) if halves else found
 
 
 def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
@@ -305,6 +309,8 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
         dtype = np.float64
     if dtype is not None and np.dtype(dtype).kind != "f":
         raise UnfusibleError(GraphBreak.DTYPE, f"variance in dtype {dtype}")
+    if np.dtype(dtype or node.dtype) == HALF:
+        raise UnfusibleError(GraphBreak.DTYPE, "variance in float16, each step of which is rounded")
     divisor = _count(node, axis) - ddof
     if divisor <= 0:
         raise UnfusibleError(GraphBreak.EMPTY, "no degrees of freedom left")

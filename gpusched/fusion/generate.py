@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from gpusched.fusion import scalars
+from gpusched.fusion.dtypes import computed_name
 from gpusched.fusion.floatingpoint import TESTS
 from gpusched.fusion.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement, Test
-from gpusched.fusion.operations import DEFINED, JOINS, ScalarFunction, named
+from gpusched.fusion.operations import DEFINED, EXACT_IN_HALF, JOINS, ScalarFunction, named
 from gpusched.fusion.parsing import parse
 
 
@@ -90,12 +91,14 @@ def _helpers() -> dict[str, str]:
 
 def expression(statement: Statement, operands: list[str]) -> str:
     """Return the Python expression of one statement."""
-    kind = np.dtype(statement.operand).kind
-    template = named(statement.operation).template(kind, statement.output)
+    template = named(statement.operation).template(np.dtype(statement.operand), statement.output)
     if template is None:
         raise KeyError(f"{statement.operation} has no template for {statement.operand}")
-    width = "f32" if statement.operand == "float32" else "f64"
-    return template.format(*operands, T=statement.dtype, P=statement.operand, W=width)
+    operand, result = computed_name(statement.operand), computed_name(statement.dtype)
+    width = "f32" if operand == "float32" else "f64"
+    found = template.format(*operands, T=result, P=operand, W=width)
+    exact = result == statement.dtype or statement.operation in EXACT_IN_HALF
+    return found if exact else f"round_to_float16({found})"
 
 
 def point_source(kernel: Kernel) -> str:
@@ -106,6 +109,8 @@ def point_source(kernel: Kernel) -> str:
     names: list[str] = input_names(kernel) + parameter_names(kernel)
     taken = [names[k] for k in kernel.values] + parameter_names(kernel)
     lines = [f"def point({', '.join(taken)}):"]
+    halves = [names[k] for k in kernel.values if kernel.inputs[k].dtype == "float16"]
+    lines += [f"    {name} = from_float16({name})" for name in halves]
     called: dict[tuple[str, tuple[str, ...]], str] = {}
     for number, statement in enumerate(kernel.statements):
         operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
@@ -121,12 +126,18 @@ def point_source(kernel: Kernel) -> str:
         code = f"    {target} = {expression(statement, simple)}"
         lines.append(f"{code:<48}  # {statement.dtype}  {statement.operation}")
         names.append(target)
-    results = [o.value if isinstance(o.value, str) else names[o.value] for o in kernel.outputs]
+    results = [_result(output, names) for output in kernel.outputs]
     for name in kernel.tested:
         lines += _tests(kernel, names, name)
     results += kernel.tested
     lines.append(f"    return {', '.join(results)}")
     return "\n".join(lines)
+
+
+def _result(output: Output, names: list[str]) -> str:
+    """Return what `point` returns for an output, as source."""
+    found = output.value if isinstance(output.value, str) else names[output.value]
+    return f"to_float16({found})" if output.value_dtype == "float16" else found
 
 
 def _tests(kernel: Kernel, names: list[str], found: str) -> list[str]:
@@ -147,11 +158,12 @@ def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
     operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
     own = named(statement.operation).tests.get(np.dtype(statement.operand).kind)
     if own is not None:
-        return f"({own.format(*operands, T=statement.dtype, P=statement.operand)})"
+        result, operand = computed_name(statement.dtype), computed_name(statement.operand)
+        return f"({own.format(*operands, T=result, P=operand)})"
     dtypes = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
     dtypes += [s.dtype for s in kernel.statements]
     numbers = [a for a in statement.arguments if isinstance(a, int)]
-    floats = {names[a]: dtypes[a] for a in numbers if dtypes[a].startswith("float")}
+    floats = {names[a]: computed_name(dtypes[a]) for a in numbers if dtypes[a].startswith("float")}
     test_of = _TESTS[found]
     return f"({test_of(names[first + test.statement], statement.dtype, floats)})"
 
@@ -162,7 +174,7 @@ def _is_new_nan(result: str, dtype: str, floats: dict[str, str]) -> str:
 
 def _is_new_infinity(result: str, dtype: str, floats: dict[str, str]) -> str:
     finite = [f"(fabs({x}) != {kind}(inf))" for x, kind in floats.items()]
-    return " & ".join([f"(fabs({result}) == {dtype}(inf))", *finite])
+    return " & ".join([f"(fabs({result}) == {computed_name(dtype)}(inf))", *finite])
 
 
 def _is_tiny(result: str, dtype: str, floats: dict[str, str]) -> str:
@@ -237,14 +249,14 @@ def identity(output: Output, dtype: str) -> str:
 
 
 def literal(value: bool | int | float, dtype: str) -> str:
-    """Return a number as source of exactly that dtype.
+    """Return a number of a dtype as source of what stands for it.
 
     Examples
     --------
     >>> literal(0.5, "float32")
     'float32(0.5)'
     """
-    return repr(bool(value)) if dtype == "bool" else f"{dtype}({value!r})"
+    return repr(bool(value)) if dtype == "bool" else f"{computed_name(dtype)}({value!r})"
 
 
 def header(kernel: Kernel, title: str) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion import seams, slabs, tiers
 from gpusched.fusion.devices import HOST, Device, device_of
+from gpusched.fusion.dtypes import SUPPORTED
 from gpusched.fusion.expression import (
-    SUPPORTED,
     Apply,
     Leaf,
     Node,
@@ -575,7 +575,7 @@ def _name(function: Any) -> str:
 def _check(operation: Operation, inputs: tuple[np.dtype, ...], operands: tuple[Value, ...]) -> None:
     """Raise `UnfusibleError` where the table cannot give NumPy's result."""
     kind_ = inputs[0].kind
-    if operation.template(kind_) is None:
+    if operation.template(inputs[0]) is None:
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {inputs[0]}")
     if len({d.kind for d in inputs if d.kind in "iu"}) > 1 and operation.name != "where":
         raise UnfusibleError(GraphBreak.SIGNS, "signed and unsigned operands")

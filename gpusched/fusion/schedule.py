@@ -13,6 +13,7 @@ import numpy as np
 
 from gpusched.fusion import generate, hostloops
 from gpusched.fusion.devices import HOST, Device
+from gpusched.fusion.dtypes import HALF, computed
 from gpusched.fusion.expression import (
     Apply,
     Leaf,
@@ -265,7 +266,8 @@ class KernelBuilder:
         allocations = self.allocations(targets, kept, device, loops.reduced[-1])
         kernel = self.kernel(loops, allocations, device)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
-        numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
+        numbers = [computed(p.dtype).type(p.value) for p in self.parameters]
+        numbers += [*loops.sizes, *strides]
         numbers += [0] * kernel.resumes
         return Launch(
             device,
@@ -311,7 +313,7 @@ class KernelBuilder:
         for node, register in zip(self.group.nodes, targets, strict=True):
             dtype, initial, errors = node.dtype, None, 0
             if isinstance(node, Reduce):
-                errors = node.reports & OVERFLOW
+                errors, dtype = node.reports & OVERFLOW, computed(dtype)
                 wide = reduce_inner or isinstance(node, Segments)
                 if wide and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
@@ -338,13 +340,13 @@ class KernelBuilder:
                 allocation.dtype.name,
                 self._access(loops, count + k),
                 node.combine if isinstance(node, Reduce) else None,
-                root.dtype.name,
+                (computed(root.dtype) if isinstance(node, Reduce) else root.dtype).name,
             )
             for k, (node, root, allocation) in enumerate(
                 zip(self.group.nodes, self._roots(), allocations, strict=True)
             )
         )
-        parameters = tuple(p.dtype.name for p in self.parameters)
+        parameters = tuple(computed(p.dtype).name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
         labels = None if self.group.labels is None else count - 1
         found = Kernel(inputs, parameters, self.statements(), outputs, kinds, labels=labels)
@@ -378,6 +380,7 @@ class KernelBuilder:
         needed = {id(root) for root in self._written()}
         for number, node in reversed(list(enumerate(self.order))):
             shown = HAS_FLAGS and node.operation in ARITHMETIC and id(node) in needed
+            shown = shown and node.dtype != HALF
             shown = shown and few.isdisjoint(map(id, node.arguments))
             if node.reports and shown:
                 flags |= node.reports

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.expression import SUPPORTED
+from gpusched.fusion.dtypes import DECLARABLE
 from gpusched.fusion.operations import DEFINED, Operation
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import FACTS, Definition, Value
@@ -209,7 +209,7 @@ def _dtype(definition: Definition, found: Any, narrow: bool) -> np.dtype:
 
     if isinstance(found, numba_types.Number | numba_types.Boolean):
         dtype = as_dtype(numba_types.unliteral(found))
-        if dtype in SUPPORTED:
+        if dtype in DECLARABLE:
             # Integers in the function are 64 bits wide, and make numba widen float32.
             return np.dtype(np.float32) if narrow and dtype == np.float64 else dtype
     raise KernelError(

@@ -38,6 +38,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "two_outputs": (lambda a: (a + 1, a > 2), [X]),
     "column_moments": (lambda a: np.var(a, axis=0), [X]),
     "row_moments": (lambda a: np.var(a, axis=1), [X]),
+    "halves": (lambda a, b: (a * b + 0.1, (a > b) * a), [X.astype("f2"), Y.astype("f2")]),
+    "half_sum": (lambda a: (a * a).sum(), [X.astype("f2")]),
     "black_scholes": (black_scholes, [X, Y, X]),
 }
 if platform.machine() in ("x86_64", "AMD64"):

@@ -15,6 +15,7 @@ from numba.core.compiler import Compiler
 
 from gpusched.fusion import generate
 from gpusched.fusion.backends import (
+    float16,
     interleaving,
     libraries,
     names,
@@ -127,6 +128,7 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     """
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in names.DTYPES}
+    found |= {name: getattr(float16, name) for name in names.HALVES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
     found |= {"inf": math.inf, "nan": math.nan}
     found |= {name: by_dtype(name) for name in ("exp", "exp2", "log1p") if f"{name}(" in text}
@@ -153,6 +155,8 @@ def _nextafter() -> Any:
 
 
 def _type(dtype: str) -> Any:
+    if dtype == "float16":
+        return float16.ELEMENT
     return getattr(types, "boolean" if dtype == "bool" else dtype)
 
 
