@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from string import ascii_lowercase
@@ -107,10 +108,12 @@ def point_source(kernel: Kernel) -> str:
     Behind its results it returns what `Kernel.tested` names.
     """
     names: list[str] = input_names(kernel) + parameter_names(kernel)
-    taken = [names[k] for k in kernel.values] + parameter_names(kernel)
+    halves = {names[k] for k in kernel.values if kernel.inputs[k].dtype == "float16"}
+    given = [names[k] for k in kernel.values]
+    taken = [f"{name}_half" if name in halves else name for name in given]
+    taken += parameter_names(kernel)
     lines = [f"def point({', '.join(taken)}):"]
-    halves = [names[k] for k in kernel.values if kernel.inputs[k].dtype == "float16"]
-    lines += [f"    {name} = from_float16({name})" for name in halves]
+    lines += [f"    {name} = from_float16({name}_half)" for name in given if name in halves]
     called: dict[tuple[str, tuple[str, ...]], str] = {}
     for number, statement in enumerate(kernel.statements):
         operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
@@ -197,9 +200,21 @@ def defined_functions(kernel: Kernel) -> dict[str, ScalarFunction]:
     return {name: function for name, function in functions.items() if function is not None}
 
 
+def called_names(text: str) -> set[str]:
+    """Return the names of what a source calls; of those in modules and objects, none.
+
+    Examples
+    --------
+    >>> sorted(called_names("t0 = exp_f32(my_exp(a)) + math.sqrt(b)"))
+    ['exp_f32', 'my_exp']
+    """
+    return set(re.findall(r"(?<![.\w])(\w+)\(", text))
+
+
 def helper_source(text: str) -> str:
     """Return the source of the functions of `scalars` that a text calls."""
-    used = [helper for name, helper in _helpers().items() if f"{name}(" in text]
+    names = called_names(text)
+    used = [helper for name, helper in _helpers().items() if name in names]
     return "".join(f"{text}\n\n\n" for text in used)
 
 

@@ -29,7 +29,7 @@ def placed(labels: np.ndarray, count: int) -> np.ndarray:
     --------
     >>> import numpy as np
     >>> from gpusched.fusion.segments import placed
-    >>> placed(np.array([0, 2, -1, 3], "u1"), 3)
+    >>> placed(np.array([0, 2, -1, 3], "i1"), 3)
     array([ 0,  2, -1, -1])
     """
     inside = (labels >= 0) & (labels < count)

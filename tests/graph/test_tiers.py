@@ -19,9 +19,8 @@ import pytest
 
 import gpusched
 from gpusched.fusion import background, cache, tiers, worthwhile
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.handles import Handle
+from gpusched.fusion.handles import CompiledKernel, Handle
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.slabs import Slabs
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics

@@ -5,10 +5,11 @@ from gpusched.fusion.service.client import (
     compiled,
     here,
     is_used,
+    made,
     status,
     stop,
     urge,
     wishing,
 )
 
-__all__ = ["awaited", "compiled", "here", "is_used", "status", "stop", "urge", "wishing"]
+__all__ = ["awaited", "compiled", "here", "is_used", "made", "status", "stop", "urge", "wishing"]

@@ -79,7 +79,7 @@ def prepare(case: Case, kind: str) -> Prepared:
 
 
 def scattered(user: Client, x: np.ndarray, chunks: tuple[int, ...]) -> Any:
-    """Return the array as a dask array whose chunks lie on the worker."""
+    """Return the array as a dask array whose chunks are on the worker."""
     layout = da.core.normalize_chunks(chunks, x.shape, dtype=x.dtype)
     pieces = [np.ascontiguousarray(x[place]) for place in da.core.slices_from_chunks(layout)]
     places = np.empty([len(lengths) for lengths in layout], object)

@@ -3,8 +3,8 @@
 #   out: float64 [broadcast]
 
 
-def point(a):
-    a = from_float16(a)
+def point(a_half):
+    a = from_float16(a_half)
     t0 = round_to_float16(a * a)                  # float16  multiply
     invalid = ((t0 != t0) & (a == a))
     infinite = ((fabs(t0) == float32(inf)) & (fabs(a) != float32(inf)))

@@ -5,9 +5,9 @@
 #   out1: float16 [unit]
 
 
-def point(a, b, s0):
-    a = from_float16(a)
-    b = from_float16(b)
+def point(a_half, b_half, s0):
+    a = from_float16(a_half)
+    b = from_float16(b_half)
     t0 = round_to_float16(a * b)                  # float16  multiply
     t1 = round_to_float16(t0 + s0)                # float16  add
     t2 = a > b                                    # bool  greater

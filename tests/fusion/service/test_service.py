@@ -64,7 +64,11 @@ def test_a_kernel_comes_from_the_service_and_is_kept(folder: Path) -> None:
     assert statistics().compilations == 1
     found = service.status()
     assert found is not None and (found["compiled"], found["jobs"]) == (1, [])
+    (name,), (seconds,) = service.made().keys(), service.made().values()
+    assert name == sample_kernel().name and seconds > 0
+    assert statistics().unused_compilations == pytest.approx({name: seconds}, abs=1e-6)
     service.stop()
+    assert service.made() == {}
     check(KernelCache().get(sample_kernel()))
     assert (statistics().compilations, statistics().kernels_loaded) == (1, 1)
     assert service.status() is None, "what is in a file starts no service"
