@@ -53,11 +53,11 @@ def enforced() -> int:
     Where errors are collected, that is what was so outside of it.
     """
     state, collector = dict(np.geterr()), np.geterrcall()
-    found = sum(bit for name, bit in _KINDS.items() if state[name] not in ("ignore", "warn"))
-    if not isinstance(collector, _Collector):
-        return found
     called = sum(bit for name, bit in _KINDS.items() if state[name] == "call")
-    return found & ~(called & ~collector.outside)
+    if isinstance(collector, _Collector):
+        called &= collector.outside
+    others = ("ignore", "warn", "call")
+    return called | sum(bit for name, bit in _KINDS.items() if state[name] not in others)
 
 
 class _Local(threading.local):

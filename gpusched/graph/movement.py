@@ -88,27 +88,18 @@ def _is_basic(index: Any) -> bool:
     return isinstance(index, int | np.integer | slice) and type(index) is not bool
 
 
-def functions_of(node: Any) -> Iterator[Any]:
+def calls_in(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
     """Yield the functions that a task of dask's calls, those inside of it included.
+
+    Each comes with its positional arguments as dask has them.
 
     Examples
     --------
     >>> from gpusched.adapters.tasks import List, Task, TaskRef
-    >>> from gpusched.graph.movement import functions_of
-    >>> task = Task("x", max, List(TaskRef("a"), Task(None, abs, TaskRef("b"))))
-    >>> list(functions_of(task)) == [max, abs]
-    True
-    """
-    return (function for function, _ in calls_in(node))
-
-
-def calls_in(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
-    """Yield those functions with their positional arguments as dask has them.
-
-    Examples
-    --------
-    >>> from gpusched.adapters.tasks import Task
     >>> from gpusched.graph.movement import calls_in
+    >>> task = Task("x", max, List(TaskRef("a"), Task(None, abs, TaskRef("b"))))
+    >>> [function for function, _ in calls_in(task)] == [max, abs]
+    True
     >>> list(calls_in(Task("x", max, 1, 2))) == [(max, (1, 2))]
     True
     """

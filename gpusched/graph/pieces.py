@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -12,18 +11,12 @@ from gpusched.fusion.devices import Device, device_of
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.fusion.shortage import HostResult
-from gpusched.graph.known import enforced, together
+from gpusched.graph import tiled
+from gpusched.graph.known import together
 from gpusched.graph.partials import bare
 
-ELEMENTWISE = (
-    np.clip, np.where, operator.abs, operator.add, operator.and_, operator.eq, operator.floordiv,
-    operator.ge, operator.gt, operator.inv, operator.invert, operator.le, operator.lshift,
-    operator.lt, operator.mod, operator.mul, operator.ne, operator.neg, operator.or_, operator.pos,
-    operator.pow, operator.rshift, operator.sub, operator.truediv, operator.xor, enforced,
-    one_of, together,
-)  # fmt: skip
-"""Functions, besides ufuncs, whose value at a place depends on the inputs at that place only. A
-user's function is none of them: it may ask for its input's shape."""
+ELEMENTWISE = (*tiled.FUNCTIONS, one_of, together)
+"""The same, and what returns some of its arguments."""
 
 
 class Runs(Protocol):

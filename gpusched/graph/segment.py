@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import dask
@@ -42,6 +43,7 @@ from gpusched.graph.moved import Moved
 from gpusched.graph.partials import bare
 from gpusched.graph.results import Results
 from gpusched.graph.safety.kinds import SCALARS
+from gpusched.graph.tiled import Part, parts
 from gpusched.placed import Placed
 
 PLANS = 128
@@ -187,7 +189,21 @@ class Segment:
         else:
             synchronize = _device(inputs).synchronize
         with tiers.Unfused(kernels, self.remaining.tasks, synchronize):
-            self.call(registers)
+            self._call_in_tiles(registers)
+
+    @cached_property
+    def _parts(self) -> list[Part]:
+        """The steps as stretches that can run on one tile after the other, and what is between."""
+        return parts(self.steps, self.outputs)
+
+    def _call_in_tiles(self, registers: Registers) -> None:
+        """Call the functions as they are, elementwise ones on tiles of their arrays."""
+        for part in self._parts:
+            if part.stretch is None or not part.stretch.run(registers):
+                self.call(registers, steps=part.steps)
+                continue
+            for gone in itertools.chain.from_iterable(self.last_uses[part.steps]):
+                registers[gone] = None
 
     def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
                  moved: bool) -> Direct:  # fmt: skip
@@ -235,9 +251,21 @@ class Segment:
                 self._examination = found
         return found
 
-    def call(self, registers: Registers, reported: bool = False) -> None:
-        """Call the functions as they are; those of dask's own where their errors are wanted."""
-        for (register, step), dying in zip(self.steps, self.last_uses, strict=True):
+    def call(
+        self, registers: Registers, reported: bool = False, steps: slice = slice(None)
+    ) -> None:
+        """Call the functions as they are; those of dask's own where their errors are wanted.
+
+        Parameters
+        ----------
+        registers
+            Of the program.
+        reported
+            Whether NumPy is to report floating-point errors.
+        steps
+            Which of the calls.
+        """
+        for (register, step), dying in zip(self.steps[steps], self.last_uses[steps], strict=True):
             function = plain_for(step.function) if reported else step.function
             registers[register] = function(
                 *substitute(step.args, registers), **substitute(step.kwargs, registers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,22 +12,11 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from gpusched.fusion.statistics import reset_statistics, statistics
+from gpusched.fusion.statistics import statistics
 from gpusched.graph import disable, enable
 from gpusched.graph.partials import applied, bare
 
-SETTINGS = {
-    "gpusched.fusion.strict": True,
-    "gpusched.fusion.minimum-elements": 0,
-    "gpusched.fusion.minimum-operations": 0,
-}
-
-
-@pytest.fixture(autouse=True)
-def fused() -> Iterator[None]:
-    with dask.config.set(SETTINGS), enable():
-        reset_statistics()
-        yield
+pytestmark = pytest.mark.usefixtures("everything_fused")
 
 
 def blocks(function: Any) -> Any:

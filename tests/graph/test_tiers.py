@@ -157,7 +157,7 @@ def test_much_work_is_known_from_the_graph_after_one_chunk(
 ) -> None:
     left: list[int] = []
 
-    def gain(codes: Any, seconds: float, count: int) -> float:
+    def gain(codes: Any, seconds: float, count: int, starting: float) -> float:
         left.append(count)
         return 1.0
 

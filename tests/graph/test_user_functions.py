@@ -22,18 +22,9 @@ from gpusched.graph.messages import refer
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 
-SETTINGS = {
-    "gpusched.fusion.strict": True,
-    "gpusched.fusion.minimum-elements": 0,
-    "gpusched.fusion.minimum-operations": 0,
-}
+from .conftest import SETTINGS
 
-
-@pytest.fixture(autouse=True)
-def fused() -> Iterator[None]:
-    with dask.config.set(SETTINGS), enable():
-        reset_statistics()
-        yield
+pytestmark = pytest.mark.usefixtures("everything_fused")
 
 
 def values() -> np.ndarray:

@@ -199,8 +199,6 @@ class Ledger:
 
     def end_spill(self, moved: int) -> None:
         """Note how many bytes were; after none, no more is tried until a task has finished."""
-        self.most = 0
-        """The most bytes that were ever committed."""
         self.spilling = False
         self._exhausted = not moved
 

@@ -6,10 +6,22 @@ from gpusched.fusion.service.client import (
     here,
     is_used,
     made,
+    starting,
     status,
     stop,
     urge,
     wishing,
 )
 
-__all__ = ["awaited", "compiled", "here", "is_used", "made", "status", "stop", "urge", "wishing"]
+__all__ = [
+    "awaited",
+    "compiled",
+    "here",
+    "is_used",
+    "made",
+    "starting",
+    "status",
+    "stop",
+    "urge",
+    "wishing",
+]

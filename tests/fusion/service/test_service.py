@@ -74,6 +74,16 @@ def test_a_kernel_comes_from_the_service_and_is_kept(folder: Path) -> None:
     assert service.status() is None, "what is in a file starts no service"
 
 
+def test_the_start_of_a_service_is_expected_where_there_is_none(folder: Path) -> None:
+    assert service.starting() > 0
+    KernelCache().get(sample_kernel())
+    assert service.starting() == 0
+    client._client.close()
+    assert service.starting() == 0, "another process finds it"
+    service.stop()
+    assert service.starting() > 0
+
+
 def test_processes_that_start_together_share_one_service(folder: Path) -> None:
     with (
         process(ASKING, str(folder), "3", "5") as a,

@@ -47,6 +47,14 @@ def test_nothing_more_is_spilled_after_a_disk_has_taken_nothing() -> None:
     assert ledger.decide(Need(63), 60).verdict is Verdict.SPILL
 
 
+def test_the_most_that_was_committed_outlasts_a_spill() -> None:
+    ledger = ledger_of(running={"a": 60})
+    ledger.finish("a")
+    ledger.begin_spill()
+    ledger.end_spill(10)
+    assert ledger.most == 60 + BASE
+
+
 def test_task_that_fits_nowhere_runs_alone_on_parts_of_its_chunks() -> None:
     ledger = ledger_of(running={"a": 1})
     assert ledger.decide(Need(1000), 0) == Decision(Verdict.WAIT, reason="running tasks")
