@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak
-from gpusched.fusion import segments
-from gpusched.fusion.chunk import LazyChunk
-from gpusched.fusion.expression import UnfusibleError
-from gpusched.fusion.generate import identity_value
+from gpusched.emit.generate import identity_value
+from gpusched.plan.expression import UnfusibleError
+from gpusched.record import segments
+from gpusched.record.chunk import LazyChunk
 
 COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
             "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
