@@ -10,6 +10,7 @@ import gpusched
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import COMBINES, NOT_IN_HALF, OPERATIONS
 from gpusched.graph import rewrite  # noqa: F401  registers everything that is recorded
+from gpusched.record import complexes
 from gpusched.record.chunk import HANDLERS
 from gpusched.vectormath import FUNCTIONS
 
@@ -44,7 +45,7 @@ def operations() -> str:
     lines = ["| operation | dtypes | ULP | CPU (float32, float64) | reports |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for name, operation in sorted(OPERATIONS.items()):
-        if name.startswith("astype_") or name == "clip_by_arrays":
+        if name.startswith("astype_") or name in ("clip_by_arrays", "real", "imag", "complex"):
             continue
         kinds = ", ".join(KINDS[k] for k in "biuf" if k in operation.templates[0])
         kinds += " but float16" * (name in NOT_IN_HALF)
@@ -54,6 +55,17 @@ def operations() -> str:
         found = "; ".join(f"{KINDS[k]}: {operation.reports[k]}" for k in operation.reports)
         lines.append(f"| `{name}` | {kinds} | {operation.ulp} | {true} | {found} |")
     return "\n".join(lines)
+
+
+COMPLEX = """\
+Complex numbers are split into real and imaginary parts where a kernel reads them, and joined where
+it writes them; what is between are the operations above, on parts. So are `real`, `imag`, `angle`,
+`where`, `sum`, `nansum`, `mean`, `var`, `std`, `any`, `all`, conversions that lose no imaginary
+part, and these ufuncs: """
+
+
+def of_complex() -> str:
+    return COMPLEX + ", ".join(f"`{name}`" for name in sorted(complexes.FUNCTIONS)) + "."
 
 
 def functions() -> str:
@@ -70,6 +82,7 @@ def reductions() -> str:
 def test_operations_page_is_current() -> None:
     text = (
         f"{INTRODUCTION}\n## Operations on elements\n\n{operations()}\n\n"
+        f"## Complex numbers\n\n{of_complex()}\n\n"
         f"## Other NumPy functions and methods\n\n{functions()}\n\n"
         f"## Reductions\n\nOver any axes, in one pass with what comes before.\n\n{reductions()}\n"
     )

@@ -21,6 +21,8 @@ DTYPES = [
     "uint64",
     "float32",
     "float64",
+    "complex64",
+    "complex128",
 ]
 """Names that convert a number to that dtype."""
 

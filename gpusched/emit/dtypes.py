@@ -14,10 +14,19 @@ HALF = np.dtype(np.float16)
 DECLARABLE = frozenset(np.dtype(t) for t in "?bhilqBHILQfd")
 """Dtypes that users' own functions of numbers can take and return."""
 
-_COMPUTED = {dtype: dtype for dtype in DECLARABLE} | {HALF: np.dtype(np.float32)}
+_PARTS: dict[np.dtype, np.dtype] = {
+    np.dtype(np.complex64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.float64),
+}
+
+_COMPUTED: dict[np.dtype, np.dtype] = {
+    **{dtype: dtype for dtype in (*DECLARABLE, *_PARTS)},
+    HALF: np.dtype(np.float32),
+}
 """By dtype of an array's elements, that of the numbers which stand for them in a kernel.
 
-NumPy computes with float16 in float32, and rounds the result of each operation.
+NumPy computes with float16 in float32, and rounds the result of each operation. Complex numbers are
+split where they are read, and joined where they are written.
 """
 
 SUPPORTED = frozenset(_COMPUTED)
@@ -35,6 +44,19 @@ def computed(dtype: np.dtype) -> np.dtype:
     (dtype('float32'), dtype('int8'))
     """
     return _COMPUTED[dtype]
+
+
+def part(dtype: np.dtype) -> np.dtype:
+    """Return the dtype of a complex number's real and imaginary part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.emit.dtypes import part
+    >>> part(np.dtype("complex64"))
+    dtype('float32')
+    """
+    return _PARTS[dtype]
 
 
 @lru_cache(maxsize=64)

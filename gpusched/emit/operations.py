@@ -3,9 +3,10 @@
 A template is Python source.  ``{0}``, ``{1}``, ``{2}`` are the operands, ``{T}`` the result's dtype
 (a callable of that name converts), ``{P}`` the first operand's dtype, ``{W}`` the suffix (f32, f64)
 of a mathematical function.  Which template applies depends on the kind of the loop's first input
-dtype: ``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` floating; ``e`` is float16 where that has a
-template of its own.  A kind that is not there is not fused.  Operands of float16 are float32 in a
-template, and what it gives is rounded to float16 where the operation is not `EXACT_IN_HALF`.
+dtype: ``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` floating, ``c`` complex; ``e`` is float16
+where that has a template of its own.  A kind that is not there is not fused.  Operands of float16
+are float32 in a template, and what it gives is rounded to float16 where the operation is not
+`EXACT_IN_HALF`.
 """
 
 from __future__ import annotations
@@ -160,7 +161,8 @@ def _comparisons() -> None:
         first = f"{{0}} if ({{0}} {symbol} {{1}}) | ({{0}} != {{0}}) else {{1}}"
         _add(name, {**table, "f": f"{name}_float({{0}}, {{1}})", "e": first})
         short = "fmin" if name == "minimum" else "fmax"
-        _add(short, {**table, "f": f"{short}({{0}}, {{1}})"})
+        first = f"{{0}} if ({{0}} {symbol} {{1}}) | ({{1}} != {{1}}) else {{1}}"
+        _add(short, {**table, "f": f"{short}({{0}}, {{1}})", "e": first})
     clip = "{1} if {0} < {1} else {0}"
     _add("clip", {"f": "clip_float({0}, {1}, {2})",
                   **_kinds("iu", f"{{2}} if ({clip}) > {{2}} else ({clip})")})  # fmt: skip
@@ -271,9 +273,16 @@ def _conversions() -> None:
         above = f"{{T}}({signed}({{0}} - {{P}}({half}))) + {{T}}({half})"
         _add(f"astype_uint{bits}",
              {"f": f"{above} if {{0}} >= {{P}}({half}) else {{T}}({signed}({{0}}))"})  # fmt: skip
+    OPERATIONS["astype_uint32"].templates[0]["e"] = "{T}(int64({0}))"
     _add("astype_bool", _kinds("iuf", "{0} != 0"))
     # NumPy rounds float64 once, and integers by way of float32.
     _add("astype_float16", {"f": "{0}", **_kinds("biu", "{T}({0})")})
+
+
+def _parts() -> None:
+    _add("real", {"c": "{0}.real"})
+    _add("imag", {"c": "{0}.imag"})
+    _add("complex", {"f": "{T}(complex({0}, {1}))"})
 
 
 def conversion(source: np.dtype, target: np.dtype) -> str:
@@ -345,7 +354,8 @@ def _report_of_integers(name: str, kind: str, errors: str, test: str) -> None:
     )
 
 
-for _define in (_arithmetic, _bits, _comparisons, _floating, _mathematics, _conversions, _reports):
+for _define in (_arithmetic, _bits, _comparisons, _floating, _mathematics, _conversions, _parts,
+                _reports):  # fmt: skip
     _define()
 
 

@@ -196,7 +196,7 @@ class KernelBuilder:
         for node in scalars:
             text = None if id(node) in chosen else baked(node)
             if text is None:
-                hoisted[node.dtype, node.value.item()].append(node)
+                hoisted[node.dtype, node.value.tobytes()].append(node)
             else:
                 self.names[id(node)] = text
         number = 0

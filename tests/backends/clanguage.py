@@ -16,6 +16,7 @@ from gpusched.emit.kernel import Kernel
 
 C_TYPES = {
     "bool": "unsigned char", "float16": "uint16_t", "float32": "float", "float64": "double",
+    "complex64": "float _Complex", "complex128": "double _Complex",
 } | {
     f"{u}int{bits}": f"{u}int{bits}_t" for u in ("", "u") for bits in (8, 16, 32, 64)
 }  # fmt: skip
@@ -257,6 +258,9 @@ class _Function:
                 return f"({OPERATORS[type(operator)]}({text}))", kind
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.call(name, [self.value(a) for a in args])
+            case ast.Attribute(value=number, attr="real" | "imag" as name):
+                text, kind = self.value(number)
+                return f"(__{name}__ {text})", "float32" if kind == "complex64" else "float64"
         raise NotImplementedError(ast.unparse(node))
 
     def joined(self, operator: type[Any], values: list[ast.expr], kind: str = "") -> Typed:
@@ -273,6 +277,9 @@ class _Function:
             return f"{shown}({', '.join(texts)})", result
         if name in C_TYPES:
             return f"(({C_TYPES[name]})({texts[0]}))", name
+        if name == "complex":
+            kind = "complex64" if kinds[0] == "float32" else "complex128"
+            return f"__builtin_complex({', '.join(texts)})", kind
         if name in CONVERSIONS:
             return f"{name}({texts[0]})", CONVERSIONS[name]
         if name == "shift":

@@ -99,6 +99,22 @@ def test_arithmetic_is_numpy_s_to_the_bit() -> None:
     assert len(found.launches) == 1
 
 
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_the_first_of_equal_numbers_is_taken(backend: str) -> None:
+    zeros = np.array([0.0, -0.0, 0.0, -0.0], "f2")
+
+    def extremes(x: Any, y: Any) -> Any:
+        return np.minimum(x, y), np.maximum(x, y), np.fmin(x, y), np.fmax(x, y)
+
+    check(extremes, zeros, np.array([-0.0, 0.0, 0.0, -0.0], "f2"), backend=backend)
+
+
+def test_integers_are_numpy_s_to_the_bit() -> None:
+    """Those that no integer can hold, too: NumPy's loops convert one number after the other."""
+    found = check(lambda x: tuple(x.astype(code) for code in "?bBhHiIqQ"), HALVES)
+    assert len(found.launches) == 1
+
+
 def test_each_operation_of_a_chain_is_rounded() -> None:
     def chain(x: Any, y: Any) -> Any:
         return (x * y + x) / (y - x * 0.3) - np.sqrt(abs(x * x + y)) * 1.7
