@@ -18,7 +18,6 @@ from gpusched.store import (
     emitters,
     kernelfiles,
     processors,
-    service,
     sharing,
     tuned,
     worthwhile,
@@ -26,6 +25,7 @@ from gpusched.store import (
 from gpusched.store.handles import Call, CompiledKernel, NativeKernel
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.kernelstore import KernelStore
+from gpusched.store.service import client as service
 from gpusched.store.statistics import count_compilation, updating
 
 
@@ -204,7 +204,7 @@ def _written(path: Path, text: str) -> bool:
 
 
 def register(name: str, text: str) -> str:
-    """Keep a source that lies in no file for tracebacks, and return what it is called there."""
+    """Keep a source that is in no file for tracebacks, and return its name there."""
     filename = f"<gpusched {name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return filename

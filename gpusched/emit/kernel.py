@@ -141,7 +141,7 @@ class Kernel:
     streamed: bool = field(default=False, repr=False)
     """Whether results go past the caches to memory, on the CPU, because they are so many."""
     in_turn: bool = field(default=False, repr=False)
-    """Whether some rows are reduced in turn, on the CPU, because they lie apart."""
+    """Whether some rows are reduced in turn, on the CPU, because they are far apart."""
     labels: int | None = field(default=None, repr=False)
     """The input that holds the labels of a segmented reduction, which `point` does not take."""
 
@@ -172,7 +172,7 @@ class Kernel:
 
     @cached_property
     def computation(self) -> str:
-        """Hexadecimal digest of what is computed, however the arrays lie in memory."""
+        """Hexadecimal digest of what is computed, whatever the arrays' layout in memory."""
         results = [(o.value, o.combine, o.value_dtype) for o in self.outputs]
         parts = ([i.dtype for i in self.inputs], self.parameters, self.statements, results)
         return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()

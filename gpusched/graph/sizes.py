@@ -1,4 +1,4 @@
-"""How many bytes a task's chunk takes, as far as dask was told when the graph was built."""
+"""The bytes of tasks' chunks, as far as dask knew them when the graph was built."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Sizes:
 
         Notes
         -----
-        For such a task, dask tells the size of the chunk that is reduced. What is left are a number
+        For such a task, dask has the size of the chunk that is reduced. What is left are a number
         or, of means and moments, counts, totals and powers from the second on; of variances, the
         mean in two parts as well.
         """
@@ -115,14 +115,24 @@ class Sizes:
         node
             The task as dask has it, before it was rewritten.
         """
-        if not isinstance(node, Task) or node.func is not execute_subgraph:
-            return self._made(node)
-        inside = node.args[0]
-        made = {key: self._made(task) for key, task in inside.items()}
-        if made.get(node.args[1]) is None:
-            return None
+        inside = _inside(node)
+        made = self._made(inside[node.args[1]] if inside else node)
+        return None if made is None else self.known_extra(node)
+
+    def known_extra(self, node: Any) -> int:
+        """Return the bytes of what `extra` counts, without the results whose size is not known.
+
+        Parameters
+        ----------
+        node
+            As in `extra`.
+        """
+        inside = _inside(node)
+        if not inside:
+            return self._made(node) or 0
+        made = {key: self._made(task) or 0 for key, task in inside.items()}
         return max(
-            (made[key] or 0) + sum(made.get(each) or 0 for each in task.dependencies)
+            made[key] + sum(made.get(each, 0) for each in task.dependencies)
             for key, task in inside.items()
         )
 
@@ -137,12 +147,18 @@ class Sizes:
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
 
 
+def _inside(node: Any) -> dict[Any, Any]:
+    """Return the tasks that dask has fused to one, by key; none of a task that it has not."""
+    fused = isinstance(node, Task) and node.func is execute_subgraph
+    return node.args[0] if fused else {}
+
+
 def _layer(key: Any) -> Any:
     return key[0] if type(key) is tuple and key else layer_of(key)
 
 
 def largest(layer: Any) -> int | None:
-    """Return the bytes of a layer's largest chunk, or None if it is not told.
+    """Return the bytes of a layer's largest chunk, or None if it is not known.
 
     Examples
     --------
@@ -156,7 +172,7 @@ def largest(layer: Any) -> int | None:
 
 
 def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
-    """Return the bytes of an element of a layer's chunks, and the largest one's shape, if told."""
+    """Return the bytes of an element of a layer's chunks, and the largest one's shape, if known."""
     told = getattr(layer, "collection_annotations", None)
     if not told or told.get("chunk_type") not in _PLAIN or "chunksize" not in told:
         return None

@@ -1,4 +1,4 @@
-"""The files of compiled kernels: where they lie, what they are for, and which of them go.
+"""The files of compiled kernels: where they are, what they are for, and which are deleted.
 
 ``kernels/`` of the cache directory has a folder for each toolchain and kind of processor, and
 ``cubins/`` one for each toolchain of CUDA; each folder says in `MADE_WITH` what it is for.
@@ -31,6 +31,9 @@ MADE_WITH = "made-with.json"
 
 TARGETS = {"kernels": ".code", "cubins": ".cubin"}
 """How the names of machine code end, by the folder of all such folders."""
+
+LEVELS = 3
+"""Folders that a kernel's machine code lies in, up to the cache directory."""
 
 _TOUCHED = 86400.0
 """Seconds: a file that is used is marked as used once in this time."""
@@ -266,8 +269,8 @@ def keep(path: Path, sealed: bytes) -> None:
     OSError
         If it cannot be written.
     """
-    codefiles.write(path, sealed)
-    root, largest = path.parents[2], largest_size()
+    codefiles.write(path, sealed, LEVELS)
+    root, largest = path.parents[LEVELS - 1], largest_size()
     if largest is not None and _writes.note(root, len(sealed), largest):
         try:
             shrink(root, largest)

@@ -60,7 +60,7 @@ def runs(results: Results) -> str:
     """Return machine and versions, and the date and command of each run on them, each once."""
     told: dict[str, list[str]] = {}
     for run in _told(results):
-        lines = dict(line.removeprefix("- ").split(": ", 1) for line in run.splitlines())
+        lines = report.facts(run)
         where = "\n".join(f"- {name}: {lines[name]}" for name in ("machine", "versions"))
         told.setdefault(where, []).append(f"- {lines['date']}: {lines['command']}")
     return "\n\n".join("\n".join([where, *commands]) for where, commands in told.items())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.benchmarks import first_calls, page, report, results
+from tests.benchmarks import first_calls, page, readme, report, results
 from tests.benchmarks.contenders import CONTENDERS, LIMITS, load, loops
 from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.first_calls import FirstCalls
@@ -182,6 +182,30 @@ def test_a_page_without_its_marks_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="lacks '<!-- measured"):
         page.write(written, {})
     assert written.read_text() == "# Mine\n"
+
+
+def test_table_of_the_readme_is_written_between_its_marks(tmp_path: Path) -> None:
+    timings = {"dask": Timing([1.0, 1.5, 4.0]), "gpusched": Timing([0.25])}
+    found = {
+        row: results.Measured(*row, 10, run("readme"), timings, {"threads": FIRST})
+        for row in readme.ROWS
+    }
+    written = tmp_path / "README.md"
+    written.write_text(f"# gpusched\n\n{page.BEGIN}\nold\n{page.END}\n\n## Install\n")
+    readme.write(written, found)
+    text = written.read_text()
+    assert "old" not in text and text.endswith(f"{page.END}\n\n## Install\n")
+    assert "| neural network inference, float32 | 2,000 | 1,500 | 2,200 | 250 |" in text
+    assert "in milliseconds (one; today; " in text
+    del found[readme.ROWS[0]]
+    with pytest.raises(ValueError, match="lacks black-scholes-tanh float64"):
+        readme.write(written, found)
+
+
+def test_readme_has_the_marks_and_columns_of_its_table() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    table = text.partition(page.BEGIN)[2].partition(page.END)[0]
+    assert f"| {' | '.join(readme.HEADS)} |" in table.replace("workload, float64", "workload")
 
 
 def test_limits_compute_nothing_but_touch_what_the_work_does() -> None:
