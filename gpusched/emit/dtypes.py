@@ -12,7 +12,7 @@ import numpy as np
 HALF = np.dtype(np.float16)
 
 DECLARABLE = frozenset(np.dtype(t) for t in "?bhilqBHILQfd")
-"""Dtypes that users' own functions of numbers can take and return."""
+"""Dtypes that users' own scalar functions can take and return."""
 
 _PARTS: dict[np.dtype, np.dtype] = {
     np.dtype(np.complex64): np.dtype(np.float32),

@@ -5,7 +5,7 @@ kernel holds the function as `gpusched.kernel` would, for the dtypes of the loop
 run. Where a kernel may differ from what numba compiled, the ufunc itself is called:
 
 - numba compiles the values of global variables and closures into a loop. If one has another value
-  by now, or numba does not tell the old one (its loop came from a file), they may differ.
+  by now, or numba has not kept the old one (its loop came from a file), they may differ.
 - Functions by ``numba.njit`` raise ZeroDivisionError where the ufunc that calls them, and a kernel,
   divide as NumPy does.
 """
