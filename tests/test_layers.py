@@ -42,6 +42,7 @@ MAY_USE = {
         "config",
         "emit",
         "events",
+        "kernels",
         "placed",
         "plan",
         "quantities",
