@@ -18,6 +18,7 @@ from gpusched.adapters.tasks import List, Task, Tuple, execute_subgraph
 from gpusched.graph.moved import TaskCopies
 from gpusched.graph.quick import QUICK
 from gpusched.placed import TAKES_PLACED
+from gpusched.plan.bounds import bounds
 
 _METHODS = {
     "random": "random_sample", "random_sample": "random_sample", "uniform": "uniform",
@@ -100,7 +101,9 @@ def _draw(plain: Callable[..., Any], kind: Any, name: str, seed: Any, size: Any,
     state.seed(number)
     found = getattr(state, _METHODS[name])(*args, size=size, **given)
     # Other tasks get the same numbers as NumPy's array.
-    return mover.to_host(found) if lent is None else TaskCopies(mover).settled(found)
+    if lent is None:
+        return mover.to_host(found)
+    return TaskCopies(mover, bounds().elements).settled(found)
 
 
 def _parameters(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
 
-if TYPE_CHECKING:  # It needs dask.array, and schedulers start without.
-    from gpusched.graph.sizes import Sizes
+if TYPE_CHECKING:
+    from gpusched.graph.sizes import Sizes  # Imports dask.array, which clusters start without.
 
 _room: ContextVar[int | None] = ContextVar("gpusched-room", default=None)
 

@@ -121,6 +121,16 @@ def test_gpus_are_added_as_there_is_work() -> None:
         assert float(on_gpus().sum().compute()) == COUNT * (COUNT - 1) / 2
 
 
+def test_each_instance_of_a_divided_gpu_has_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(emulated_gpu.SWITCH, "devices=1,mig=2")
+    with cluster(gpus="all") as (_, client):
+        client.wait_for_workers(2, timeout=240)
+        uuids = {uuid for uuid, _ in client.run(cards).values()}
+        assert len(uuids) == 2
+        assert all(uuid.startswith("MIG-") for uuid in uuids)
+        assert float(on_gpus().sum().compute()) == COUNT * (COUNT - 1) / 2
+
+
 def held_back(number: int) -> int:
     Event("go on").wait()
     return number
