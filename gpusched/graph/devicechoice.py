@@ -99,7 +99,7 @@ def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
         return False
     stays = all(
         (moves_elements(function) and not picks(function, args))
-        or _says_yes(function, [_input(each, inputs) for each in args])
+        or _accepts_cupy(function, [_input(each, inputs) for each in args])
         for function, args in calls_in(spec)
     )
     return stays and work_of(values, 0, False).pays()
@@ -136,7 +136,7 @@ def _uncalled(segment: Segment, registers: list[Any] | None = None) -> Refusal |
         step.function
         for _, step in segment.steps
         if not (moves_elements(step.function) or by_cupy(step.function, step.args))
-        and not (registers and _says_yes(step.function, substitute(step.args, registers)))
+        and not (registers and _accepts_cupy(step.function, substitute(step.args, registers)))
     ]
     if not others:
         return None
@@ -145,8 +145,8 @@ def _uncalled(segment: Segment, registers: list[Any] | None = None) -> Refusal |
     return segment.unsafe[0] if segment.unsafe else (bare_name(others[0]), NEEDS_HOST)
 
 
-def _says_yes(function: Any, args: Sequence[Any]) -> bool:
-    """Return what a function says that can take CuPy's arrays of a call with these arguments."""
+def _accepts_cupy(function: Any, args: Sequence[Any]) -> bool:
+    """Return whether a function says that a call with these arguments may be of CuPy's arrays."""
     asked = getattr(bare(function), TAKES_CUPY, None)
     return asked is not None and bool(asked(*args))
 

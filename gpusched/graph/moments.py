@@ -145,8 +145,9 @@ def _mean(pair: Any) -> Any:
         return pair["mean"]
     with np.errstate(all="ignore"):
         found = pair["total"] / pair["n"]
-        # CuPy's arrays are none of NumPy's.
-        return np.float64(found) if isinstance(found, np.generic) else found.astype(np.float64)
+        if isinstance(found, np.generic):
+            return np.asarray(found, np.float64)
+        return found.astype(np.float64)  # CuPy's arrays stay its own.
 
 
 def _rest(pair: Any) -> Any:
