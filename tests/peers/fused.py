@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,8 +52,11 @@ def pytest_sessionfinish(session: Any) -> None:
 
     path = os.environ.get("GPUSCHED_PEER_STATISTICS")
     if path:
-        found = vars(statistics())
-        found["breaks"] = [[*key, n] for key, n in found["breaks"].items()]
+        # Keys that JSON has not, such as a function's name and a reason, become lists.
+        found = {
+            name: list(value.items()) if isinstance(value, Counter) else value
+            for name, value in vars(statistics()).items()
+        }
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         with open(f"{path}.{worker}", "w") as file:
             json.dump(found, file)
