@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
-from gpusched.graph.sizes import Sizes
+
+if TYPE_CHECKING:
+    from gpusched.graph.sizes import Sizes  # Imports dask.array, which clusters start without.
 
 _room: ContextVar[int | None] = ContextVar("gpusched-room", default=None)
 
