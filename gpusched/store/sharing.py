@@ -21,7 +21,8 @@ import dask
 from dask.utils import parse_timedelta
 
 from gpusched import events
-from gpusched.store import codefiles, kernelfiles, service
+from gpusched.store import codefiles, kernelfiles
+from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
 logger = logging.getLogger(__name__)
