@@ -68,10 +68,11 @@ ON_GPU = GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
 test-gpu: $(VENV)/.gpu-test
 	$(ON_GPU) $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
 
-# Those that have found most: programs, memory, clusters, the emulator's own.
+# Those that have found most: programs, memory, the emulator's own, and one of each kind of cluster.
 test-gpu-common: $(VENV)/.gpu-test
-	$(ON_GPU) $(PYTEST) $(PARALLEL) -m "gpu and not (nightly or peers or slow)" tests/gpu tests/placing \
-	    tests/emulated_gpu tests/workers/test_cuda_device.py tests/serialization/arrays $(ARGS)
+	$(ON_GPU) $(PYTEST) $(PARALLEL) -m "gpu and (essential or not processes) and not (nightly or peers or slow)" \
+	    tests/gpu tests/placing tests/emulated_gpu tests/workers/test_cuda_device.py \
+	    tests/serialization/arrays $(ARGS)
 
 # Measures this machine's GPU in minutes and writes what came of it: results.jsonl and a page.
 # Needs no network where the packages are installed. ARGS=--rehearsal takes little, ARGS=--help
