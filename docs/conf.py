@@ -26,7 +26,8 @@ extensions = [
     "notebooks",
     "settings",
 ]
-exclude_patterns = ["_build", "examples"]
+exclude_patterns = ["_build", "_templates", "examples"]
+templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"gpusched {release}"
 html_static_path: list[str] = []
@@ -51,6 +52,7 @@ numpydoc_validation_exclude = {
     r"\.OneThread$",
     r"\.Limit$",
     r"\.Per\w+$",
+    r"\.(Explanation|ExplainedKernel|Trace|Nonfinite)$",
     r"\.Process$",
     r"\.Cluster\.",
     r"gpusched\.kernel$",

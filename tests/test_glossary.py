@@ -39,7 +39,7 @@ PATTERNS = {
 }
 """Patterns of what is not to be written, by what is to be written."""
 
-PAGES = ("*.md", "docs/**/*.md", "deploy/**/*.md", ".github/**/*.md")
+PAGES = ("*.md", "docs/**/*.md", "docs/**/*.svg", "deploy/**/*.md", ".github/**/*.md")
 CODE = re.compile(r"``[^`]+``|`[^`]+`")
 """Names in the code, whatever words they are made of."""
 
