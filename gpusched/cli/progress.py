@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from distributed import Client, Scheduler
 
-from gpusched.store import service
+from gpusched.store.service import client as service
 
 _ERASE = "\r\x1b[K"
 _WIDTH = 30

@@ -17,6 +17,7 @@ from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
+from gpusched.graph.fitting import check
 from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
 from gpusched.graph.merging import Merged, merge_bytes, merged
@@ -46,11 +47,11 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     if events.active:
         events.record_since("graph", "optimise", started)
         started = perf_counter()
+    layers = dsk.layers if isinstance(dsk, HighLevelGraph) else {}
     found: Any
     if isinstance(graph, HighLevelGraph):
-        found = _rewrite_layers(graph, overrides)
+        found = _rewrite_layers(graph, layers, overrides)
     else:
-        layers = dsk.layers if isinstance(dsk, HighLevelGraph) else {}
         found = _rewrite_tasks(graph, keys, layers, overrides)
     if events.active:
         events.record_since("graph", "rewrite", started)
@@ -61,6 +62,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
                    overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
     functions, sizes = Functions(overrides), Sizes(layers)
     found = regrouped(tasks, set(flatten([keys])), sizes, functions)
+    check(found.tasks, sizes)
     rewritten = rewrite(found.tasks, functions)
     _declare(rewritten, found.tasks, sizes)
     result = batched(rewritten, found.tasks, flatten([keys]), sizes, functions, limits())
@@ -108,8 +110,10 @@ def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
     return cut_together(found, wanted, sizes, small, least)
 
 
-def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:
+def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],
+                    overrides: Overrides) -> HighLevelGraph:  # fmt: skip
     functions = Functions(overrides)
+    check(graph.to_dict(), Sizes(built))
     layers = {}
     for name, layer in graph.layers.items():
         tasks = dict(layer)

@@ -31,7 +31,8 @@ class _Compact(cloudpickle.Pickler):
             return Register, (value.number, True) if value.scalar else (value.number,)
         if kind is ProgramStep:
             flags = value.recorded, value.replayed
-            return ProgramStep, (value.function, value.args, value.kwargs, *flags)
+            taken = () if value.taken is None else (value.taken,)
+            return ProgramStep, (value.function, value.args, value.kwargs, *flags, *taken)
         if kind is Remaining:
             return Remaining, ()  # What a program is says nothing of how often it runs.
         if kind is curry:

@@ -54,6 +54,7 @@ class Program:
         self.remaining = Remaining()
         """Its tasks in the graph that was made last."""
         self.segments = self._segments(steps)
+        self._guards = tuple({step.taken.register for step in steps if step.taken is not None})
         self._payload: bytes | None = None
         self._token = ""
 
@@ -68,6 +69,9 @@ class Program:
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the program on the inputs of a task."""
+        if self._guards and not all([inputs[register].holds() for register in self._guards]):
+            steps = tuple(step.as_it_is(inputs) for step in self.steps)
+            return Program(steps, self.inputs, self.overrides)(*inputs)
         registers: Registers = [*inputs, *[None] * len(self.steps)]
         placing = begin(self.overrides.device, inputs)
         try:

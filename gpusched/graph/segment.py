@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -60,6 +60,18 @@ NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 
 
 @dataclass(frozen=True)
+class Taken:
+    """What a step was before its partial application was taken apart."""
+
+    register: int
+    """The input that is its `gpusched.graph.partials.Guard`."""
+    held: int
+    """How many of the arguments it held."""
+    names: frozenset[str]
+    """Keyword arguments that the call itself gives."""
+
+
+@dataclass(frozen=True)
 class ProgramStep:
     """One call; its arguments may hold `Register` objects."""
 
@@ -70,11 +82,21 @@ class ProgramStep:
     """Whether the function takes lazy chunks."""
     replayed: bool = True
     """Whether what was recorded holds for the next chunk of the same kind."""
+    taken: Taken | None = None
+    """Of a partial application that was taken apart."""
 
     @property
     def registers(self) -> set[int]:
         """Return the registers that the arguments hold."""
         return used_registers(self.args) | used_registers(self.kwargs)
+
+    def as_it_is(self, inputs: Sequence[Any]) -> ProgramStep:
+        """Return the call of a partial application that was changed since; else the step itself."""
+        if self.taken is None or inputs[self.taken.register].holds():
+            return self
+        kwargs = {name: self.kwargs[name] for name in self.taken.names}
+        function = inputs[self.taken.register].function
+        return ProgramStep(function, self.args[self.taken.held :], kwargs, replayed=False)
 
 
 class Segment:

@@ -15,8 +15,9 @@ from gpusched import events
 from gpusched.emit import choices
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import DEFINED
-from gpusched.store import background, service, worthwhile
+from gpusched.store import background, worthwhile
 from gpusched.store.handles import Handle, Runnable
+from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
 BACKGROUND, WAIT, OFF = "background", "wait", "off"

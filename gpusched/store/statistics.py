@@ -83,6 +83,18 @@ class Statistics:
     """Bytes of chunks that were copied to a GPU for tasks that know nothing of it."""
     bytes_to_host: int = 0
     """Bytes of such chunks that were copied back, for functions that need NumPy's arrays."""
+    spilled_bytes: int = 0
+    """Bytes of results that were written to disk, for want of memory."""
+    unspilled_bytes: int = 0
+    """Bytes of them that were read back."""
+    memory_waits: int = 0
+    """Tasks that did not start at once, for want of memory."""
+    memory_wait_seconds: float = 0.0
+    """Seconds that they waited, summed over tasks."""
+    memory_pieces: int = 0
+    """Tasks started on parts of their chunks, as they did not fit as a whole."""
+    memory_refusals: int = 0
+    """Tasks that were refused, as they cannot fit."""
     breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 

@@ -23,7 +23,7 @@ SAVED = 0.5
 
 BESIDE = 3.0
 """How much longer a compilation takes beside tasks that use all cores: the service leaves it a
-third of a core, see `gpusched.backends.compileworker`."""
+third of a core, see `gpusched.store.service.priority`."""
 
 
 def expected(handle: Handle) -> float:

@@ -44,6 +44,15 @@ def test_where_a_numpy_program_ran_is_told() -> None:
     ]
 
 
+def test_what_had_no_room_is_told() -> None:
+    counted = Statistics(spilled_bytes=2**30, unspilled_bytes=2**29, memory_waits=1200,
+                         memory_wait_seconds=3.456, memory_pieces=1)  # fmt: skip
+    assert summary(counted, 2.0).splitlines()[-1] == (
+        "  memory    1.00 GiB of results spilled to disk, 512.00 MiB read back; 1,200 tasks waited "
+        "for room, 3.46 s together; one task run on parts of their chunks"
+    )
+
+
 def test_rare_reasons_are_counted_together() -> None:
     breaks = Counter({(f"function{n}", "not known"): 20 - n for n in range(11)})
     lines = summary(Statistics(tasks=1, breaks=breaks), 1.0).splitlines()

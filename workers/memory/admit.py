@@ -20,6 +20,8 @@ from distributed.worker_state_machine import (
 )
 
 from gpusched import config
+from gpusched.graph.fitting import DoesNotFitError
+from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
 from gpusched.workers.memory.ledger import Decision, Ledger, Need, Verdict
 from gpusched.workers.memory.reach import Reach
@@ -34,10 +36,6 @@ _FRESH = 0.02
 _PATIENCE = 30.0
 """Seconds that a task waits for others before reservations are doubted: it may be one of them that
 those wait for, and what they really take may leave room."""
-
-
-class DoesNotFitError(MemoryError):
-    """A task needs more memory than its worker may have."""
 
 
 @dataclass
@@ -182,6 +180,7 @@ class Admission:
         return {
             "limit_bytes": ledger.limit,
             "held_bytes": self._memory.held(),
+            "in_flight_bytes": self._memory.in_flight(),
             "reserved_bytes": ledger.reserved,
             "unmanaged_bytes": ledger.unmanaged,
             "waiting": self.waiting,
@@ -199,8 +198,11 @@ class Admission:
             inputs += nbytes
             if not self._worker.data.ready(dependency.key):
                 absent += nbytes
-        extra = self.estimates.extra(task.prefix, inputs, declared(task))
-        return Need(extra, absent, inputs + extra if self._strict else 0)
+        known = self.estimates.known(task.prefix, inputs, declared(task))
+        extra = inputs if known is None else known
+        # Nothing is refused on a guess.
+        least = inputs + (known or 0) if self._strict else 0
+        return Need(extra, absent, least, root=not task.dependencies)
 
     def _observe(self) -> None:
         """Take the present sizes; that of the process only if the last one is not fresh."""
@@ -213,7 +215,6 @@ class Admission:
             self.ledger.held, self.ledger.in_flight = held, in_flight
 
     async def _wait(self, waiting: _Waiting) -> Decision | None:
-        self.counters.waited += 1
         self._waiting.append(waiting)
         try:
             self._pump()
@@ -222,7 +223,7 @@ class Admission:
             # Whoever was started is not among them any more; a cancelled wait is.
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            self.counters.wait_seconds += time.monotonic() - waiting.since
+            self._count_wait(time.monotonic() - waiting.since)
             self._arrange()
 
     def _pump(self) -> None:
@@ -267,12 +268,27 @@ class Admission:
 
     def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
         self._waiting.remove(waiting)
-        if decision is not None and decision.verdict is Verdict.REFUSE:
-            self.counters.refused += 1
-        elif decision is not None:
-            self.counters.in_pieces += decision.verdict is Verdict.PIECES
-            self._start(waiting.task, waiting.need)
+        if decision is not None:
+            self._count(decision.verdict)
+            if decision.verdict is not Verdict.REFUSE:
+                self._start(waiting.task, waiting.need)
         _answer(waiting, decision)
+
+    def _count_wait(self, seconds: float) -> None:
+        """Count a task that waited, for this worker's metrics and the summary of a run."""
+        self.counters.waited += 1
+        self.counters.wait_seconds += seconds
+        with updating() as total:
+            total.memory_waits += 1
+            total.memory_wait_seconds += seconds
+
+    def _count(self, verdict: Verdict) -> None:
+        refused, in_pieces = verdict is Verdict.REFUSE, verdict is Verdict.PIECES
+        self.counters.refused += refused
+        self.counters.in_pieces += in_pieces
+        with updating() as total:
+            total.memory_refusals += refused
+            total.memory_pieces += in_pieces
 
     def _start(self, task: TaskState, need: Need) -> None:
         inputs = [dependency.key for dependency in task.dependencies]
