@@ -72,7 +72,7 @@ def read(path: Path, levels: int = 1) -> bytes | None:
     path
         The file.
     levels
-        How many of the folders it lies in must be this user's alone, as `own_folder` has it.
+        How many of the folders above it must be this user's alone, as `own_folder` has it.
     """
     try:
         with open(path, "rb") as file:
