@@ -18,7 +18,14 @@ from gpusched.kernels.tuple_reduction import TupleReductionKernel
 Function = Callable[..., Any]
 
 
-_MISSING = object()
+class _Required:
+    """The default of an argument that has none; errors say more than Python's."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+_MISSING = _Required()
 
 
 class _Decorator:
@@ -267,7 +274,7 @@ class _Decorator:
         Raises
         ------
         KernelError
-            If an offset is no constant, or the function's source cannot be found.
+            If an offset is not constant, or the function's source cannot be found.
 
         Notes
         -----
