@@ -30,7 +30,8 @@ exclude_patterns = ["_build", "_templates", "examples"]
 templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"gpusched {release}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 autodoc_typehints = "none"
 autosummary_generate = True
