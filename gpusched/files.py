@@ -23,7 +23,7 @@ def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
         What to do, besides removing it, where it is not this user's alone.
     levels
         How many folders are checked: this one, and those above it. Whoever may write to one of them
-        may replace the next one.
+        may replace the next.
 
     Raises
     ------

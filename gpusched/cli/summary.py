@@ -82,7 +82,7 @@ def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
             ("next run", f"finds {_some(len(counted.kernels_requested))} compiled for them")
         )
     else:
-        lines.append(("next run", "takes as long: too little work to compile kernels for"))
+        lines.append(("next run", "takes as long: too little work so far to compile kernels for"))
     return lines
 
 

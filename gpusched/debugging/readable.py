@@ -6,6 +6,7 @@ import ast
 import hashlib
 import linecache
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ from gpusched.emit import hostloops
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import Apply, Node, Reduce
+from gpusched.plan.layout import passed
 from gpusched.plan.plan import Allocation
 from gpusched.store import codefiles
 from gpusched.store.kernelfiles import directory
@@ -102,7 +104,7 @@ class ReadableKernel:
     def arguments(self, element: Index) -> tuple[Any, ...]:
         """Return what `point` is given at an element of the iteration space."""
         read = [np.broadcast_to(a, self.use.builder.group.shape)[element] for a in self.arrays]
-        return (*read, *self.use.launch.numbers[: len(self.use.kernel.parameters)])
+        return (*read, *self.use.launch.constants)
 
     @property
     def arrays(self) -> list[Any]:
@@ -166,12 +168,10 @@ class ReadableKernel:
 
     def _numbers(self) -> tuple[Any, ...]:
         """Return constants, loop sizes and strides for one element of the outputs."""
-        kernel, numbers = self.use.kernel, self.use.launch.numbers
-        first = len(kernel.parameters)
-        last = first + len(kernel.loops)
-        sizes = [n if loop == "reduce" else 1
-                 for n, loop in zip(numbers[first:last], kernel.loops, strict=True)]  # fmt: skip
-        return (*numbers[:first], *sizes, *numbers[last:])
+        loops = self.use.launch.loops
+        sizes = [n if own else 1 for n, own in zip(loops.sizes, loops.reduced, strict=True)]
+        found = replace(loops, sizes=tuple(sizes))
+        return passed(self.use.kernel, self.use.launch.constants, found)
 
 
 def _part(array: Any, shape: Index, where: tuple[slice, ...]) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 
@@ -51,20 +49,6 @@ def stride_names(kernel: Kernel) -> list[tuple[int, int, str]]:
     ]
 
 
-def loop_sizes(kernel: Kernel, numbers: Sequence[Any]) -> tuple[int, ...]:
-    """Return the iterations of each loop, out of the numbers passed at launch."""
-    first = len(kernel.parameters)
-    return tuple(numbers[first : first + len(kernel.loops)])
-
-
-def loop_strides(kernel: Kernel, numbers: Sequence[Any]) -> dict[tuple[int, int], int]:
-    """Return the strides among the numbers passed at launch, by operand and loop."""
-    names = stride_names(kernel)
-    first = len(kernel.parameters) + len(kernel.loops)
-    given = numbers[first : first + len(names)]
-    return {(k, level): step for (k, level, _), step in zip(names, given, strict=True)}
-
-
 def arguments(kernel: Kernel) -> list[str]:
     """Return the kernel's arguments in order: arrays, constants, loop sizes, strides.
 
@@ -78,15 +62,22 @@ def arguments(kernel: Kernel) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _helpers() -> dict[str, str]:
-    """Return the source of each function in `scalars` by name."""
+def _helpers() -> dict[str, ast.FunctionDef]:
+    """Return each function in `scalars` by name, in their order."""
     tree = parse(inspect.getsource(scalars))
-    for node in ast.walk(tree):
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@cache
+def _helper(name: str) -> str:
+    """Return the source of a function in `scalars`, without types."""
+    function = _helpers()[name]
+    for node in ast.walk(function):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
             for argument in node.args.args:
                 argument.annotation = None
-    return {n.name: ast.unparse(n) for n in tree.body if isinstance(n, ast.FunctionDef)}
+    return ast.unparse(function)
 
 
 def expression(statement: Statement, operands: list[str]) -> str:
@@ -200,8 +191,7 @@ def called_names(text: str) -> set[str]:
 def helper_source(text: str) -> str:
     """Return the source of the functions of `scalars` that a source calls."""
     names = called_names(text)
-    used = [helper for name, helper in _helpers().items() if name in names]
-    return "".join(f"{text}\n\n\n" for text in used)
+    return "".join(f"{_helper(name)}\n\n\n" for name in _helpers() if name in names)
 
 
 def combine(output: Output, so_far: str, value: str, dtype: str = "") -> str:

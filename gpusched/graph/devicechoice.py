@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from dask.array import core, reductions
 
-from gpusched import config
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import replaced
@@ -46,7 +45,7 @@ Refusal = tuple[str, Reason]
 """A function's name, and why it is called on the host."""
 
 
-def why_on_host(segment: Segment, registers: list[Any], mode: str) -> Refusal | None:
+def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
     """Return why calls are to run on the host, or None if they may run on the device.
 
     Parameters
@@ -55,18 +54,16 @@ def why_on_host(segment: Segment, registers: list[Any], mode: str) -> Refusal | 
         The calls.
     registers
         Their task's, with arrays of NumPy's and `Placed` ones.
-    mode
-        One of `gpusched.plan.placement`.
     """
     inputs = tuple([registers[k] for k in segment.inputs])
     values, name = flat(inputs), bare_name(segment.steps[0][1].function)
-    if mode == OFF:
+    if segment.overrides.device == OFF:
         return name, OFF_HERE
     found = None if segment.recorded else _uncalled(segment)
     if found is not None:
         return found
     reason = _unsuitable(values)
-    if reason is None and segment.recorded and _largest(values) < least():
+    if reason is None and segment.recorded and _largest(values) < segment.overrides.bounds.elements:
         reason = SMALL
     if reason is None and shortage.wanted() > 1:
         reason = SHORT
@@ -189,11 +186,6 @@ def _unsuitable(values: tuple[Any, ...]) -> Reason | None:
         elif type(value) is dict:
             return GraphBreak.CHUNK_TYPE("chunks in a dictionary")
     return None
-
-
-def least() -> int:
-    """Return the least number of elements that is worth a kernel."""
-    return int(config.get("fusion.minimum-elements"))
 
 
 def _largest(values: tuple[Any, ...]) -> int:

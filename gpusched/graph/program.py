@@ -11,6 +11,7 @@ from typing import Any
 
 import dask
 
+from gpusched import events
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.lasting import keep
@@ -73,7 +74,7 @@ class Program:
             steps = tuple(step.as_it_is(inputs) for step in self.steps)
             return Program(steps, self.inputs, self.overrides)(*inputs)
         registers: Registers = [*inputs, *[None] * len(self.steps)]
-        placing = begin(self.overrides.device, inputs)
+        placing = begin(self.overrides, inputs)
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 if placing is None:
@@ -82,7 +83,9 @@ class Program:
                     placing.run(segment, registers)
         except Exception as error:
             names = ", ".join(name_of(step.function) for step in self.steps)
-            error.add_note(f"gpusched: raised in a chunk task of {names}{_where()}")
+            key = events.workers_task()
+            where = "" if key is None else f", key {key}"
+            error.add_note(f"gpusched: raised in a chunk task of {names}{where}")
             raise
         if placing is not None:
             placing.finish()
@@ -229,12 +232,3 @@ def name_of(function: Any) -> str:
     """Return a function's name, for people; that of what a wrapper such as a partial calls."""
     function = getattr(function, "func", function)
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _where() -> str:
-    """Return the key of the task that this thread of a worker runs, as text."""
-    import sys
-
-    worker = sys.modules.get("distributed.worker")
-    key = getattr(getattr(worker, "thread_state", None), "key", None)
-    return f", key {key}" if key is not None else ""

@@ -264,15 +264,13 @@ class KernelBuilder:
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
         allocations = self.allocations(targets, kept, loops.reduced[-1])
         kernel = self.kernel(loops, allocations, device)
-        strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
-        numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
-        numbers += [0] * kernel.resumes
         return Launch(
             device,
             device.compile(kernel),
             tuple(self.registers),
             tuple(allocations),
-            tuple(numbers),
+            tuple([parameter.value for parameter in self.parameters]),
+            loops,
             self.bytes_read(),
             sum(math.prod(a.result_shape) * a.result_dtype.itemsize for a in allocations),
             len(kernel.statements) + len(targets) * bool(axes),

@@ -33,7 +33,7 @@ TARGETS = {"kernels": ".code", "cubins": ".cubin"}
 """How the names of machine code end, by the folder of all such folders."""
 
 LEVELS = 3
-"""Folders above a kernel's machine code, up to the cache directory."""
+"""Folders above a kernel's machine code, up to and with the cache directory."""
 
 _TOUCHED = 86400.0
 """Seconds: a file that is used is marked as used once in this time."""

@@ -37,8 +37,9 @@ class Statistics:
     """Kernels that were asked for while tasks went on without them, by name."""
     launches: int = 0
     """Kernel launches."""
-    recordings: int = 0
-    """Chunk tasks that were traced because no plan for them was known."""
+    recorded: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Chunk tasks that were recorded because no plan for them was known, by (operation, what was
+    new about their chunks)."""
     kernels: Counter[str] = field(default_factory=Counter)
     """Launches by kernel name; its length is the number of distinct kernels used."""
     compilations: int = 0
@@ -97,6 +98,11 @@ class Statistics:
     """Tasks that were refused, as they cannot fit."""
     breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
+
+    @property
+    def recordings(self) -> int:
+        """Chunk tasks that were recorded."""
+        return self.recorded.total()
 
     @property
     def edited_launches(self) -> int:

@@ -219,3 +219,25 @@ def test_limits_compute_nothing_but_touch_what_the_work_does() -> None:
 def test_the_base_of_all_ratios_takes_part() -> None:
     assert report.BASE in CONTENDERS
     assert not any(report.BASE in work.absent for work in WORKS.values())
+
+
+def test_first_calls_measured_alone_leave_all_else_on_the_page(tmp_path: Path) -> None:
+    written = tmp_path / "figures.md"
+    others = f"# Figures\n\n{page.BEGIN}\nold\n{page.END}\n\n"
+    written.write_text(f"{others}## Calls\n\n{page.FIRST_CALLS}\n{page.END}\n")
+    row = results.Measured("clip", "float32", 10, run("a"), {}, {"threads": FIRST})
+    page.write(written, {("clip", "float32"): row})
+    before, _, after = written.read_text().partition("## Calls")
+    assert before == others
+    assert "takes at most 1.05 times as long" in after and "`python first`" in after
+
+
+def test_a_figure_of_another_command_has_marks_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "figures.md"
+    mark = page.OF.format("tests.benchmarks.demo")
+    written.write_text(f"{page.BEGIN}\nold\n{page.END}\n{mark}\nold\n{page.END}\n")
+    page.show("new", written, "tests.benchmarks.demo")
+    assert written.read_text() == (f"{page.BEGIN}\nold\n{page.END}\n{mark}\n\nnew\n\n{page.END}\n")
+    assert capsys.readouterr().out == "new\n"

@@ -81,4 +81,4 @@ def test_what_ran_without_its_kernels_is_told_with_what_the_next_run_finds() -> 
     counted = Statistics(tasks=4, unfused_tasks=4, unfused_seconds=0.1)
     lines = summary(counted, 2.0).splitlines()
     assert "all 4 tasks ran unfused" in lines[4]
-    assert lines[5] == "  next run  takes as long: too little work to compile kernels for"
+    assert lines[5] == "  next run  takes as long: too little work so far to compile kernels for"

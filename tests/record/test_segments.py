@@ -156,5 +156,5 @@ def test_samples_for_tuning_have_labels_of_results_that_exist() -> None:
     (results,) = made.call(reference(kernel).call)
     assert np.isfinite(results).all()
     assert set(made.inputs[kernel.labels].buffer.tolist()) <= {0, -1}
-    case = random_case(kernel, found.launches[0].numbers, HOST)
+    case = random_case(kernel, found.launches[0], HOST)
     assert set(case.inputs[kernel.labels].tolist()) <= {0, -1}

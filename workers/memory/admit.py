@@ -52,33 +52,36 @@ class Counters:
     """Tasks that were refused."""
 
 
+@dataclass(eq=False, slots=True)
+class _Candidate:
+    """A task and what it reads."""
+
+    task: TaskState
+    inputs: list[Key]
+    nbytes: int
+    """Of the inputs."""
+
+    @classmethod
+    def of(cls, task: TaskState) -> _Candidate:
+        reads = task.dependencies
+        return cls(task, [each.key for each in reads], sum(each.get_nbytes() for each in reads))
+
+
 @dataclass(eq=False)
 class _Waiting:
-    task: TaskState
+    candidate: _Candidate
     need: Need
     future: asyncio.Future[Decision | None]
     since: float = field(default_factory=time.monotonic)
 
     @property
     def priority(self) -> Any:
-        return self.task.priority
-
-    @property
-    def inputs(self) -> list[Key]:
-        return [dependency.key for dependency in self.task.dependencies]
+        return self.candidate.task.priority
 
     @property
     def gone(self) -> bool:
         """Whether nobody wants the task any more."""
-        return self.task.state not in ("executing", "long-running")
-
-
-@dataclass(frozen=True)
-class _Started:
-    prefix: str
-    nbytes: int
-    """Of the inputs."""
-    inputs: list[Key]
+        return self.candidate.task.state not in ("executing", "long-running")
 
 
 class Admission:
@@ -107,7 +110,7 @@ class Admission:
         self.reason = ""
         """What the first task that waits is waiting for."""
         self._waiting: list[_Waiting] = []
-        self._started: dict[Key, _Started] = {}
+        self._started: dict[Key, _Candidate] = {}
         self._looked = 0.0
         self._timer: Any = None
         self._stopped = False
@@ -121,7 +124,7 @@ class Admission:
     @property
     def waiting_keys(self) -> list[Key]:
         """The keys of the tasks that wait for memory."""
-        return [waiting.task.key for waiting in self._waiting]
+        return [waiting.candidate.task.key for waiting in self._waiting]
 
     async def enter(self, task: TaskState) -> Decision | None:
         """Return when a task may start or is refused; None if nobody wants it any more.
@@ -133,14 +136,16 @@ class Admission:
         """
         if _is_exempt(task):
             return Decision(Verdict.START)
-        need = self._need(task)
+        candidate = _Candidate.of(task)
+        need = self._need(candidate)
         if not self._waiting:
             self._observe()
             decision = self.ledger.decide(need, 0)
             if decision.verdict is Verdict.START:
-                self._start(task, need)
+                self._start(candidate, need)
                 return decision
-        return await self._wait(_Waiting(task, need, asyncio.get_running_loop().create_future()))
+        future = asyncio.get_running_loop().create_future()
+        return await self._wait(_Waiting(candidate, need, future))
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs are in memory."""
@@ -191,13 +196,9 @@ class Admission:
             "refused": counters.refused,
         }
 
-    def _need(self, task: TaskState) -> Need:
-        inputs = absent = 0
-        for dependency in task.dependencies:
-            nbytes = dependency.get_nbytes()
-            inputs += nbytes
-            if not self._worker.data.ready(dependency.key):
-                absent += nbytes
+    def _need(self, candidate: _Candidate) -> Need:
+        task, inputs, ready = candidate.task, candidate.nbytes, self._worker.data.ready
+        absent = sum(each.get_nbytes() for each in task.dependencies if not ready(each.key))
         known = self.estimates.known(task.prefix, inputs, declared(task))
         extra = inputs if known is None else known
         # Nothing is refused on a guess.
@@ -234,7 +235,7 @@ class Admission:
             first = min(self._waiting, key=attrgetter("priority"))
             decision = self._decide(first)
             if decision.verdict is Verdict.SPILL:
-                self._spill(decision.nbytes, first.inputs)
+                self._spill(decision.nbytes, first.candidate.inputs)
             elif decision.verdict is Verdict.WAIT:
                 self.reason = decision.reason
                 break
@@ -243,7 +244,7 @@ class Admission:
         self._arrange()
 
     def _decide(self, waiting: _Waiting) -> Decision:
-        waiting.need = self._need(waiting.task)
+        waiting.need = self._need(waiting.candidate)
         self._observe()
         decision = self.ledger.decide(waiting.need, 0)
         if decision.verdict in (Verdict.START, Verdict.REFUSE):
@@ -253,7 +254,9 @@ class Admission:
         self._looked = 0.0
         self._observe()
         patient = time.monotonic() - waiting.since < _PATIENCE
-        return self.ledger.decide(waiting.need, self._memory.spillable(waiting.inputs), patient)
+        return self.ledger.decide(
+            waiting.need, self._memory.spillable(waiting.candidate.inputs), patient
+        )
 
     def _spill(self, nbytes: int, keep: Collection[Key]) -> None:
         self.ledger.begin_spill()
@@ -271,7 +274,7 @@ class Admission:
         if decision is not None:
             self._count(decision.verdict)
             if decision.verdict is not Verdict.REFUSE:
-                self._start(waiting.task, waiting.need)
+                self._start(waiting.candidate, waiting.need)
         _answer(waiting, decision)
 
     def _count_wait(self, seconds: float) -> None:
@@ -290,12 +293,11 @@ class Admission:
             total.memory_refusals += refused
             total.memory_pieces += in_pieces
 
-    def _start(self, task: TaskState, need: Need) -> None:
-        inputs = [dependency.key for dependency in task.dependencies]
-        nbytes = sum(dependency.get_nbytes() for dependency in task.dependencies)
-        self.ledger.start(task.key, need)
-        self._started[task.key] = _Started(task.prefix, nbytes, inputs)
-        self._worker.data.use(inputs)
+    def _start(self, candidate: _Candidate, need: Need) -> None:
+        key = candidate.task.key
+        self.ledger.start(key, need)
+        self._started[key] = candidate
+        self._worker.data.use(candidate.inputs)
 
     def _finish(self, event: ExecuteDoneEvent) -> None:
         started = self._started.pop(event.key, None)
@@ -304,7 +306,7 @@ class Admission:
         self.ledger.finish(event.key)
         self._worker.data.release(started.inputs)
         if isinstance(event, ExecuteSuccessEvent):
-            self.estimates.learn(started.prefix, started.nbytes, event.nbytes or 0)
+            self.estimates.learn(started.task.prefix, started.nbytes, event.nbytes or 0)
 
     def _arrange(self) -> None:
         """See to it that there is another look while tasks wait, and none otherwise."""

@@ -45,9 +45,10 @@ class Place:
     def round(self, tasks: int) -> None:
         """Run tasks, half of which read the results of others, and note what they took."""
         before, started = self._used(), perf_counter()
-        first = self.client.map(_number, range(tasks // 2), pure=False)
-        second = self.client.map(_number, first, reversed(first), pure=False)
-        wait(second)
+        with self.client.as_current():
+            first = self.client.map(_number, range(tasks // 2), pure=False)
+            second = self.client.map(_number, first, first[::-1], pure=False)
+            wait(second)
         self.wall.append((perf_counter() - started) / tasks)
         self.processor.append((self._used() - before) / tasks)
         del first, second
