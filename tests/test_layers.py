@@ -42,6 +42,7 @@ MAY_USE = {
         "config",
         "emit",
         "events",
+        "kernels",
         "placed",
         "plan",
         "quantities",
@@ -65,7 +66,7 @@ MAY_USE = {
         "threadsafe",
         "vectormath",
     },
-    "models": {"adapters", "graph", "threadsafe"},
+    "models": {"adapters", "graph", "placed", "threadsafe"},
     "ops": {"kernels"},
     "saving": {"adapters", "config", "emit", "graph", "serialization", "store"},
     "workers": {

@@ -46,7 +46,8 @@ class TaskCopies:
     def _copy(self, array: np.ndarray) -> Placed:
         found = self._made.get(id(array))
         if found is None:
-            found = self._made[id(array)] = array, Placed(self.mover.to_device(array))
+            copy = Placed(self.mover.to_device(array, wait=False))
+            found = self._made[id(array)] = array, copy
             self.mover.uploaded(*found)
         return found[1]
 

@@ -16,6 +16,7 @@ from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
+from gpusched.graph.drawing import drawn
 from gpusched.graph.fitting import check
 from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
@@ -26,6 +27,7 @@ from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.plan.overrides import Overrides
+from gpusched.plan.placement import DRAWN
 
 FEW = 24
 """Nodes of a graph that keeps other names of tasks, and chains, as dask makes them: next to nothing
@@ -60,6 +62,8 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 
 def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
                    overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
+    if overrides.random == DRAWN:
+        tasks = drawn(tasks)
     wanted = list(flatten([keys]))
     table = regrouped(Table(tasks, wanted, Sizes(layers), Functions(overrides)))
     check(table.tasks, table.sizes)
@@ -102,7 +106,7 @@ def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],
     layers = {}
     for name, layer in graph.layers.items():
         tasks = dict(layer)
-        rewritten = rewrite(tasks, functions)
+        rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
     return HighLevelGraph(layers, graph.dependencies)

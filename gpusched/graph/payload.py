@@ -103,6 +103,6 @@ def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
         next((word for word in words if word in MODES), EXACT),
         next((word for word in words if word in (FUSED, UNFUSED)), ANY),
         next((word for word in words if word in (OFF, REQUIRE)), AUTO),
-        *bounds,
+        bounds[0] if bounds else DEFAULT,
     )
     return steps, inputs, NONE if found == NONE else found

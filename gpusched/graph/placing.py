@@ -102,10 +102,10 @@ class Placing:
     def run(self, segment: Segment, registers: list[Any]) -> None:
         """Run some calls of the task where they run best."""
         inputs = tuple([registers[k] for k in segment.inputs])
-        if not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
-            return segment.run(registers)
         if all(hasattr(step.function, TAKES_PLACED) for _, step in segment.steps):
             found = self._decided_inside(segment, registers)
+        elif not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
+            return segment.run(registers)
         else:
             reason = why_on_host(segment, registers)
             if reason is None:
@@ -195,7 +195,7 @@ def run_other(mover: placed.Mover, spec: Any, values: dict[Any, Any]) -> Any:
     values
         Its inputs by key.
     """
-    if can_stay(spec, tuple(values.values())):
+    if can_stay(spec, values):
         copies = TaskCopies(mover, bounds().elements)
         try:
             found = copies.settled(spec({k: copies.on_device(v) for k, v in values.items()}))

@@ -20,6 +20,7 @@ from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.quick import callables, parts
 from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.placed import TAKES_PLACED
 from gpusched.plan import shortage
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
@@ -199,7 +200,10 @@ def known(token: str) -> Program | None:
 
 
 def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
-    """Group the steps into segments that are recorded as a whole, and single calls between them."""
+    """Group the steps into segments that are recorded as a whole, and single calls between them.
+
+    Functions that decide for themselves where they run are not grouped with others.
+    """
     done = set(range(inputs))
     waiting = list(range(len(steps)))
     parts: list[tuple[bool, list[int]]] = []
@@ -207,7 +211,8 @@ def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
     while waiting:
         part: list[int] = []
         for k in list(waiting):
-            if steps[k].recorded == recorded and steps[k].registers <= done:
+            alike = not part or _decides(steps[k]) == _decides(steps[part[0]])
+            if steps[k].recorded == recorded and alike and steps[k].registers <= done:
                 part.append(k)
                 waiting.remove(k)
                 done.add(inputs + k)
@@ -215,6 +220,10 @@ def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
             parts.append((recorded, part))
         recorded = not recorded
     return [_segment(steps, inputs, parts, number) for number in range(len(parts))]
+
+
+def _decides(step: ProgramStep) -> bool:
+    return hasattr(step.function, TAKES_PLACED)
 
 
 def _segment(steps: tuple[ProgramStep, ...], inputs: int, parts: list[tuple[bool, list[int]]],

@@ -123,11 +123,11 @@ class Devices:
         """Return where a task that is no program runs; None if none of its chunks is on a GPU."""
         if not self.active:
             return None
-        given = tuple([
-            self._placed(value) if self._layers.get(layer_of(key)) else value
+        given = {
+            key: self._placed(value) if self._layers.get(layer_of(key)) else value
             for key, value in values.items()
-        ])  # fmt: skip
-        held = _held(flat(given))
+        }
+        held = _held(flat(tuple(given.values())))
         if not held:
             self._layers[layer] = False
             return None

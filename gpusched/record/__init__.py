@@ -2,6 +2,7 @@
 
 In the order of calls: `chunk` is the lazy chunk, whose NumPy functions are those of `functions`,
 `moments` and `segments`, and of `recorded`, which is how users' kernels and our own functions
-record themselves; `pure` lists the calls that leave their arguments as they are; `record` makes
-nodes of what they do, and has them planned.
+record themselves; `foreign` has the ufuncs of other libraries; `complexes` are NumPy's functions of
+complex numbers, on their `parts`; `pure` lists the calls that leave their arguments as they are;
+`record` makes nodes of what they do, and has them planned.
 """

@@ -102,7 +102,7 @@ def rows(dtype: str = "f4") -> np.ndarray:
     return RANDOM.integers(-8, 9, (20, 6)).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u2", "?"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u2", "?"])
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum", "logical_or"])
 def test_reduceat_gives_numpy_s_dtypes(name: str, dtype: str) -> None:
     ufunc = getattr(np, name)
