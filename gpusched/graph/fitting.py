@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
-from gpusched.graph.sizes import Sizes
+
+if TYPE_CHECKING:
+    # It imports dask.array, which a worker that starts does not wait for.
+    from gpusched.graph.sizes import Sizes
 
 _room: ContextVar[int | None] = ContextVar("gpusched-room", default=None)
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from gpusched import config
 from gpusched.quantities import read_bytes
 
-SINGLE = "fusion.single-operation-bytes"
-
 
 class Bounds(NamedTuple):
     """Settings of the process in which a graph is optimised, by their defaults."""
@@ -45,6 +43,11 @@ def bounds() -> Bounds:
     return Bounds(
         config.get("fusion.minimum-elements"),
         config.get("fusion.minimum-operations"),
-        read_bytes(f"gpusched.{SINGLE}", config.get(SINGLE) or 0),
+        _single(),
         config.get("fusion.maximum-operations"),
     )
+
+
+def _single() -> int:
+    setting = config.get("fusion.single-operation-bytes")
+    return read_bytes("gpusched.fusion.single-operation-bytes", setting or 0)
