@@ -12,8 +12,7 @@ from dask.utils import format_bytes
 from gpusched.adapters.tasks import Task
 
 if TYPE_CHECKING:
-    # It imports dask.array, which a worker that starts does not wait for.
-    from gpusched.graph.sizes import Sizes
+    from gpusched.graph.sizes import Sizes  # Imports dask.array, which clusters start without.
 
 _room: ContextVar[int | None] = ContextVar("gpusched-room", default=None)
 

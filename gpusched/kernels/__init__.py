@@ -6,7 +6,8 @@ whether the order of a reduction matters, `signatures` reads declared dtypes, `a
 called on, and `errors` says what is wrong. Each freezes its function (`definition`) into what tasks
 hold, in the same order: `scalar`, `interior`, `reduce`, `tuples` and `accumulate`. Those are called
 on dask's arrays by `blocks` and on others by `eager`, and recorded as operations that `typed` makes
-for dtypes, with `mathematics`, `narrowing`, `unrolling` and `trees`. Raw kernels run on GPUs, on
+for dtypes, with `mathematics`, `narrowing`, `unrolling` and `trees`; `vectorized` records numba's
+ufuncs in the same way. Raw kernels run on GPUs, on
 the CPU by `host`, and in the simulator of `simulation`.
 """
 

@@ -43,11 +43,9 @@ def bounds() -> Bounds:
     return Bounds(
         config.get("fusion.minimum-elements"),
         config.get("fusion.minimum-operations"),
-        _single(),
+        read_bytes(
+            "gpusched.fusion.single-operation-bytes",
+            config.get("fusion.single-operation-bytes") or 0,
+        ),
         config.get("fusion.maximum-operations"),
     )
-
-
-def _single() -> int:
-    setting = config.get("fusion.single-operation-bytes")
-    return read_bytes("gpusched.fusion.single-operation-bytes", setting or 0)
