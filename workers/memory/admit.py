@@ -171,7 +171,7 @@ class Admission:
             try:
                 moved = await asyncio.wrap_future(self._memory.make_room(room, ()))
             finally:
-                self.ledger.end_spill(moved)
+                self._end_spill(moved)
 
     def stop(self) -> None:
         """Let no task wait any more; idempotent."""
@@ -266,8 +266,11 @@ class Admission:
         self._worker.loop.add_callback(self._spilled, moved)
 
     def _spilled(self, moved: Future[int]) -> None:
-        self.ledger.end_spill(0 if moved.cancelled() or moved.exception() else moved.result())
+        self._end_spill(0 if moved.cancelled() or moved.exception() else moved.result())
         self._pump()
+
+    def _end_spill(self, moved: int) -> None:
+        self.ledger.end_spill(moved, disk_full=self._worker.data.disk_error is not None)
 
     def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
         self._waiting.remove(waiting)
@@ -317,6 +320,7 @@ class Admission:
 
     def _look(self) -> None:
         self._timer = None
+        self.ledger.try_again()
         self._pump()
 
 

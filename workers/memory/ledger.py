@@ -108,6 +108,8 @@ class Ledger:
         self.most = 0
         """The most bytes that were ever committed."""
         self.spilling = False
+        self.disk_full = False
+        """Whether results were left in memory as no file could be written."""
         self._exhausted = False
         self._running: dict[Key, Reservation] = {}
         self._reserved = 0
@@ -177,6 +179,9 @@ class Ledger:
             return Decision(Verdict.WAIT, reason="running tasks")
         if self.in_flight:
             return Decision(Verdict.WAIT, reason="transfers")
+        if spillable > 0 and self.disk_full:
+            # Results that stay in memory would be lost with the process that took too much.
+            return Decision(Verdict.WAIT, reason="space on the disk")
         return Decision(Verdict.PIECES)
 
     def start(self, key: Key, need: Need) -> None:
@@ -210,10 +215,23 @@ class Ledger:
         """Note that results are being moved out of the memory."""
         self.spilling = True
 
-    def end_spill(self, moved: int) -> None:
-        """Note how many bytes were; after none, no more is tried until a task has finished."""
+    def end_spill(self, moved: int, disk_full: bool = False) -> None:
+        """Note how many bytes were; after none, no more is tried until something has changed.
+
+        Parameters
+        ----------
+        moved
+            The bytes.
+        disk_full
+            Whether there were not more because no file could be written.
+        """
         self.spilling = False
+        self.disk_full = disk_full
         self._exhausted = not moved
+
+    def try_again(self) -> None:
+        """Have the next decision spill, as a disk that was full may have space by now."""
+        self._exhausted = False
 
     def _fits_as_measured(self, need: Need) -> bool:
         return self.resident is not None and self.resident + need.total <= self.limit

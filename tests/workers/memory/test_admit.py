@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -17,6 +18,7 @@ from distributed import Client
 from gpusched import Cluster
 from gpusched.graph.fitting import DoesNotFitError
 from gpusched.workers.memory.admit import Admission
+from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.worker import DeviceWorker
 from tests.waiting import PATIENCE, wait_for
 
@@ -107,6 +109,26 @@ def test_others_are_spilled_before_a_task_waits(running: tuple[Client, DeviceWor
     assert worker.data.ready(arrays[0].key)
     assert admission_of(worker).ledger.committed <= admission_of(worker).ledger.limit
     assert int(arrays[1].result()[0]) == 1
+
+
+def test_task_waits_for_space_on_the_disk_rather_than_exceed_the_limit(
+    running: tuple[Client, DeviceWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, worker = running
+    admission = admission_of(worker)
+
+    def write(files: SpillFiles, key: object, value: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    arrays = [client.scatter(np.full(3 * PART, k, np.uint8)) for k in range(3)]
+    with monkeypatch.context() as full:
+        full.setattr(SpillFiles, "__setitem__", write)
+        future = client.submit(np.copy, arrays[0])
+        wait_for(lambda: admission.reason == "space on the disk")
+        assert not future.done()
+        assert admission.ledger.most <= admission.ledger.limit
+    assert future.result().sum() == 0
+    assert admission.counters.in_pieces == 0
 
 
 def test_task_that_cannot_fit_is_refused_where_that_is_asked_for() -> None:

@@ -66,6 +66,20 @@ def test_nothing_more_is_spilled_after_a_disk_has_taken_nothing() -> None:
     assert ledger.decide(Need(63), 60).verdict is Verdict.SPILL
 
 
+def test_nothing_starts_beyond_the_limit_while_the_disk_is_full() -> None:
+    ledger = ledger_of(held=90)
+    ledger.begin_spill()
+    ledger.end_spill(0, disk_full=True)
+    waiting = Decision(Verdict.WAIT, reason="space on the disk")
+    assert ledger.decide(Need(23), 60) == waiting
+    assert ledger.decide(Need(0), 60).verdict is Verdict.START
+    ledger.try_again()
+    assert ledger.decide(Need(23), 60) == Decision(Verdict.SPILL, 20)
+    ledger.begin_spill()
+    ledger.end_spill(20)
+    assert ledger.decide(Need(23), 0).verdict is Verdict.PIECES
+
+
 def test_the_most_that_was_committed_outlasts_a_spill() -> None:
     ledger = ledger_of(running={"a": 60})
     ledger.finish("a")
@@ -200,7 +214,7 @@ class Model:
         if self.ledger.spilling:
             moved = min(self.asked, self.loose) if self.disk_works else 0
             self.loose -= moved
-            self.ledger.end_spill(moved)
+            self.ledger.end_spill(moved, disk_full=not self.disk_works)
 
     def finish(self, number: int, result: int) -> None:
         task = self.tasks.pop(number)
@@ -250,7 +264,9 @@ def test_no_schedule_takes_too_much_or_comes_to_a_stand(events: list[tuple[str, 
         assert model.ledger.unmanaged == BASE
     # Seceded tasks wait for the others, and end when those have.
     model.land()
+    model.disk_works = True
     for _ in range(4 * len(events) + 4):
+        model.ledger.try_again()
         model.spill_ends()
         model.pump()
         going = [n for n, task in model.tasks.items() if task.running and not task.seceded]
