@@ -13,7 +13,8 @@
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
-# And beside it: make gpu-report measures a GPU, make test-nightly searches for new defects, make coverage says what tests reach.
+# And beside it: make gpu-report measures a GPU, make test-nightly searches for new defects, make fuzz
+# loads a million forged files, make coverage says what tests reach.
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
 # arguments to the command that a target runs. make demo passes ARGS="--scale 32" to the example, and
@@ -31,7 +32,7 @@ WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-gpu-common \
-    gpu-report test-models test-interop test-peers test-peers-common test-nightly coverage bench docs lint format clean
+    gpu-report test-models test-interop test-peers test-peers-common test-nightly fuzz coverage bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -67,10 +68,11 @@ ON_GPU = GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
 test-gpu: $(VENV)/.gpu-test
 	$(ON_GPU) $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
 
-# Those that have found most: programs, memory, clusters, the emulator's own.
+# Those that have found most: programs, memory, the emulator's own, and one of each kind of cluster.
 test-gpu-common: $(VENV)/.gpu-test
-	$(ON_GPU) $(PYTEST) $(PARALLEL) -m "gpu and not (nightly or peers or slow)" tests/gpu tests/placing \
-	    tests/emulated_gpu tests/workers/test_cuda_device.py tests/serialization/arrays $(ARGS)
+	$(ON_GPU) $(PYTEST) $(PARALLEL) -m "gpu and (essential or not processes) and not (nightly or peers or slow)" \
+	    tests/gpu tests/placing tests/emulated_gpu tests/workers/test_cuda_device.py \
+	    tests/serialization/arrays $(ARGS)
 
 # Measures this machine's GPU in minutes and writes what came of it: results.jsonl and a page.
 # Needs no network where the packages are installed. ARGS=--rehearsal takes little, ARGS=--help
@@ -97,6 +99,12 @@ test-peers-common: $(VENV)/.test
 
 test-nightly: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly -m "not peers" $(ARGS)
+
+# Forged files and damaged messages, with Python's checks of its memory and msgpack's assertions.
+CASES ?= 1000000
+fuzz: $(VENV)/.asserts
+	PYTHONPATH=$(VENV)/asserts $(BIN)/python -X dev -m tests.saving.fuzz --cases $(CASES) --seed "$$(date +%j)" $(ARGS)
+	PYTHONPATH=$(VENV)/asserts $(BIN)/python -X dev -m tests.serialization.fuzz --seconds 600
 
 # Of the default tier; make test-all prints it for all tests.
 coverage: $(VENV)/.test
@@ -130,6 +138,11 @@ clean:
 $(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.gpu-test $(VENV)/.models-test $(VENV)/.interop-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	@echo "installing gpusched with its $* packages in $(VENV): a minute or two"
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+$(VENV)/.asserts: pyproject.toml | $(VENV)/.test
+	CFLAGS=-UNDEBUG $(BIN)/python -m pip install --quiet --upgrade --no-deps --no-binary msgpack \
+	    --target $(VENV)/asserts msgpack
 	@touch $@
 
 # Installed first, with its own index, since PyPI's torch brings CUDA's libraries: gigabytes.

@@ -26,10 +26,12 @@ extensions = [
     "notebooks",
     "settings",
 ]
-exclude_patterns = ["_build", "examples"]
+exclude_patterns = ["_build", "_templates", "examples"]
+templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"gpusched {release}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 autodoc_typehints = "none"
 autosummary_generate = True
@@ -51,6 +53,7 @@ numpydoc_validation_exclude = {
     r"\.OneThread$",
     r"\.Limit$",
     r"\.Per\w+$",
+    r"\.(Explanation|ExplainedKernel|Trace|Nonfinite)$",
     r"\.Process$",
     r"\.Cluster\.",
     r"gpusched\.kernel$",

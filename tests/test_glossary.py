@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 UNITS = "second|byte|element|kernel|launch|GPU|worker|task|chunk|process"
 PATTERNS = {
     "per": rf"\b(?:one (?!on|of|in|for)\w+|a (?:bar|file|row)) an? (?:{UNITS}|file|step)\b|"
-    r"(?:\d (?:ns|us|ms|s|[kMGT]?i?B)|\b(?:bytes|operations|microseconds?|seconds)) an? "
+    r"(?:\d (?:ns|us|ms|s|[kMGT]?i?B(?:/s)?)|\b(?:bytes|operations|microseconds?|seconds)) an? "
     rf"(?:{UNITS})\b(?! (?:should|must|is|can|takes?|needs?)\b)",
     "reports": r"(?<!@)\b(?:told|tells?|telling)\b",
     "graph break": r"\bfusion (?:stops|stopped|halts)|\bobstacles?\b|\bhalts?\b",
@@ -39,7 +39,7 @@ PATTERNS = {
 }
 """Patterns of what is not to be written, by what is to be written."""
 
-PAGES = ("*.md", "docs/**/*.md", "deploy/**/*.md", ".github/**/*.md")
+PAGES = ("*.md", "docs/**/*.md", "docs/**/*.svg", "deploy/**/*.md", ".github/**/*.md")
 CODE = re.compile(r"``[^`]+``|`[^`]+`")
 """Names in the code, whatever words they are made of."""
 
@@ -88,6 +88,7 @@ def test_glossary(lines: list[tuple[str, str]], instead: str) -> None:
     ("instead", "text"),
     [
         ("per", "it takes 7 us a task"),
+        ("per", "4.97 GB/s a launch"),
         ("reports", "what is told of one value"),
         ("graph break", "where fusion stops"),
         ("is", "results lie on the GPU"),

@@ -14,6 +14,7 @@ from dask.utils import parse_timedelta
 from distributed.comm.core import CommClosedError
 from distributed.comm.tcp import BaseTCPListener
 from distributed.core import Server
+from tornado.httpserver import HTTPServer
 
 from gpusched import config
 
@@ -28,10 +29,22 @@ def limit_handshakes(server: Server) -> None:
     server
         It listens already; the setting ``cluster.handshake-timeout`` says how long.
     """
-    seconds = float(parse_timedelta(config.get("cluster.handshake-timeout")))
+    seconds = _seconds()
     for listener in server.listeners:
         if seconds and isinstance(listener, BaseTCPListener):
             _limit(listener, seconds)
+
+
+def limit_requests(pages: HTTPServer) -> None:
+    """Close connections to a server of pages that ask for none in time, as `limit_handshakes` does.
+
+    What has become a web socket stays open.
+    """
+    pages.conn_params.header_timeout = _seconds() or pages.conn_params.header_timeout
+
+
+def _seconds() -> float:
+    return float(parse_timedelta(config.get("cluster.handshake-timeout")))
 
 
 def _limit(listener: Any, seconds: float) -> None:

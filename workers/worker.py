@@ -32,7 +32,7 @@ from gpusched.workers.border import host_results, open_border
 from gpusched.workers.damaged import Damaged
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution
-from gpusched.workers.handshakes import limit_handshakes
+from gpusched.workers.handshakes import limit_handshakes, limit_requests
 from gpusched.workers.kernels import WorkerKernels
 from gpusched.workers.lanes import fetch_parts, parts
 from gpusched.workers.memory.admit import Admission, refusal
@@ -179,6 +179,11 @@ class DeviceWorker(Worker):
         """Listen as distributed does, and close connections that do not introduce themselves."""
         await super().listen(*args, **kwargs)
         limit_handshakes(self)
+
+    def start_http_server(self, *args: Any, **kwargs: Any) -> None:
+        """Show pages as distributed does, and close connections that ask for none."""
+        super().start_http_server(*args, **kwargs)
+        limit_requests(self.http_server)
 
     def handle_stimulus(self, *events: StateMachineEvent) -> None:
         """Handle events as distributed does, then let tasks start for which there is memory now."""

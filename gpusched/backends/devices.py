@@ -128,7 +128,7 @@ def device_of(value: Any) -> Device | None:
     --------
     >>> device_of(np.ones(3)).name
     'cpu'
-    >>> device_of(np.ones(3, "complex64")) is None
+    >>> device_of(np.ones(3, "longdouble")) is None
     True
     """
     if type(value) is np.ndarray:

@@ -128,7 +128,7 @@ class BufferPool:
     def full(self, shape: tuple[int, ...], value: Any, dtype: np.dtype) -> np.ndarray:
         """Return an array of one value, in a used buffer where there is one."""
         array = self.empty(shape, dtype)
-        array.fill(value)
+        np.copyto(array, value, casting="unsafe")  # As `numpy.full`: `fill` refuses NaN.
         return array
 
     def _new(self, size: int) -> np.ndarray:

@@ -25,7 +25,7 @@ from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
 from gpusched.dashboard import registration
 from gpusched.workers import versions
-from gpusched.workers.handshakes import limit_handshakes
+from gpusched.workers.handshakes import limit_handshakes, limit_requests
 
 logger = logging.getLogger("distributed.scheduler")
 
@@ -44,6 +44,7 @@ def dask_setup(scheduler: Scheduler) -> None:
     _refuse_other_versions(scheduler)
     registration.show(scheduler)
     limit_handshakes(scheduler)
+    limit_requests(scheduler.http_server)
     recomputing.install(scheduler)
     fitting.install(scheduler)
 

@@ -22,13 +22,13 @@ class Edited:
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel
         The original.
-    make
+    make : callable
         Returns the version as it is now.
-    path
+    path : Path, optional
         The file that the version is in, if there is one.
-    tolerance
+    tolerance : float, optional
         Largest relative difference of floating-point results from the original's; None for as much
         as the original may differ from NumPy's, which is nothing for plain arithmetic.
 
@@ -71,7 +71,7 @@ class Edited:
 
         Parameters
         ----------
-        tolerance
+        tolerance : float, optional
             Instead of the one this was made with.
 
         Raises
@@ -90,7 +90,7 @@ class Edited:
 
         Parameters
         ----------
-        check
+        check : bool
             Whether it is compared with the original first.
         """
         if check:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from dask.array import chunk, reductions
 
-from gpusched.graph.partials import bare
+from gpusched.graph.partials import applied, bare
 
 _SEARCHES = (chunk.argmax, chunk.argmin)
 """What dask's `arg_chunk` may search by: the first of several equal values, and the first NaN."""
@@ -45,8 +45,15 @@ _CALLS: dict[Callable[..., Any], tuple[Callable[..., Any], int]] = {
 """What is called on CuPy's arrays, and as how many of NumPy's simple calls it counts."""
 
 
-def by_cupy(function: Any) -> bool:
+def by_cupy(function: Any, args: Sequence[Any] = ()) -> bool:
     """Return whether a function may be called on CuPy's arrays.
+
+    Parameters
+    ----------
+    function
+        The function, or a partial application of it.
+    args
+        What a call gives it by position.
 
     Examples
     --------
@@ -56,10 +63,9 @@ def by_cupy(function: Any) -> bool:
     >>> by_cupy(partial(np.sort, axis=0)), by_cupy(np.partition)
     (True, False)
     """
-    inner = bare(function)
+    inner, given, _ = applied(function, args, {})
     if inner is reductions.arg_chunk:
-        search = function.args[1:2] if isinstance(function, partial) else ()
-        return bool(search) and _is_search(search[0])
+        return len(given) > 1 and _is_search(given[1])
     return any(inner is each for each in _CALLS)
 
 
@@ -86,7 +92,10 @@ def on_cupy(function: Any) -> Any:
     >>> on_cupy(np.sort) is np.sort
     True
     """
-    if isinstance(function, partial) and by_cupy(function):
-        called = _CALLS[bare(function)][0]
+    inner = bare(function)
+    called = next((found for each, (found, _) in _CALLS.items() if each is inner), inner)
+    if called is inner:
+        return function
+    if isinstance(function, partial):
         return partial(called, *function.args, **function.keywords)
-    return function
+    return called

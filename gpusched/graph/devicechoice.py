@@ -80,7 +80,7 @@ def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
     found = _known_refusal(segment, inputs) if segment.recorded else None
     if found is not None:
         return found
-    calls = sum(effort(step.function) for _, step in segment.steps)
+    calls = sum(effort(step.function, step.args) for _, step in segment.steps)
     return None if work_of(values, calls, segment.returns).pays() else (name, COPIES)
 
 
@@ -135,7 +135,7 @@ def _uncalled(segment: Segment, registers: list[Any] | None = None) -> Refusal |
     others = [
         step.function
         for _, step in segment.steps
-        if not (moves_elements(step.function) or by_cupy(step.function))
+        if not (moves_elements(step.function) or by_cupy(step.function, step.args))
         and not (registers and _says_yes(step.function, substitute(step.args, registers)))
     ]
     if not others:
@@ -219,8 +219,15 @@ def _largest(values: tuple[Any, ...]) -> int:
     return max([math.prod(v.shape) for v in values if type(v) in (np.ndarray, Placed)], default=0)
 
 
-def effort(function: Any) -> int:
+def effort(function: Any, args: Sequence[Any] = ()) -> int:
     """Return how many of NumPy's calls a function takes, roughly; 0 for what computes nothing.
+
+    Parameters
+    ----------
+    function
+        The function.
+    args
+        What a call gives it by position.
 
     Examples
     --------
@@ -232,7 +239,7 @@ def effort(function: Any) -> int:
     """
     if not computes(function) or moves_elements(function):
         return 0
-    if by_cupy(function):
+    if by_cupy(function, args):
         return calls_of(function)
     return _EFFORTS.get(bare(function), 1) if known(function) else _OF_A_USER
 

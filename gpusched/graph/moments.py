@@ -144,7 +144,9 @@ def _mean(pair: Any) -> Any:
     if "mean" in pair:
         return pair["mean"]
     with np.errstate(all="ignore"):
-        return np.asarray(pair["total"] / pair["n"], np.float64)
+        found = pair["total"] / pair["n"]
+        # CuPy's arrays are none of NumPy's.
+        return np.float64(found) if isinstance(found, np.generic) else found.astype(np.float64)
 
 
 def _rest(pair: Any) -> Any:

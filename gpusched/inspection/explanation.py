@@ -98,7 +98,13 @@ class Explanation:
         return plain
 
     def to_json(self, indent: int | None = None) -> str:
-        """Return the explanation as JSON."""
+        """Return the explanation as JSON.
+
+        Parameters
+        ----------
+        indent : int, optional
+            Spaces per level; None for one line.
+        """
         return json.dumps(self.to_dict(), indent=indent)
 
     def __str__(self) -> str:

@@ -111,17 +111,17 @@ class ExplainedKernel:
 
         Parameters
         ----------
-        path
+        path : str or Path, optional
             The file; by default one with the kernel's name in the current folder.
-        target
-            Whose loops are written: ``"cpu"`` or ``"cuda"``. The other target takes all functions
+        target : {'cpu', 'cuda'}
+            Whose loops are written. The other target takes all functions
             but `kernel` from the file, and has loops of its own.
-        editor
+        editor : bool
             Whether ``$VISUAL`` or ``$EDITOR`` is opened on it; the version is checked and applied
             when that ends. For terminals.
-        tolerance
+        tolerance : float, optional
             Largest relative difference of floating-point results from the original's.
-        overwrite
+        overwrite : bool
             Whether a file that is there already is replaced.
 
         Returns
@@ -155,7 +155,7 @@ class ExplainedKernel:
 
         Parameters
         ----------
-        cc
+        cc : tuple of int, str or int
             Compute capability: ``(9, 0)``, ``"sm_90"`` or ``90``.
 
         Raises
@@ -166,7 +166,12 @@ class ExplainedKernel:
         return cuda_code(self.kernel, capability(cc)).ptx()
 
     def sass(self, cc: Any = (9, 0)) -> str:
-        """Return the machine code for NVIDIA GPUs as text; parameters and errors as of `ptx`.
+        """Return the machine code for NVIDIA GPUs as text; errors as of `ptx`.
+
+        Parameters
+        ----------
+        cc : tuple of int, str or int
+            As of `ptx`.
 
         Raises
         ------
@@ -180,7 +185,7 @@ class ExplainedKernel:
 
         Parameters
         ----------
-        cc
+        cc : tuple of int, str or int, optional
             As of `ptx`; None for this machine's CPU.
         """
         if cc is None:

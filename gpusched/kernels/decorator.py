@@ -18,7 +18,14 @@ from gpusched.kernels.tuple_reduction import TupleReductionKernel
 Function = Callable[..., Any]
 
 
-_MISSING = object()
+class _Required:
+    """The default of an argument that has none; errors say more than Python's."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+_MISSING = _Required()
 
 
 class _Decorator:
@@ -103,9 +110,9 @@ class _Decorator:
 
         Parameters
         ----------
-        identity
-            A number that changes nothing when joined, or a tuple of numbers.
-        value
+        identity : number or tuple of number
+            What changes nothing when joined.
+        value : callable or kernel, optional
             A scalar function or kernel whose values are joined, of one or several arrays.
 
         Returns
@@ -155,9 +162,9 @@ class _Decorator:
 
         Parameters
         ----------
-        identity
-            A number that changes nothing when joined.
-        value
+        identity : number
+            What changes nothing when joined.
+        value : callable or kernel, optional
             A scalar function or kernel whose values are joined, of one or several arrays.
 
         Returns
@@ -203,7 +210,7 @@ class _Decorator:
 
         Parameters
         ----------
-        function
+        function : callable
             Uses `numba.cuda`: positions, shared memory, barriers, atomics; returns nothing and
             changes arrays among its arguments.
 
@@ -252,7 +259,7 @@ class _Decorator:
 
         Parameters
         ----------
-        boundary
+        boundary : str, number or tuple of these
             What is beyond the edges of the whole array: ``"reflect"`` (the edge is repeated),
             ``"nearest"``, ``"periodic"`` or a number; a tuple has one for each axis.
         dtypes : dtype_like, optional
@@ -267,7 +274,7 @@ class _Decorator:
         Raises
         ------
         KernelError
-            If an offset is no constant, or the function's source cannot be found.
+            If an offset is not constant, or the function's source cannot be found.
 
         Notes
         -----
@@ -294,6 +301,9 @@ class _Decorator:
 
         return decorate
 
+    def __repr__(self) -> str:
+        return "<decorator gpusched.kernel, with .stencil, .reduction, .scan and .raw>"
+
 
 def _check_identity(kind: str, identity: Any) -> None:
     """Raise an error that says what to write, where a decorator has no identity."""
@@ -305,5 +315,4 @@ def _check_identity(kind: str, identity: Any) -> None:
 
 
 kernel: _Decorator = _Decorator()
-"""What users decorate their functions with."""
 kernel.__doc__ = _Decorator.__doc__

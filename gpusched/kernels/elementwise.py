@@ -29,10 +29,10 @@ class ElementwiseKernel(Shown, Freezable):
 
     Parameters
     ----------
-    function
+    function : callable
         Plain Python over numbers: arithmetic, comparisons, loops, branches, `math` and NumPy's
         scalar functions, and other such functions. Returns a number, or a tuple of numbers.
-    signatures
+    signatures : tuple of Signature
         Declared dtypes; none for those that numba infers.
 
     Notes

@@ -30,8 +30,10 @@ class RawKernel:
 
     Parameters
     ----------
-    function
+    function : callable
         Uses names of `numba.cuda` and changes arrays among its arguments.
+    tree : ast.FunctionDef, optional
+        Its syntax tree, where its source is not in a file of this machine.
 
     Notes
     -----
@@ -79,9 +81,9 @@ class RawKernel:
 
         Parameters
         ----------
-        blocks, threads
+        blocks, threads : int or tuple of int
             Of the grid, and of each block: a number, or as many as there are axes.
-        backwards
+        backwards : bool
             Whether the last thread of a block runs first.
 
         Returns
@@ -104,6 +106,11 @@ class RawKernel:
 
     def host(self, *arguments: Any) -> HostKernel:
         """Return what computes such arguments on the CPU; its ``source`` is what was compiled.
+
+        Parameters
+        ----------
+        *arguments : array or number
+            As a launch takes them.
 
         Raises
         ------
@@ -165,9 +172,9 @@ class RawKernel:
 
         Parameters
         ----------
-        *dtypes
+        *dtypes : str
             Of each argument: ``"float32[:]"`` for an array, ``"float32"`` for a number.
-        cc
+        cc : tuple of int
             Such as (9, 0).
         """
         from gpusched.backends.cuda.compiler import compile_kernel

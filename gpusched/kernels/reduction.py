@@ -22,11 +22,11 @@ class ReductionKernel(Shown, Freezable):
 
     Parameters
     ----------
-    function
+    function : callable
         Joins two values; associative and commutative.
-    identity
+    identity : number
         What joined with any value gives that value.
-    value
+    value : callable or kernel, optional
         Makes of the elements of one or several arrays what is joined; None takes them as they are.
 
     Notes

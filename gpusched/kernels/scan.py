@@ -16,6 +16,15 @@ from gpusched.kernels.reduction import ReductionKernel
 class ScanKernel(ReductionKernel):
     """A user's scan: `numpy.cumsum` with a function instead of addition.
 
+    Parameters
+    ----------
+    function : callable
+        Joins two values; associative.
+    identity : number
+        What joined with any value gives that value.
+    value : callable or kernel, optional
+        Makes of the elements of one or several arrays what is joined; None takes them as they are.
+
     Notes
     -----
     Thread-safe.

@@ -25,11 +25,11 @@ class StencilKernel(Shown):
 
     Parameters
     ----------
-    function
+    function : callable
         Its parameters are indexed with offsets, such as ``a[-1, 0]``, or used as numbers.
-    boundary
+    boundary : str, number or tuple of these
         What is beyond the edges; a tuple has one for each axis.
-    signatures
+    signatures : tuple of Signature
         The declared dtype of the result; none for what numba infers.
 
     Notes
@@ -76,6 +76,13 @@ class StencilKernel(Shown):
 
     def at(self, index: tuple[int, ...], *args: Any) -> Any:
         """Return the value at one place, as plain Python computes it: for pdb.
+
+        Parameters
+        ----------
+        index : tuple of int
+            The place.
+        *args : array or number
+            The kernel's arguments.
 
         Examples
         --------

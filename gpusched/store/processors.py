@@ -65,19 +65,20 @@ def _described() -> tuple[str, str]:
 def _kind() -> str:
     """Return a digest of what Linux says of the first processor, and of LLVM's version.
 
-    Empty if that does not say what features the processor has.
+    Empty if that does not say what features the processor has, or LLVM's version is not known.
     """
     found: dict[str, str] = {}
     try:
+        parts = [importlib.metadata.version("llvmlite")]
         with _CPUINFO.open() as lines:
             for line in itertools.takewhile(str.strip, lines):
                 field, _, value = line.partition(":")
                 found[field.strip()] = value.strip()
-    except OSError:
+    except (OSError, importlib.metadata.PackageNotFoundError):
         return ""
     if not {"flags", "Features"} & found.keys():
         return ""
-    parts = [importlib.metadata.version("llvmlite"), *(found.get(field, "") for field in _FIELDS)]
+    parts += [found.get(field, "") for field in _FIELDS]
     return hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
 
 

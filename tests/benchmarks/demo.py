@@ -53,14 +53,21 @@ def measure(repeat: int) -> dict[str, list[Run]]:
 
 
 def run(folder: Path, options: list[str]) -> Run:
-    """Run the demo on a machine that knows what is in a folder."""
+    """Run the demo on a machine that knows what is in a folder.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails, with what it wrote.
+    """
     started = perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "gpusched", "run", *options, SCRIPT, "--output", f"{folder}/out"],
-        env=_environment(str(folder)), check=True, capture_output=True, text=True, cwd=ROOT,
-        timeout=LONGEST,
+        env=_environment(str(folder)), capture_output=True, text=True, cwd=ROOT, timeout=LONGEST,
     )  # fmt: skip
     whole = perf_counter() - started
+    if done.returncode:
+        raise RuntimeError(f"the demo ended with status {done.returncode}:\n{done.stderr}")
     (computing,) = _COMPUTING.findall(done.stdout)
     _, _, summary = done.stderr.rpartition("gpusched: ")
     return Run(whole, float(computing), f"gpusched: {summary}".rstrip())

@@ -55,6 +55,7 @@ def cards(dask_worker: Any) -> tuple[str, int]:
     return dask_worker.device.uuid, cupy.cuda.runtime.getDeviceCount()
 
 
+@pytest.mark.essential
 def test_each_worker_has_a_gpu_of_its_own_and_results_travel() -> None:
     with cluster(gpus="0,1,2,3") as (_, client):
         client.wait_for_workers(4, timeout=120)
@@ -117,6 +118,16 @@ def test_gpus_are_added_as_there_is_work() -> None:
         assert len({uuid for uuid, _ in client.run(cards).values()}) == 4
         made.scale(2)
         wait_for(lambda: len(made.scheduler.workers) == 2, 120)
+        assert float(on_gpus().sum().compute()) == COUNT * (COUNT - 1) / 2
+
+
+def test_each_instance_of_a_divided_gpu_has_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(emulated_gpu.SWITCH, "devices=1,mig=2")
+    with cluster(gpus="all") as (_, client):
+        client.wait_for_workers(2, timeout=240)
+        uuids = {uuid for uuid, _ in client.run(cards).values()}
+        assert len(uuids) == 2
+        assert all(uuid.startswith("MIG-") for uuid in uuids)
         assert float(on_gpus().sum().compute()) == COUNT * (COUNT - 1) / 2
 
 

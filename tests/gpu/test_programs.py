@@ -159,3 +159,23 @@ def test_a_dask_array_of_the_gpu_is_tuned_for_the_gpu() -> None:
     with gpusched.enable(), dask.config.set({"gpusched.fusion.cache-directory": None}):
         tuned = gpusched.tune((x * 2 + 1) / (x + 3), remember=False)
     assert {table.place.target for table in tuned.tables} == {"cuda"}
+
+
+@pytest.mark.parametrize("tier", ["unfused", "any"])
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_variances_before_their_kernels_are_compiled(name: str, tier: str) -> None:
+    values = np.random.default_rng(3).standard_normal((64, 50))
+    x = da.from_array(cupy.asarray(values), chunks=(16, 50))
+    settings = {"gpusched.fusion.compile": "off", "gpusched.fusion.tier": tier}
+    with gpusched.enable(), dask.config.set(settings):
+        found = getattr(x, name)(axis=0).compute()
+        whole = getattr(x, name)().compute()
+    np.testing.assert_allclose(found.get(), getattr(values, name)(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(whole.get(), getattr(values, name)(), rtol=1e-12)
+
+
+def test_bessel_functions_are_cupys() -> None:
+    x = np.linspace(-5, 5, 2_000)
+    with gpusched.enable():
+        found = da.from_array(cupy.asarray(x), chunks=1_000).map_blocks(np.i0).compute()
+    np.testing.assert_allclose(found.get(), np.i0(x), rtol=1e-12)

@@ -241,3 +241,10 @@ def test_divisions_by_booleans() -> None:
         x = da.from_array(np.zeros(shape, bool), chunks=2500)
         same(1 / x)
         same(1 / x * 2)
+
+
+@pytest.mark.parametrize("value", [np.nan, 300.7])
+def test_a_fill_value_that_is_no_integer_is_converted_as_numpy_does(value: float) -> None:
+    x = da.from_array(np.arange(8, dtype="i1"), chunks=4)
+    filled = x.map_blocks(lambda b: np.full_like(b, value) * 2 + b, meta=np.array([], "i1"))
+    same(filled, ({}, {"all": "ignore"}), fused=False)

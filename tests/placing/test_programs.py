@@ -45,6 +45,7 @@ def test_created_chunks_are_computed_on_the_device(counted: Counted) -> None:
     assert counts.bytes_to_device < 1000 * TASKS  # What is broadcast is copied once.
 
 
+@pytest.mark.essential
 def test_loaded_chunks_are_copied_once_and_computed_on_the_device(counted: Counted) -> None:
     x = values()
     y = da.from_array(x, chunks=CHUNKS)

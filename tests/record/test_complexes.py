@@ -286,16 +286,14 @@ def fused() -> Iterator[None]:
 
 
 def test_chunks_between_transforms_are_fused(fused: None) -> None:
-    """An interferogram is filtered by its spectrum, and its fringes are multiplied by others."""
-    random = np.random.default_rng(0)
-    phase = da.from_array(random.normal(size=(40, 60)), chunks=(20, 60))
-    spectrum = da.fft.fft(np.exp(1j * phase) * (1 + 0.5j), axis=1)
-    filtered = da.fft.ifft(spectrum * (abs(spectrum) > 3) / 2, axis=1)
-    program = abs(filtered * (phase - 2j).conj() + 1e-3)
+    """Signals are filtered by their spectra."""
+    signals = da.from_array(ordinary("complex128", 40, 60), chunks=(20, 60))
+    spectrum = da.fft.fft(signals, axis=1)
+    program = da.fft.ifft(spectrum * (abs(spectrum) > 3) / (2 - 1j), axis=1)
     with gpusched.disable():
         expected = program.compute(scheduler="sync")
     np.testing.assert_allclose(program.compute(scheduler="sync"), expected, rtol=1e-9, atol=1e-9)
-    assert statistics().launches == 3 * 2
+    assert statistics().launches == 2
     assert not {reason.kind for _, reason in statistics().breaks} & {GraphBreak.DTYPE}
 
 

@@ -1,4 +1,4 @@
-"""Loads forged files by the million: ``python -m tests.saving.fuzz --cases 1000000``.
+"""Loads forged files by the million: ``make fuzz``, or ``python -m tests.saving.fuzz``.
 
 Each case has a number of its own, so that one which fails can be run again with ``--first``. It
 stops at the first case that crashes, is accepted although its numbers lead out of memory, or raises

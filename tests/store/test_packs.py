@@ -156,10 +156,10 @@ def test_a_full_disk_keeps_what_was_imported_before(
 ) -> None:
     whole = codefiles.write
 
-    def second_is_full(path: Path, content: bytes) -> None:
+    def second_is_full(path: Path, content: bytes, *levels: int) -> None:
         if list(root.rglob("*.code")) and path.suffix == ".code":
             full()
-        whole(path, content)
+        whole(path, content, *levels)
 
     monkeypatch.setattr(codefiles, "write", second_is_full)
     with pytest.raises(PackError, match=r"No space left.*1 kernels were imported"):

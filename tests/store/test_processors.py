@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,17 @@ def test_llvm_is_asked_once_for_each_kind_of_processor(machine: Machine) -> None
 def test_what_linux_does_not_tell_is_not_remembered(machine: Machine, text: str) -> None:
     machine.described(text)
     machine.described(text)
+    assert machine.asked == 2
+
+
+def test_an_llvm_of_unknown_version_is_asked_each_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", unknown)
+    assert machine.described() == machine.described() == machine.answer
     assert machine.asked == 2
 
 

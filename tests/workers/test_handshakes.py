@@ -7,8 +7,11 @@ import asyncio
 import dask
 from distributed import rpc
 from distributed.core import Server
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application
 
-from gpusched.workers.handshakes import limit_handshakes
+from gpusched.workers.handshakes import limit_handshakes, limit_requests
 
 
 async def _closed(server: Server) -> None:
@@ -28,6 +31,21 @@ def test_connections_that_say_nothing_are_closed() -> None:
         async with rpc(server.address) as peer:
             assert await peer.double(number=4) == 8
         await server.close()
+
+    with dask.config.set({"gpusched.cluster.handshake-timeout": "0.3s"}):
+        asyncio.run(run())
+
+
+def test_connections_for_pages_that_ask_for_none_are_closed() -> None:
+    async def run() -> None:
+        pages = HTTPServer(Application())
+        (listening,) = bind_sockets(0, "127.0.0.1")
+        pages.add_sockets([listening])
+        limit_requests(pages)
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        assert await asyncio.wait_for(reader.read(), timeout=30) == b""
+        writer.close()
+        pages.stop()
 
     with dask.config.set({"gpusched.cluster.handshake-timeout": "0.3s"}):
         asyncio.run(run())

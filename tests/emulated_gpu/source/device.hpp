@@ -52,6 +52,10 @@ static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double sinpi(double x) { return sin(M_PI * x); }
 static inline double cospi(double x) { return cos(M_PI * x); }
+static inline double cyl_bessel_i0(double x) { return std::cyl_bessel_i(0., fabs(x)); }
+static inline double cyl_bessel_i1(double x) { return copysign(std::cyl_bessel_i(1., fabs(x)), x); }
+static inline float cyl_bessel_i0f(float x) { return (float)cyl_bessel_i0(x); }
+static inline float cyl_bessel_i1f(float x) { return (float)cyl_bessel_i1(x); }
 static inline float __expf(float x) { return expf(x); }
 static inline float __logf(float x) { return logf(x); }
 static inline float __fdividef(float a, float b) { return a / b; }
