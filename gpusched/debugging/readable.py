@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.debugging.origins import broadcast
 from gpusched.fusion import codefiles, hostloops
 from gpusched.fusion.backends import python
 from gpusched.fusion.cache import directory
-from gpusched.fusion.expression import Apply, Node, Reduce
+from gpusched.fusion.expression import Apply, Node, Reduce, Segments
 from gpusched.fusion.plan import Allocation
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse
@@ -100,14 +101,16 @@ class ReadableKernel:
 
     def arguments(self, element: Index) -> tuple[Any, ...]:
         """Return what `point` is given at an element of the iteration space."""
-        read = [np.broadcast_to(a, self.use.builder.group.shape)[element] for a in self.arrays]
+        builder = self.use.builder
+        read = [array[broadcast(builder.place(number, element), array.shape)]
+                for number, array in zip(self.use.kernel.values, self.arrays, strict=True)]  # fmt: skip
         return (*read, *self.use.launch.numbers[: len(self.use.kernel.parameters)])
 
     @property
     def arrays(self) -> list[Any]:
-        """The kernel's inputs."""
+        """The inputs that `point` takes."""
         builder = self.use.builder
-        return [builder.arrays[register] for register in builder.registers]
+        return [builder.arrays[builder.registers[k]] for k in self.use.kernel.values]
 
     def stopping(self, wanted: Callable[..., bool]) -> Callable[..., Any]:
         """Return the kernel in plain Python, stopping in `point` where that is wanted.
@@ -146,7 +149,12 @@ class ReadableKernel:
         """
         builder, launch = self.use.builder, self.use.launch
         allocations = launch.outputs
-        inputs = [_part(a, builder.group.shape, self.region(element)) for a in self.arrays]
+        where = self.region(element)
+        inputs = [builder.part(number, where) for number in range(len(builder.registers))]
+        if isinstance(node := builder.group.nodes[0], Segments):
+            marks = self.use.kernel.labels
+            assert marks is not None
+            inputs[marks] = np.where(inputs[marks] == element[node.axes[0]], 0, -1)
         buffers = [_buffer(allocation) for allocation in allocations]
         call(*inputs, *buffers, *self._numbers())
         return _finished(allocations[output], buffers[output])
@@ -156,7 +164,7 @@ class ReadableKernel:
         group = self.use.builder.group
         node = group.nodes[0]
         kept = list(element)
-        if isinstance(node, Reduce) and not node.keepdims:
+        if isinstance(node, Reduce) and not node.keepdims and not isinstance(node, Segments):
             for axis in group.axes:
                 kept.insert(axis, 0)
         return tuple(
@@ -171,10 +179,6 @@ class ReadableKernel:
         sizes = [n if loop == "reduce" else 1
                  for n, loop in zip(numbers[first:last], kernel.loops, strict=True)]  # fmt: skip
         return (*numbers[:first], *sizes, *numbers[last:])
-
-
-def _part(array: Any, shape: Index, where: tuple[slice, ...]) -> Any:
-    return np.broadcast_to(array, shape)[where]
 
 
 def _buffer(allocation: Allocation) -> Any:

@@ -15,6 +15,7 @@ from gpusched.fusion import generate, hostloops
 from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import (
     Apply,
+    Gather,
     Leaf,
     Node,
     Reduce,
@@ -161,6 +162,14 @@ class KernelBuilder:
         self.parameters: list[Scalar] = []
         self.names: dict[int, int | str] = {}
         self.order: list[Apply] = []
+        self.labels = group.labels
+        """What chooses results, or elements of arrays that are read."""
+        self.label_axis = group.axes[0] if group.labels is not None else 0
+        """The axis of the iteration space that these go along."""
+        self.label_input: int | None = None
+        """The number of the input that holds them."""
+        self.gathered: set[int] = set()
+        """The numbers of the inputs that are read where labels say."""
         self._collect()
 
     def _roots(self) -> list[Node]:
@@ -168,7 +177,7 @@ class KernelBuilder:
 
     def _collect(self) -> None:
         """Give numbers to the values: inputs, then parameters, then statements."""
-        leaves: dict[int, list[Node]] = defaultdict(list)
+        leaves: dict[tuple[int, bool], list[Node]] = defaultdict(list)
         hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
         stack = list(reversed(self._roots()))
         seen: set[int] = set()
@@ -185,7 +194,11 @@ class KernelBuilder:
             seen.add(id(node))
             register = self.register(node)
             if register is not None:
-                leaves[register].append(node)
+                leaves[register, False].append(node)
+            elif isinstance(node, Gather):
+                leaves[node.register, True].append(node)
+                self.labels = node.labels
+                self.label_axis = len(self.group.shape) - node.ndim + node.axis
             elif isinstance(node, Scalar):
                 scalars.append(node)
             else:
@@ -199,12 +212,14 @@ class KernelBuilder:
             else:
                 self.names[id(node)] = text
         number = 0
-        for register, nodes in leaves.items():
+        for (register, gathered), nodes in leaves.items():
             self.registers.append(register)
             self.names.update((id(node), number) for node in nodes)
+            self.gathered |= {number} if gathered else set()
             number += 1
-        if self.group.labels is not None:
-            self.registers.append(self.group.labels.register)
+        if self.labels is not None:
+            self.registers.append(self.labels.register)
+            self.label_input = number
             number += 1
         for nodes in hoisted.values():
             assert isinstance(nodes[0], Scalar)
@@ -235,14 +250,35 @@ class KernelBuilder:
             for node in self.order
         )
 
-    def strides(self, register: int) -> Strides:
+    def strides(self, number: int) -> Strides:
         """Return an input's strides in elements over the iteration space."""
-        array = self.arrays[register]
-        if self.group.labels is not None and register == self.group.labels.register:
-            return tuple(int(axis in self.group.axes) for axis in range(len(self.group.shape)))
+        array = self.arrays[self.registers[number]]
+        if number == self.label_input:
+            return tuple(int(axis == self.label_axis) for axis in range(len(self.group.shape)))
         steps = [0 if n == 1 else s // array.itemsize
                  for n, s in zip(array.shape, array.strides, strict=True)]  # fmt: skip
         return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
+
+    def place(self, number: int, element: tuple[int, ...]) -> tuple[int, ...]:
+        """Return where an input is read for an element, as if it were of the iteration space."""
+        if number not in self.gathered or self.labels is None:
+            return element
+        axis = self.label_axis
+        label = int(self.arrays[self.labels.register][element[axis]])
+        return (*element[:axis], label, *element[axis + 1 :])
+
+    def part(self, number: int, where: tuple[slice, ...]) -> Any:
+        """Return what an input shows to a part of the iteration space.
+
+        Of an input that is read where labels say, that is all along the labels' axis.
+        """
+        array, shape, index = self.arrays[self.registers[number]], [*self.group.shape], [*where]
+        axis = self.label_axis
+        if number == self.label_input:
+            array = array.reshape(-1, *[1] * (len(shape) - 1 - axis))
+        elif number in self.gathered:
+            shape[axis], index[axis] = array.shape[axis - len(shape)], slice(None)
+        return np.broadcast_to(array, shape)[tuple(index)]
 
     def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
         """Return the axes that are not reduced, in order."""
@@ -251,7 +287,7 @@ class KernelBuilder:
     def launch(self, targets: list[int], device: Device) -> Launch | Empty:
         """Return the step that computes the group into `targets`."""
         shape, axes = self.group.shape, self.group.axes
-        inputs = [self.strides(register) for register in self.registers]
+        inputs = [self.strides(number) for number in range(len(self.registers))]
         order = axis_order(shape, inputs)
         kept = self.kept(order)
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
@@ -260,7 +296,7 @@ class KernelBuilder:
         outputs = [written] * len(targets)
         if 0 in shape:
             return Empty(device, tuple(self.allocations(targets, kept, device, False)))
-        labelled = axes if self.group.labels is not None else ()
+        labelled = (self.label_axis,) if self.labels is not None else ()
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
         allocations = self.allocations(targets, kept, device, loops.reduced[-1])
         kernel = self.kernel(loops, allocations, device)
@@ -329,14 +365,14 @@ class KernelBuilder:
         """Return the kernel for loops that are known."""
         count = len(self.registers)
         inputs = tuple(
-            Input(self.arrays[register].dtype.name, loops.access(k))
+            Input(self.arrays[register].dtype.name, self._access(loops, k, k in self.gathered))
             for k, register in enumerate(self.registers)
         )
         outputs = tuple(
             Output(
                 self.names[id(root)],
                 allocation.dtype.name,
-                self._access(loops, count + k),
+                self._access(loops, count + k, self.group.labels is not None),
                 node.combine if isinstance(node, Reduce) else None,
                 root.dtype.name,
             )
@@ -346,8 +382,8 @@ class KernelBuilder:
         )
         parameters = tuple(p.dtype.name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
-        labels = None if self.group.labels is None else count - 1
-        found = Kernel(inputs, parameters, self.statements(), outputs, kinds, labels=labels)
+        found = Kernel(inputs, parameters, self.statements(), outputs, kinds,
+                       labels=self.label_input)  # fmt: skip
         if device.name != HOST.name:
             return found  # There are no flags on GPUs, and CuPy reports nothing.
         flags, tests = self.watched()
@@ -355,15 +391,13 @@ class KernelBuilder:
         streamed = _is_streamed(outputs, loops, allocations)
         return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
 
-    def _access(self, loops: Loops, output: int) -> tuple[Access, ...]:
-        """Return how an output moves in each loop."""
-        found = loops.access(output)
-        if self.group.labels is None:
-            return found
-        return tuple(
-            Access.LABELLED if reduced else access
-            for access, reduced in zip(found, loops.reduced, strict=True)
-        )
+    def _access(self, loops: Loops, operand: int, labelled: bool) -> tuple[Access, ...]:
+        """Return how an operand moves in each loop; in that along the labels, as they say."""
+        found = list(loops.access(operand))
+        if labelled:
+            assert self.label_input is not None
+            found[loops.strides[self.label_input].index(1)] = Access.LABELLED
+        return tuple(found)
 
     def watched(self) -> tuple[int, tuple[Test, ...]]:
         """Return which of the processor's flags count, and the statements that are tested.

@@ -203,6 +203,7 @@ def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed
     """Return a launch that reads grids' arrays where they lie; None if that gains nothing."""
     kernel = launch.kernel.kernel
     elementwise = set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
+    elementwise = elementwise and kernel.labels is None
     if launch.device.name != HOST.name or kernel.edition or not elementwise:
         return None
     shape = launch.outputs[0].shape

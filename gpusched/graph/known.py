@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dask._task_spec import Task
 from dask.array import chunk as dask_chunk
-from dask.array import overlap, reductions
+from dask.array import _shuffle, overlap, reductions
 from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
@@ -118,8 +118,8 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, overlap._trim, enforced, together, pieces,
-                   one_of])  # fmt: skip
+                   operator.getitem, _shuffle._getitem, overlap._trim, enforced, together,
+                   pieces, one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(
@@ -143,6 +143,11 @@ COMPUTED_BY = "__gpusched_library__"
 def _getitem(array: Any, index: Any) -> Any:
     """dask's ``chunk.getitem``: a view here; `owned` copies it where it is a task's result."""
     return array[index]
+
+
+def _taken(array: Any, index: Any) -> Any:
+    """dask's ``_shuffle._getitem``: an index beside a number that keeps dask from looking at it."""
+    return array[index[1]]
 
 
 def owned(array: Any) -> Any:
@@ -183,6 +188,7 @@ _RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS | {concatenate_shaped}
 
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
+    _shuffle._getitem: _taken,
     concatenate_shaped: _joined,
     reductions._nanmin_skip: _nanmin,
     reductions._nanmax_skip: _nanmax,

@@ -37,6 +37,7 @@ from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.decisions import Remaining
+from gpusched.graph.grouped import Grouped
 from gpusched.graph.known import bare, computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
@@ -312,7 +313,9 @@ class _Translation:
         self.shape.append(
             (traits.identity, recorded, traits.replayed, _frozen(args), _frozen(kwargs))
         )
-        return Register(-len(self.steps))
+        result = Register(-len(self.steps))
+        finish = getattr(function, "finish", None) if isinstance(function, Grouped) else None
+        return result if finish is None else self.step(key, finish, (result,), {})
 
     def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
         """Return an argument as registers and constants."""

@@ -112,7 +112,7 @@ def random_case(kernel: Kernel, arguments: tuple[Any, ...], device: Device) -> C
         size = before + after
         values = numbers(random, size, each.dtype, special=False)
         if number == kernel.labels:
-            values[:] = labels(size)
+            values[:] = labels(size, kernel.segmented)
         inputs.append((values if device.name == "cpu" else device.take_in(values))[before:])
     return Case(kernel, tuple(inputs), arguments)
 
