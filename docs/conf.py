@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_click",
+    "notebooks",
     "settings",
 ]
 exclude_patterns = ["_build", "examples"]

@@ -1,6 +1,6 @@
 """Graph breaks: why calls of a chunk task are not part of one kernel, and what can be changed.
 
-Every refusal to fuse is one of `GraphBreak`, with a text of its own: a `Reason`. Statistics count
+Every refusal to fuse is one of `GraphBreak`, with its own message: a `Reason`. Statistics count
 them, and `gpusched.explain`, the summary of ``gpusched run`` and the dashboard show them with their
 remedies.
 """
@@ -11,7 +11,7 @@ import enum
 from typing import Any
 
 _KEEP = "keep to NumPy calls, without float(), bool(), if or np.asarray of a chunk: the task is "
-_ANEW = "recorded anew for each chunk"
+_ANEW = "recorded again for each chunk"
 
 
 @enum.unique
@@ -34,7 +34,7 @@ class GraphBreak(enum.Enum):
         return str(self.value)
 
     def __call__(self, text: str) -> Reason:
-        """Return this, told about one case."""
+        """Return the reason for one case."""
         return Reason(self, text)
 
     # What chunks are.
@@ -120,14 +120,14 @@ class GraphBreak(enum.Enum):
 
 
 class Reason(str):
-    """What is told of a graph break in one case: a text, with its `kind`.
+    """The message of a graph break in one case: a string, with its `kind`.
 
     Parameters
     ----------
     kind
         Which graph break it is.
     text
-        What is told, such as ``"dtype object"``.
+        The message, such as ``"dtype object"``.
     """
 
     __slots__ = ("kind",)
@@ -135,7 +135,7 @@ class Reason(str):
     kind: GraphBreak
 
     def __new__(cls, kind: GraphBreak, text: str) -> Reason:
-        """Make a text that knows its kind."""
+        """Make a string that knows its kind."""
         made = super().__new__(cls, text)
         made.kind = kind
         return made

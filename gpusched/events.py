@@ -110,7 +110,7 @@ def start(token: str, limit: int = LIMIT) -> Recording:
 
 
 def stop(token: str) -> None:
-    """End what one `start` began; the last one ends the recording. Unknown tokens are no error."""
+    """End what one `start` began; the last one ends the recording. Unknown tokens are ignored."""
     with _lock:
         found = _recordings.get(token)
         if found is None:

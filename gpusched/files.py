@@ -44,7 +44,7 @@ def own_folder(path: Path, remedy: str) -> None:
             _make(missing, remedy)
     if not is_own(path.stat()):
         raise UnsafeFolderError(
-            f"{path} is not {_user()}'s alone, so what lies there cannot be trusted: remove it, or "
+            f"{path} is not {_user()}'s alone, so what is there cannot be trusted: remove it, or "
             f"{remedy}"
         )
 

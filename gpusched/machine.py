@@ -15,14 +15,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from gpusched.fusion import codefiles, hostloops
+from gpusched.fusion import codefiles, hostloops, kernelfiles
 from gpusched.fusion.backends.processors import cores, interpreted
-from gpusched.fusion.cache import PreparedKernel, directory, reference
+from gpusched.fusion.cache import PreparedKernel, reference
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
 
 _ADDED = 32 << 20
 _CACHED = 32768
-"""Elements of a chunk that lies in the cache, with its result."""
+"""Elements of a chunk that is in the cache, with its result."""
 _SMALL = 16
 """Elements of a chunk whose arithmetic takes no time."""
 
@@ -165,7 +165,7 @@ def _best(call: Callable[[], object], times: int) -> float:
 
 
 def _bandwidths(threads: int) -> tuple[float, float]:
-    """Return the bytes a second that one thread, and all threads, move as they add arrays."""
+    """Return the bytes per second that one thread, and all threads, move as they add arrays."""
     first, second = np.ones(_ADDED // 8), np.ones(_ADDED // 8)
     target = np.zeros_like(first)
     moved = first.nbytes + second.nbytes + target.nbytes
@@ -213,7 +213,7 @@ def _kernel_seconds(steps: Sequence[tuple[str, str]], dtype: str, elements: int)
 
 
 def _kernel_rate(steps: Sequence[tuple[str, str]], dtype: str) -> float:
-    """Return the operations a second of a chain's kernel on a chunk in the cache."""
+    """Return the operations per second of a chain's kernel on a chunk in the cache."""
     elements = _SMALL if interpreted() else _CACHED
     return len(steps) * elements / _kernel_seconds(steps, dtype, elements)
 
@@ -258,7 +258,7 @@ def _kept(found: _Figures) -> _Figures:
 
 
 def _read(name: str) -> Host | None:
-    root = directory()
+    root = kernelfiles.directory()
     content = codefiles.read(root / "machine.json") if root is not None else None
     if content is None:
         return None
@@ -274,7 +274,7 @@ def _read(name: str) -> Host | None:
 
 
 def _write(name: str, found: Host) -> None:
-    root = directory()
+    root = kernelfiles.directory()
     if root is None:
         return
     try:

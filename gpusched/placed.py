@@ -1,4 +1,4 @@
-"""Chunks that lie in device memory, of programs that know nothing of it.
+"""Chunks that are in device memory, of programs that know nothing of it.
 
 A worker that owns a GPU keeps chunks of an unchanged NumPy program there as `Placed` values.
 Kernels compute with what is in them; everything else gets NumPy's arrays: the program's own
@@ -8,6 +8,9 @@ functions, other libraries, and whoever receives a chunk in a process without su
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,6 +57,35 @@ def mover() -> Mover | None:
     None
     """
     return _mover
+
+
+class _Lent(threading.local):
+    mover: Mover | None = None
+
+
+_lent = _Lent()
+
+
+@contextmanager
+def lent(mover: Mover) -> Iterator[None]:
+    """Let the function that this thread calls next have its chunks in device memory.
+
+    What it returns may hold `Placed` values, which whoever calls it must expect.
+    """
+    outer, _lent.mover = _lent.mover, mover
+    try:
+        yield
+    finally:
+        _lent.mover = outer
+
+
+def take() -> Mover | None:
+    """Return what was lent, once: what is called from there on returns NumPy's arrays.
+
+    A task may compute other graphs, by a scheduler that knows nothing of `Placed` values.
+    """
+    mover, _lent.mover = _lent.mover, None
+    return mover
 
 
 class Placed:
@@ -133,7 +165,10 @@ def extent(array: Any) -> int:
 
 def restored(array: np.ndarray) -> Any:
     """Return a chunk that has come from another process, where this process keeps chunks."""
-    return array if _mover is None else Placed(_mover.to_device(array))
+    if _mover is not None:
+        with suppress(MemoryError):  # The task that takes it then finds out what fits.
+            return Placed(_mover.to_device(array))
+    return array
 
 
 def holds_placed(value: Any) -> bool:
@@ -154,7 +189,7 @@ def holds_placed(value: Any) -> bool:
 
 
 def hosted(value: Any) -> Any:
-    """Return a value with NumPy arrays in the place of chunks in device memory.
+    """Return a value with NumPy arrays instead of chunks in device memory.
 
     Examples
     --------

@@ -8,8 +8,8 @@ from typing import Any
 
 import dask.config
 
-from gpusched.origins import effective_settings
 from gpusched.quantities import read_bytes, read_count, read_seconds
+from gpusched.setting_origins import effective_settings
 
 Kind = Callable[[str, Any], Any]
 """Reads a value; gets the setting's name, for the message of the `ValueError` that it raises."""
@@ -112,6 +112,8 @@ KINDS: dict[str, Kind] = {
     "batching.chunk-bytes": _bytes,
     "batching.least": _or(_count(), None),
     "chunks.automatic": _flag,
+    "memory.admission": _flag,
+    "memory.strict": _flag,
     "memory.pool-limit": _share,
     "memory.pool-keep": _or(_seconds, None),
     "cluster.gpus": _anything,

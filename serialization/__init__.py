@@ -5,7 +5,7 @@ torch, JAX and TensorFlow, and others with DLPack or ``__cuda_array_interface__`
 distributed, every process that sends arrays so has to import it; those that only receive them
 do that themselves, if gpusched is installed. gpusched's own workers have imported it.
 
-The folder lies at the repository's root and is installed as ``gpusched.serialization``.
+The folder is at the repository's root and is installed as ``gpusched.serialization``.
 """
 
 if __name__ != "gpusched.serialization":

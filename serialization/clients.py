@@ -1,7 +1,7 @@
 """Results that arrive damaged at a client: asked for again, and then computed again.
 
-This file holds the private names of `distributed.Client` that it takes. What a scheduler makes of
-`RECOMPUTE` is in gpusched/cluster/recomputing.py; workers ask it too, in workers/damaged.py.
+What a scheduler makes of `RECOMPUTE` is in gpusched/cluster/recomputing.py; workers ask it too, in
+workers/damaged.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dask.typing import Key
 from distributed import Client
 from distributed.utils_comm import retry_operation
 
+from gpusched.adapters.distributed import gathered_keys, gathering, replace_gathering
 from gpusched.serialization.frames import CorruptFrameError
 
 logger = logging.getLogger("distributed.client")
@@ -32,16 +33,16 @@ _again: weakref.WeakKeyDictionary[Client, Counter[Key]] = weakref.WeakKeyDiction
 
 def register() -> None:
     """Take the place of what clients gather results with; a second time changes nothing."""
-    theirs = Client._gather_remote
+    theirs = gathering()
     if not hasattr(theirs, "__wrapped__"):
-        Client._gather_remote = _with_another_try(theirs)  # type: ignore[method-assign]
+        replace_gathering(_with_another_try(theirs))
 
 
 def _with_another_try(theirs: Any) -> Any:
     @functools.wraps(theirs)
     async def gather_remote(client: Client, direct: bool, local_worker: Any) -> dict[str, Any]:
         # It is replaced once the keys are sent off, and grows until then.
-        keys = client._gather_keys
+        keys = gathered_keys(client)
         try:
             response: dict[str, Any] = await theirs(client, direct, local_worker)
         except CorruptFrameError as error:

@@ -30,7 +30,7 @@ _LONGEST = 16 << 20
 def contain(about: Mapping[str, Any]) -> bytes:
     """Return a description without a checksum, for frames in a container that has its own.
 
-    Other containers need not tell their lengths in advance: `unseal` finds none to compare.
+    Other containers need not state their lengths in advance: `unseal` finds none to compare.
 
     Examples
     --------

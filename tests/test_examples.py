@@ -39,7 +39,7 @@ def is_imported(library: str, module: ModuleType) -> bool:
     return any(re.match(rf"(import|from) {library}\b", source) for source in sources)
 
 
-STARTING = {"gpusched.cli.checks.isolated", "gpusched.threadsafe.gone"}
+STARTING = {"gpusched.cli.checks.isolated", "gpusched.threadsafe.unreferenced_handles"}
 """Modules whose examples start processes."""
 
 

@@ -83,8 +83,24 @@ def test_command_line_loads_no_heavy_library_before_it_runs() -> None:
     assert loaded.strip() == "[]"
 
 
+@pytest.mark.essential
+def test_fusion_on_threads_loads_no_more_of_clusters_and_pages_than_dask_does() -> None:
+    """dask itself imports distributed, where it is installed, to look for a client."""
+    code = (
+        "import sys, dask.array as da\n"
+        "y = ((da.ones((400, 400), chunks=200) + 1) * 2).sum()\n"
+        "y.compute(scheduler='threads'); before = {*sys.modules}\n"
+        "import gpusched\n"
+        "with gpusched.enable():\n"
+        "    y.compute(scheduler='threads')\n"
+        "names = {name.partition('.')[0] for name in {*sys.modules} - before}\n"
+        "print(names & {'bokeh', 'click', 'distributed', 'psutil', 'rich', 'tornado'})"
+    )
+    assert python(code).strip() == "set()"
+
+
 @pytest.mark.parametrize(
-    "names", ["workers.worker, gpusched.workers.nanny", "cluster.scheduler", "cli.launch"]
+    "names", ["workers.worker, gpusched.workers.nanny", "cluster.scheduler", "cli.script_run"]
 )
 @pytest.mark.essential
 def test_cluster_needs_no_arrays_to_start(names: str) -> None:

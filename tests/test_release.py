@@ -57,7 +57,7 @@ def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sources() -> set[str]:
-    """Name every file of the package as it should lie in the wheel."""
+    """Name every file of the package as it should be in the wheel."""
     folder = ROOT / "gpusched"
     return {
         str(Path(where, name).relative_to(ROOT))

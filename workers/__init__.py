@@ -1,6 +1,6 @@
 """What makes a dask worker own its device: finding devices, pinning, memory, health.
 
-The folder lies at the repository's root and is installed as ``gpusched.workers``.
+The folder is at the repository's root and is installed as ``gpusched.workers``.
 """
 
 if __name__ != "gpusched.workers":

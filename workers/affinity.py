@@ -80,7 +80,7 @@ def slices(cpus: Sequence[int], count: int) -> list[tuple[int, ...]]:
 def pin(cpus: Iterable[int]) -> str | None:
     """Bind every thread of this process to cores; return why that was refused, or None.
 
-    A refusal is no fault of the worker, which runs on the cores it has: batch systems allow a
+    A refusal is not an error of the worker, which runs on the cores it has: batch systems allow a
     process some of the cores only, and answer EINVAL for the others.
 
     Examples

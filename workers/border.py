@@ -1,4 +1,4 @@
-"""Where chunks that lie in device memory meet tasks: which get them, and which NumPy's arrays."""
+"""Where chunks that are in device memory meet tasks: which get them, and which NumPy's arrays."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, Task
 from dask.typing import Key
 from distributed import Client
 
 from gpusched import placed
+from gpusched.adapters.tasks import Alias, Task
 from gpusched.fusion.placement import OFF, placement
 from gpusched.fusion.statistics import updating
 from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
@@ -71,7 +71,8 @@ class CountingMover:
         """
         copies = self._tasks.copies = []
         try:
-            return task(values)
+            with placed.lent(self):
+                return task(values)
         finally:
             self._tasks.copies = None
             for array, copy in copies:
@@ -109,7 +110,19 @@ class Border:
 
 def _takes_placed(spec: Any) -> bool:
     """Return whether a task knows of chunks in device memory, or does not look at its input."""
-    return type(spec) is Alias or (type(spec) is Task and hasattr(spec.func, TAKES_PLACED))
+    if type(spec) is Task and hasattr(spec.func, TAKES_PLACED):
+        return all(map(_only_picks_results, spec.args))
+    return type(spec) is Alias
+
+
+def _only_picks_results(arg: Any) -> bool:
+    """Return whether an argument is no call, or takes one of the results of another task."""
+    if not isinstance(arg, Task):
+        return True
+    # With a program as its function, a task has imported this already.
+    from gpusched.graph.batch import part
+
+    return arg.func is part and not isinstance(arg.args[0], Task)
 
 
 def open_border(store: Store, device: Device) -> Border | None:
@@ -139,7 +152,7 @@ def host_results(client: Client) -> Client:
 
 
 class _Hosted:
-    """A client's method, whose results have NumPy's arrays in the place of chunks."""
+    """A client's method, whose results have NumPy's arrays instead of chunks."""
 
     def __init__(self, gather: Callable[..., Awaitable[Any]]) -> None:
         self._gather = gather

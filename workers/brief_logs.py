@@ -2,7 +2,7 @@
 
 distributed logs each failure with its traceback on the worker, and raises it again where the
 result is asked for. The line stays, for results that nobody asks for. That a task was cancelled
-is no news to whoever cancelled it by closing the cluster; nor is it that workers which are closing
+is not new to whoever cancelled it by closing the cluster; nor is it that workers which are closing
 no longer reach the scheduler, which closes at the same time.
 """
 
@@ -33,10 +33,11 @@ def _is_no_farewell(record: logging.LogRecord) -> bool:
 
 
 def _is_any_running() -> bool:
-    from distributed import Worker
     from distributed.core import Status
 
-    return any(worker.status is Status.running for worker in list(Worker._instances))
+    from gpusched.adapters.distributed import worker_instances
+
+    return any(worker.status is Status.running for worker in worker_instances())
 
 
 _FILTERS = [

@@ -100,7 +100,7 @@ def parse_request(text: str) -> Request:
 
 
 def select_devices(request: Request, visible: Sequence[str]) -> list[str]:
-    """Return those of the visible GPUs that a request takes, one entry a worker.
+    """Return those of the visible GPUs that a request takes, one entry per worker.
 
     Parameters
     ----------

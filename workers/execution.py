@@ -50,7 +50,7 @@ class Execution:
         Called with the reason when the device cannot compute any more. It ends the process, and
         so does not return.
     border
-        What gives tasks their inputs, if chunks of NumPy programs lie on the device.
+        What gives tasks their inputs, if chunks of NumPy programs are on the device.
     keep_frames
         Whether the traceback of a failed task keeps its variables, for a debugger in this process,
         and with them its arrays.
@@ -70,8 +70,21 @@ class Execution:
         self._border = border
         self._lock = threading.Lock()
 
-    def run(self, task: Callable[[Any], Any], key: Key, values: dict[Key, Any]) -> Any:
+    def run(
+        self,
+        task: Callable[[Any], Any],
+        key: Key,
+        values: dict[Key, Any],
+        in_parts: bool = False,
+    ) -> Any:
         """Return a task's result, which is complete when this returns.
+
+        Parameters
+        ----------
+        task, key, values
+            What is run, and its inputs.
+        in_parts
+            Whether it is run on parts of its chunks from the first attempt on.
 
         Raises
         ------
@@ -80,7 +93,8 @@ class Execution:
         """
         with self.device.stream():
             try:
-                return self._once(task, values)
+                with in_pieces(_PIECES[0] if in_parts else 1):
+                    return self._settle(self._once(task, values))
             except Exception as error:
                 shortage = self._examine(error)
                 if shortage is None:

@@ -8,7 +8,7 @@ POISONED = 86
 """Exit code of a worker whose device cannot compute any more."""
 
 EVENTS = "gpusched-exit"
-"""The topic of the scheduler's events under which workers and nannies tell why one ended."""
+"""The topic of the scheduler's events under which workers and nannies report why one ended."""
 
 
 def describe(exitcode: int) -> str:
@@ -37,7 +37,7 @@ def describe(exitcode: int) -> str:
         name = f"signal {-exitcode}"
     advice = {
         "SIGKILL": ": often the system's out-of-memory killer; see dmesg, or lower --memory-limit",
-        "SIGSEGV": ": a fault in compiled code; PYTHONFAULTHANDLER=1 shows where",
-        "SIGBUS": ": a fault in compiled code, or a full /dev/shm",
+        "SIGSEGV": ": a crash in compiled code; PYTHONFAULTHANDLER=1 shows where",
+        "SIGBUS": ": a crash in compiled code, or a full /dev/shm",
     }
     return f"was ended by {name}{advice.get(name, '')}"

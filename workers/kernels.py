@@ -21,13 +21,13 @@ logger = logging.getLogger("distributed.worker")
 REQUEST = "gpusched_kernel"
 """What a worker asks the scheduler for machine code by."""
 MADE = "gpusched-kernel-made"
-"""What it tells with code that it has made; without code, that it cannot give any."""
+"""What it sends with code that it has made; without code, that it cannot give any."""
 KEPT = "gpusched-kernel-kept"
-"""What it tells when it has code in a file."""
+"""What it sends when it has code in a file."""
 HERE = "gpusched-kernels-here"
-"""What a scheduler tells that answers all this."""
+"""What a scheduler sends that answers all this."""
 GIVE = "gpusched-kernel-give"
-"""What a scheduler tells a worker whose code another one asks for."""
+"""What a scheduler sends to a worker whose code another one asks for."""
 
 MAKE = "make"
 """The scheduler's answer to whom it leaves the making."""
@@ -35,7 +35,7 @@ LATE = "late"
 """The scheduler's answer when another worker has not made the code in time."""
 
 _GRACE = 5.0
-"""Seconds that an answer may take beyond the patience that the scheduler was told of."""
+"""Seconds that an answer may take beyond the patience that the scheduler was given."""
 
 
 class WorkerKernels:
@@ -122,7 +122,7 @@ class WorkerKernels:
         try:
             self._worker.batched_stream.send(message)
         except CommClosedError:
-            logger.info("the scheduler is gone, and was not told: %s", message["op"])
+            logger.info("the scheduler is gone, and did not get: %s", message["op"])
 
     def _give_later(self, key: str) -> None:
         self._worker.loop.add_callback(self._give, key)

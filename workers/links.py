@@ -1,4 +1,4 @@
-"""How the GPUs of this machine are connected, as NVML tells it."""
+"""How the GPUs of this machine are connected, as NVML reports it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""A nanny that tells the scheduler how its worker's process ended."""
+"""A nanny that reports to the scheduler how its worker's process ended."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import time
 from typing import Any, Literal
 
 from dask.utils import format_bytes
@@ -12,8 +13,10 @@ from distributed import Nanny
 from distributed.core import Status
 from distributed.utils import wait_for
 
+from gpusched.adapters.distributed import terminated_pid
 from gpusched.workers import affinity, exits
 from gpusched.workers.handshakes import limit_handshakes
+from gpusched.workers.restarts import Restarts, had_tasks
 from gpusched.workers.worker import DeviceWorker
 
 logger = logging.getLogger("distributed.nanny")
@@ -47,10 +50,18 @@ def _slowness() -> float:
 class DeviceNanny(Nanny):
     """Starts a `DeviceWorker`, and starts it again when it dies.
 
+    It gives up if the worker's process ends again and again before it was given a task, as it
+    does without enough memory, or with a preload that ends it.
+
     Parameters
     ----------
     *args, **kwargs
         Those of `distributed.Nanny` and of `gpusched.workers.worker.DeviceWorker`.
+
+    Attributes
+    ----------
+    gave_up : str
+        Why the worker is not started again; empty unless the nanny has given up.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -60,6 +71,9 @@ class DeviceNanny(Nanny):
         self._asked_to_end = False
         self._was_asked = False
         self._starting = asyncio.Lock()
+        self._restarts = Restarts()
+        self._started = time.monotonic()
+        self.gave_up = ""
 
     async def listen(self, *args: Any, **kwargs: Any) -> None:
         """Listen as distributed does, and close connections that do not introduce themselves."""
@@ -78,6 +92,7 @@ class DeviceNanny(Nanny):
             if self.process is not None and self.process.status == Status.stopped:
                 # The new process tells its address once it is up, and may end before.
                 self.process.worker_address = None
+            self._started = time.monotonic()
             return await super().instantiate()
 
     async def close(  # type: ignore[override]
@@ -92,7 +107,7 @@ class DeviceNanny(Nanny):
         return await super().close(timeout=seconds, reason=reason)
 
     async def kill(self, timeout: float = 5, reason: str = "nanny-kill") -> None:
-        """End the worker's process as distributed does; that end is no news."""
+        """End the worker's process as distributed does; that end is not reported."""
         self._asked_to_end = True
         try:
             await super().kill(timeout=timeout, reason=reason)
@@ -106,14 +121,37 @@ class DeviceNanny(Nanny):
     async def _on_worker_exit(self, exitcode: int) -> None:
         # Before distributed's own part, which lets the scheduler forget the worker.
         if self.status == Status.running and not self._was_asked:
-            await self._tell(self._describe(exitcode))
+            seconds = time.monotonic() - self._started
+            reason = self._describe(exitcode)
+            await self._tell(reason)
+            if self._restarts.count(exitcode, seconds, await self._had_tasks()):
+                await self._give_up(reason)
+                return
         await super()._on_worker_exit(exitcode)
+
+    async def _had_tasks(self) -> bool:
+        address = self.worker_address
+        if not address:
+            return False
+        await self._unregister()
+        try:
+            return had_tasks(await wait_for(self.scheduler.events(topic=address), _PATIENCE))
+        except (OSError, TimeoutError):
+            return True
+
+    async def _give_up(self, reason: str) -> None:
+        self.gave_up = (
+            f"its process ended {self._restarts.most} times in a row before it was given a task; "
+            f"the last one {reason}"
+        )
+        logger.error("worker %s is not started again: %s", self.name, self.gave_up)
+        await self.close(reason="nanny-gave-up")
 
     def _describe(self, exitcode: int) -> str:
         manager = self.memory_manager
-        if exitcode >= 0 or manager._last_terminated_pid in (-1, self._told_pid):
+        if exitcode >= 0 or terminated_pid(manager) in (-1, self._told_pid):
             return exits.describe(exitcode)
-        self._told_pid = manager._last_terminated_pid
+        self._told_pid = terminated_pid(manager)
         share, limit = manager.memory_terminate_fraction, manager.memory_limit or 0
         return (
             f"was ended by its nanny, because it took more than {share:.0%} of its "
@@ -130,5 +168,8 @@ class DeviceNanny(Nanny):
             )
         except (OSError, TimeoutError) as error:
             logger.warning(
-                "the scheduler was not told that worker %s %s: %s", self.name, reason, error
+                "the scheduler could not be reached to report that worker %s %s: %s",
+                self.name,
+                reason,
+                error,
             )

@@ -49,7 +49,7 @@ class GpuFacts:
 
 @dataclass(frozen=True)
 class GpuSample:
-    """How a GPU is doing; None where the card does not tell."""
+    """How a GPU is doing; None where the card does not report."""
 
     memory_used: int | None
     """Bytes, of all processes."""
@@ -259,7 +259,7 @@ def _bits(words: Iterable[int]) -> tuple[int, ...]:
 
 
 def _ask(library: Any, name: str, *arguments: Any) -> Any:
-    """Return an answer, or None: not every card tells all, nor does every version of NVML."""
+    """Return an answer, or None: not every card reports all, nor does every version of NVML."""
     question = getattr(library, name, None)
     if question is None:
         return None

@@ -33,11 +33,13 @@ class OnStream:
         self.spec = spec
         self._key = key
         self._execution = execution
+        self.in_pieces = False
+        """Whether it is known before that the task does not fit as a whole."""
 
     def __call__(self, values: dict[Key, Any]) -> Any:
         """Run the task on the inputs that the worker has gathered."""
         with running(self._key):
-            return self._execution.run(self.spec, self._key, values)
+            return self._execution.run(self.spec, self._key, values, self.in_pieces)
 
     def __repr__(self) -> str:
         return repr(self.spec)

@@ -96,5 +96,7 @@ def _uuid(driver: Any, number: int) -> str:
     ask = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
     status = driver.cuDeviceGet(ctypes.byref(device), number) or ask(ctypes.byref(raw), device)
     if status:
-        raise WrongDeviceError(f"the NVIDIA driver does not tell device {number} (error {status})")
+        raise WrongDeviceError(
+            f"the NVIDIA driver does not report device {number} (error {status})"
+        )
     return str(uuid.UUID(bytes=bytes(raw)))

@@ -1,6 +1,6 @@
 """Results that arrive from other workers and cannot be read: errors of the tasks that need them.
 
-distributed alone would wait for them for ever: https://github.com/dask/distributed/issues/6705
+distributed alone would wait for them forever: https://github.com/dask/distributed/issues/6705
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def fetch_each(
     Returns
     -------
     StateMachineEvent
-        Success, with `Unreadable` in the place of what cannot be read; or what else has happened.
+        Success, with `Unreadable` instead of what cannot be read; or what else has happened.
     """
     data: dict[Key, object] = {}
     for key in keys:

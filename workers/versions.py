@@ -14,7 +14,7 @@ PACKAGES = ("dask", "distributed", DISTRIBUTION, "cloudpickle", "lz4")
 
 
 HANDSHAKE_KEY = "gpusched-versions"
-"""Where workers tell their versions among what they tell the scheduler at the start."""
+"""Where workers report their versions among what they send to the scheduler at the start."""
 
 
 class VersionSkewError(RuntimeError):
@@ -46,19 +46,19 @@ def own_versions() -> dict[str, str]:
     return {"python": _python(sys.version_info)} | {k: v for k, v in found.items() if v}
 
 
-def of_handshake(told: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, str]:
+def of_handshake(sent: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, str]:
     """Return a connecting worker's versions.
 
     Parameters
     ----------
-    told
-        What distributed's own workers tell.
+    sent
+        What distributed's own workers report.
     extra
-        What gpusched's workers tell besides.
+        What gpusched's workers report besides.
     """
     if HANDSHAKE_KEY in extra:
         return dict(extra[HANDSHAKE_KEY])
-    packages = told.get("packages", {})
+    packages = sent.get("packages", {})
     found = {name: packages[name] for name in PACKAGES if packages.get(name)}
     if "python" in packages:
         found["python"] = _python(str(packages["python"]).split("."))

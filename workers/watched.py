@@ -22,9 +22,9 @@ from gpusched.fusion import background
 from gpusched.fusion.statistics import statistics
 
 WATCH = "gpusched-watch"
-"""What a scheduler tells a worker that somebody looks at."""
+"""What a scheduler sends to a worker that somebody looks at."""
 SEEN = "gpusched-seen"
-"""What a worker that is looked at tells."""
+"""What a worker that is looked at reports."""
 
 INTERVAL = 0.5
 """Seconds between two messages."""
@@ -33,14 +33,14 @@ LISTED = 200
 _HELD = 20_000
 """Events at most between two messages; further ones are only counted. About 100 bytes each."""
 _TOKEN = "gpusched-dashboard"
-_SHOWN = frozenset(["kernel", "compile", "transfer", "compression", "spill", "unspill"])
+_SHOWN = frozenset(["kernel", "unfused", "compile", "transfer", "compression", "spill", "unspill"])
 
 Span = tuple[str, str, float, float, str, int]
 """Kind, name, beginning and end (the scheduler's clock, as `time.time`), thread, and bytes."""
 
 
 class Watched:
-    """Tells a worker's scheduler what happens here, for as long as that asks.
+    """Reports to a worker's scheduler what happens here, for as long as that asks.
 
     Parameters
     ----------
@@ -71,14 +71,14 @@ class Watched:
         worker.stream_handlers[WATCH] = self.watch
 
     def watch(self, seconds: float, spans: int, again: bool = False) -> None:
-        """Tell what happens for so many seconds from now on, and so many spans a message.
+        """Report what happens for so many seconds from now on, and so many spans a message.
 
         Parameters
         ----------
         seconds, spans
             How long, and how much.
         again
-            Whether the counters are told although they have been.
+            Whether the counters are reported although they have been.
         """
         self._until = time.monotonic() + seconds
         self._spans = spans

@@ -22,8 +22,10 @@ from distributed.worker_state_machine import (
     GatherDepSuccessEvent,
     RescheduleEvent,
     StateMachineEvent,
+    TaskState,
 )
 
+from gpusched import config
 from gpusched.orphans import end_with_parent
 from gpusched.workers import affinity, exits, metrics, protection, versions
 from gpusched.workers.border import host_results, open_border
@@ -33,7 +35,10 @@ from gpusched.workers.execution import Execution
 from gpusched.workers.handshakes import limit_handshakes
 from gpusched.workers.kernels import WorkerKernels
 from gpusched.workers.lanes import fetch_parts, parts
+from gpusched.workers.memory.admit import Admission, refusal
+from gpusched.workers.memory.ledger import Verdict
 from gpusched.workers.memory.monitor import MemoryMonitor
+from gpusched.workers.memory.reach import reach
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
 from gpusched.workers.onstream import Coroutine, OnStream
@@ -69,6 +74,8 @@ class DeviceWorker(Worker):
     """
 
     data: Store
+    admission: Admission | None = None
+    """What tasks are started by when memory is short; None where that is off, or has no limit."""
 
     def __init__(
         self,
@@ -110,6 +117,7 @@ class DeviceWorker(Worker):
         )
         self.memory_monitor = MemoryMonitor(self)
         self.memory_monitor.install()
+        self.admission = self._open_admission()
         metrics.register(self)
         protection.start(self)
         self.kernels = WorkerKernels(self)
@@ -122,7 +130,7 @@ class DeviceWorker(Worker):
         return self.execution.recoveries
 
     async def get_startup_information(self) -> dict[str, Any]:
-        """Tell the scheduler this process's versions, besides what distributed tells."""
+        """Report to the scheduler this process's versions, besides what distributed reports."""
         told: dict[str, Any] = await super().get_startup_information()
         return {**told, versions.HANDSHAKE_KEY: versions.own_versions()}
 
@@ -133,6 +141,10 @@ class DeviceWorker(Worker):
         files = SpillFiles(Path(worker_local_directory) / "storage")
         return Store(self.device, files, on_lost=self._lost_from_thread)
 
+    def _open_admission(self) -> Admission | None:
+        memory = reach(self) if config.get("memory.admission") else None
+        return None if memory is None else Admission(self, memory)
+
     def _get_client(self, *args: Any, **kwargs: Any) -> Client:
         """Return the client of this process, for tasks that ask for one."""
         return host_results(super()._get_client(*args, **kwargs))
@@ -142,6 +154,8 @@ class DeviceWorker(Worker):
         self.kernels.leave()
         self.watched.stop()
         protection.stop(self)
+        if self.admission is not None:
+            self.admission.stop()
         self.data.stop_spilling()
         closed = await super().close(*args, **kwargs)
         if not self.data.closed:
@@ -166,10 +180,34 @@ class DeviceWorker(Worker):
         await super().listen(*args, **kwargs)
         limit_handshakes(self)
 
+    def handle_stimulus(self, *events: StateMachineEvent) -> None:
+        """Handle events as distributed does, then let tasks start for which there is memory now."""
+        super().handle_stimulus(*events)
+        if self.admission is not None:
+            self.admission.handled(events)
+
     async def execute(self, key: Key, *, stimulus_id: str) -> StateMachineEvent:
-        """Run a task on the device, after reading its spilled inputs off the event loop."""
+        """Run a task on the device once it is admitted and its spilled inputs are read."""
         task = self.state.tasks[key]
+        if self.admission is None:
+            return await self._execute(task, stimulus_id)
+        decision = await self.admission.enter(task)
+        if decision is None:
+            return RescheduleEvent(key=key, stimulus_id=stimulus_id)
+        if decision.verdict is Verdict.REFUSE:
+            return ExecuteFailureEvent.from_exception(
+                refusal(key, decision), key=key, run_id=task.run_id, stimulus_id=stimulus_id
+            )
+        return await self._execute(task, stimulus_id, decision.verdict is Verdict.PIECES)
+
+    async def _execute(
+        self, task: TaskState, stimulus_id: str, in_pieces: bool = False
+    ) -> StateMachineEvent:
+        """Run a task on the device, after reading its spilled inputs off the event loop."""
+        key = task.key
         await self._bring_up([dependency.key for dependency in task.dependencies])
+        if self.admission is not None:
+            self.admission.loaded(key)
         if self.data.is_overfull():
             # Another result would only wait in memory, until the worker pauses or dies of it.
             await asyncio.wrap_future(self.data.make_room())
@@ -180,10 +218,12 @@ class DeviceWorker(Worker):
             return ExecuteFailureEvent.from_exception(
                 error, key=key, run_id=task.run_id, stimulus_id=stimulus_id
             )
-        spec = task.run_spec
+        spec: Any = task.run_spec
         if spec is not None and not isinstance(spec, OnStream | Coroutine):
-            wrapped = Coroutine(spec) if spec.is_coro else OnStream(spec, key, self.execution)
-            task.run_spec = wrapped  # type: ignore[assignment]
+            spec = Coroutine(spec) if spec.is_coro else OnStream(spec, key, self.execution)
+            task.run_spec = spec
+        if isinstance(spec, OnStream):
+            spec.in_pieces = in_pieces
         event = await super().execute(key, stimulus_id=stimulus_id)
         if isinstance(event, ExecuteFailureEvent) and self._lacks_input(key):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)
@@ -207,6 +247,8 @@ class DeviceWorker(Worker):
                     comm.abort()
             return event
 
+        if self.admission is not None:
+            await self.admission.make_way()
         sizes = {key: self.state.tasks[key].get_nbytes() for key in to_gather}
         event = await fetch_parts(fetch, parts(sizes))
         if not isinstance(event, GatherDepFailureEvent) or self.status not in WORKER_ANY_RUNNING:
@@ -270,6 +312,6 @@ class DeviceWorker(Worker):
         try:
             await asyncio.wait_for(told, timeout=10)
         except (OSError, TimeoutError) as error:
-            logger.error("the scheduler was not told: %s", error)
+            logger.error("the scheduler could not be reached: %s", error)
         finally:
             os._exit(exits.POISONED)

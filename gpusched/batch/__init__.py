@@ -5,6 +5,6 @@ the job (``jobs``). In the job, ``head`` starts ``node`` on each node, and ends 
 exit code. ``checkpoint`` keeps results for a job that is started again.
 """
 
-from gpusched.batch.keeping import checkpoint
+from gpusched.batch.checkpointing import checkpoint
 
 __all__ = ["checkpoint"]

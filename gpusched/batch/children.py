@@ -1,4 +1,4 @@
-"""The processes that a launcher starts: told to stop, and waited for, in one thread."""
+"""The processes that a launcher starts: asked to stop, and waited for, in one thread."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Children:
     Parameters
     ----------
     limit
-        Seconds after which this process is told to stop as if by SIGUSR1; None for no limit.
+        Seconds after which this process is asked to stop as if by SIGUSR1; None for no limit.
 
     Notes
     -----
@@ -101,7 +101,7 @@ class Children:
         Raises
         ------
         Stopped
-            If this process has been told to stop.
+            If this process has been asked to stop.
         """
         left = [each for each in (seconds, self._left()) if each is not None]
         number = self._next(min(left, default=None))
@@ -119,7 +119,7 @@ class Children:
         return child.poll() is not None
 
     def end(self, child: subprocess.Popen[bytes], seconds: float) -> None:
-        """Tell a child to end, and kill it if it takes longer. Requests stay unheard."""
+        """Ask a child to end, and kill it if it takes longer. Requests stay unheard."""
         if child.poll() is None:
             child.terminate()
         if not self.ended(child, seconds):

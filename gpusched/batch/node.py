@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gpusched import config
 from gpusched.batch.children import TERMINATED, Children, Stopped
-from gpusched.batch.plan import Plan
+from gpusched.batch.launch_options import Plan
 from gpusched.files import write_whole
 from gpusched.quantities import read_seconds
 
@@ -290,7 +290,7 @@ def _encrypting(folder: Path) -> dict[str, str]:
 
 
 def _worker(plan: Plan, address: str) -> list[str]:
-    devices = {None: [], 0: ["--cpu"]}.get(plan.gpus, [f"--gpus={plan.gpus}"])
+    devices = {None: [], 0: ["--cpu"]}.get(plan.gpus_per_node, [f"--gpus={plan.gpus_per_node}"])
     given = ["--preload=gpusched.workers.brief_logs", *shlex.split(plan.worker_options)]
     return _gpusched("worker", address, *devices, *given)
 
@@ -300,6 +300,6 @@ def _gpusched(*words: str) -> list[str]:
 
 
 def _code(child: subprocess.Popen[bytes]) -> int:
-    """Return an exit code as a shell tells it."""
+    """Return an exit code as a shell reports it."""
     code = child.returncode
     return code if code >= 0 else 128 - code

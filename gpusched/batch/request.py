@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpusched.batch.plan import Plan
+from gpusched.batch.launch_options import Plan
 
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -32,14 +32,14 @@ class Request:
     """The interpreter, as the nodes see it."""
     nodes: int = 1
     """Number of nodes."""
-    gpus: int | None = None
+    gpus_per_node: int | None = None
     """GPUs of each node; None for the batch system's choice, 0 for CPU workers."""
     cpus: int | None = None
     """Cores of each node; None for the batch system's choice."""
     memory: int | None = None
     """Bytes of each node; None for the batch system's choice."""
     grace: float = 120.0
-    """Seconds before its end when the job is told to stop."""
+    """Seconds before its end when the job is asked to stop."""
     queue: str | None = None
     """The queue, which Slurm calls partition."""
     account: str | None = None
@@ -84,16 +84,16 @@ class Request:
 
     @property
     def mebibytes(self) -> int | None:
-        """Memory of each node in MiB, rounded up, as batch systems are told it."""
+        """Memory of each node in MiB, rounded up, as batch systems are given it."""
         return None if self.memory is None else -(-self.memory // 2**20)
 
     def plan(self) -> Plan:
-        """Return what the job's launcher is told, but for the job's folder."""
+        """Return what the job's launcher is given, but for the job's folder."""
         return Plan(
             command=self.command,
             backend=self.backend,
             nodes=self.nodes if self.backend == "local" else 1,
-            gpus=self.gpus,
+            gpus_per_node=self.gpus_per_node,
             limit=None if self.backend in ("slurm", "lsf") else self.seconds - self.grace,
             grace=self.grace,
             requeues=self.requeues,

@@ -31,7 +31,7 @@ def chosen() -> Choice | None:
 
 
 class ChunkSize(int):
-    """The bytes of a chunk, chosen anew whenever somebody computes with it.
+    """The bytes of a chunk, chosen again whenever somebody computes with it.
 
     dask reads its configuration when it makes an array: which workers there are then, and whether
     they have GPUs, is not known when fusion is switched on.

@@ -13,14 +13,14 @@ import dask
 from gpusched.machine import host
 
 GPU_BANDWIDTH = 1.0e12
-"""Bytes a second that a GPU is taken to move where it cannot be asked; many move more."""
+"""Bytes per second that a GPU is taken to move where it cannot be asked; many move more."""
 EMPTY_TASKS = 4
 """What a task costs in this process, over one that does nothing: its part of the graph is built and
 optimised, and its kernel looked up and launched."""
 DISTRIBUTED_TASK = 1e-3
 """Seconds that a task is taken to cost with distributed: its scheduler takes 0.2 to 1 ms."""
 REMEMBERED = 10.0
-"""Seconds that what a scheduler has told of its workers is taken for true."""
+"""Seconds that what a scheduler has reported of its workers is taken for true."""
 
 TRIES = 10
 """How often a scheduler is asked at most: distributed's client also asks it every two seconds, for
@@ -115,7 +115,7 @@ _told: dict[str, tuple[float, Target]] = {}
 def of_client(client: Any) -> Target:
     """Return a client's workers: those with a GPU if there are any, or else all.
 
-    What the scheduler has told is remembered for a while, so that a program that makes many arrays
+    The scheduler's answer is remembered for a while, so that a program that makes many arrays
     does not ask for each.
     """
     name = str(client.scheduler.address) if client.scheduler is not None else str(id(client))
@@ -128,7 +128,7 @@ def of_client(client: Any) -> Target:
 
 
 def _workers(client: Any) -> Mapping[str, Any]:
-    """Return what the scheduler tells of its workers."""
+    """Return what the scheduler reports of its workers."""
     for _ in range(TRIES):
         told = client.scheduler_info(n_workers=-1)
         if len(told.get("workers", {})) >= told.get("n_workers", 0):
@@ -174,7 +174,7 @@ def _device(worker: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _limit(worker: Mapping[str, Any]) -> int:
-    """Return the bytes of memory that chunks lie in; those of this machine where none is told."""
+    """Return the bytes of memory that chunks are in; of this machine where none is reported."""
     device = _device(worker)
     told = device.get("memory_limit") if device.get("kind") == "cuda" else 0
     return int(told or worker.get("memory_limit") or _memory())

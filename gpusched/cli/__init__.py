@@ -1,4 +1,4 @@
-"""The ``gpusched`` command: one file a subcommand, each imported when it is called."""
+"""The ``gpusched`` command: one file per subcommand, each imported when it is called."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import click
 from gpusched import __version__
 
 COMMANDS = {
-    "run": "gpusched.cli.run:run",
-    "submit": "gpusched.cli.submit:submit",
-    "jobs": "gpusched.cli.jobs:jobs",
-    "launch": "gpusched.cli.node:launch",
-    "explain": "gpusched.cli.explain:explain",
-    "cluster": "gpusched.cli.cluster:cluster",
-    "cache": "gpusched.cli.kernelcache:cache",
-    "info": "gpusched.cli.info:info",
-    "doctor": "gpusched.cli.doctor:doctor",
-    "scheduler": "gpusched.cli.scheduler:scheduler",
-    "worker": "gpusched.cli.worker:worker",
-    "certificates": "gpusched.cli.certificates:certificates",
+    "run": "Run SCRIPT, an unchanged dask program, with fusion on.",
+    "submit": "Run SCRIPT with workers on the nodes of a batch system.",
+    "jobs": "List, show, cancel and forget jobs of `gpusched submit`.",
+    "launch": "Run SCRIPT on the nodes of a job.",
+    "explain": "Explain what SCRIPT would compute, without computing it.",
+    "cluster": "Start, show, scale and stop clusters by their names.",
+    "cache": "Show, remove, export and import compiled kernels on disk.",
+    "info": "Show this machine's devices, versions and settings.",
+    "doctor": "Check this machine; say what is wrong, and the remedy.",
+    "scheduler": "Start a scheduler that workers on any machine can join.",
+    "worker": "Start workers for SCHEDULER, one per GPU of this machine.",
+    "certificates": "Make the certificates of a cluster, and print their use.",
 }
-"""Where each subcommand is defined."""
+"""The first sentence of each subcommand's help, by which help lists them without importing them."""
 
 REPORTING = ("info", "doctor")
 """Subcommands that run with settings that cannot be used, to report them."""
 
 
 class LazyGroup(click.Group):
-    """A group of commands that imports the one that is called, or all of them for its help."""
+    """A group of commands that imports the one that is called, and none for its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the subcommands, in the order of the table."""
@@ -51,9 +51,14 @@ class LazyGroup(click.Group):
         """Import and return a subcommand, or None if there is no such one."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        module = importlib.import_module(f"gpusched.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of subcommands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group("gpusched", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from gpusched.cli.running import scheduler_flags
+from gpusched.cli.scheduler_connection import scheduler_flags
 
 _MARKS = {"ok": "ok  ", "warning": "WARN", "failure": "FAIL", "skipped": "-   "}
 _COLORS = {"ok": "green", "warning": "yellow", "failure": "red", "skipped": None}

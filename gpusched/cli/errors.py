@@ -1,4 +1,4 @@
-"""How commands fail: one message, and an exit code that says whose fault it is."""
+"""How commands fail: one message, and an exit code that says whether the use was wrong."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from gpusched.cli.types import output_file
+from gpusched.cli.types import Read, count, output_file
+from gpusched.quantities import read_bytes
 
 
 @click.command(
@@ -26,6 +27,13 @@ from gpusched.cli.types import output_file
     is_flag=True,
     help="Let SCRIPT change files: what it writes is computed from zeros.",
 )
+@click.option(
+    "--memory-limit",
+    type=Read("size", read_bytes),
+    help="Say whether it fits on workers with so much memory each, as in '16 GiB'.",
+)
+@click.option("--workers", type=count(1), default=1, help="How many of them. Default: 1.")
+@click.option("--threads", type=count(1), default=1, help="Threads of each. Default: 1.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -39,6 +47,9 @@ def explain(
     as_json: bool,
     page: str | None,
     allow_writes: bool,
+    memory_limit: int | None,
+    workers: int,
+    threads: int,
 ) -> None:
     """Explain what SCRIPT would compute, without computing it.
 
@@ -48,10 +59,10 @@ def explain(
     code is then 3, and else the script's. What it prints goes to the standard error.
     """
     from gpusched.cli import script as scripts
-    from gpusched.cli.writes import STOPPED
+    from gpusched.cli.write_guard import STOPPED
     from gpusched.graph import enable
     from gpusched.graph.hook import intercepting
-    from gpusched.inspection.pretending import Pretence
+    from gpusched.inspection.explain_script import Pretence
 
     folder = scripts.prepare(script, arguments, module)
     pretence = Pretence()
@@ -61,10 +72,13 @@ def explain(
         watch = None if allow_writes else stack.enter_context(_stopping())
         with contextlib.redirect_stdout(sys.stderr), enable(), intercepting(pretence):
             code = scripts.execute(script, module, folder)
+        explained = pretence.found
+        if memory_limit is not None:
+            explained = [(at, found.on(memory_limit, workers, threads)) for at, found in explained]
         if file is not None:
             file.truncate(0)
-            file.write(_page(pretence.found))
-    _print(pretence.found, details, as_json)
+            file.write(_page(explained))
+    _print(explained, details, as_json)
     if watch is not None and watch.first is not None:
         click.echo(_why_stopped(watch.first), err=True)
         code = STOPPED
@@ -72,10 +86,11 @@ def explain(
 
 
 def _stopping() -> contextlib.AbstractContextManager[Any]:
-    from gpusched.cli.writes import stopping
-    from gpusched.fusion import cache
+    from gpusched.cli.write_guard import stopping
+    from gpusched.fusion import kernelfiles
 
-    return stopping(cache.user_caches(), [folder for folder in [cache.directory()] if folder])
+    folder = kernelfiles.directory()
+    return stopping(kernelfiles.user_caches(), [folder] if folder else [])
 
 
 def _why_stopped(write: Any) -> str:

@@ -13,10 +13,10 @@ import click
 from dask.utils import format_bytes
 
 from gpusched.cli.errors import Failed, Unusable
-from gpusched.cli.running import ask, describe, scheduler_flags
+from gpusched.cli.scheduler_connection import ask, describe, scheduler_flags
 
 _WIDTH = 240
-"""Columns where the output is no terminal."""
+"""Columns where the output is not a terminal."""
 
 
 @click.command("info")
@@ -34,8 +34,8 @@ def info(scheduler: str | None, as_json: bool, **certificates: str | None) -> No
 
 
 def collect() -> dict[str, Any]:
-    """Return what there is to tell of this machine, as JSON can hold it."""
-    from gpusched.origins import effective_settings
+    """Return the facts of this machine, as JSON can hold it."""
+    from gpusched.setting_origins import effective_settings
     from gpusched.workers.links import links
 
     return {
@@ -96,7 +96,7 @@ def _versions() -> dict[str, str | None]:
 
 
 def _kernel_cache() -> dict[str, Any]:
-    from gpusched.fusion.cache import directory
+    from gpusched.fusion.kernelfiles import directory
 
     folder = directory()
     if folder is None:

@@ -81,7 +81,7 @@ def cancel(job: str) -> None:
 
     with _told():
         ended = jobs.cancel(jobs.find(job))
-    click.echo(f"job {job} is told to stop" if ended else f"job {job} was over already")
+    click.echo(f"job {job} is asked to stop" if ended else f"job {job} was over already")
 
 
 @jobs.command()

@@ -1,66 +1,105 @@
-"""One run from its beginning to its exit code."""
+"""``gpusched launch``: what runs in a job's allocation."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from gpusched.cli import script
-from gpusched.cli.errors import Failed
-from gpusched.cli.profiling import profiling
-from gpusched.cli.progress import progress, say
-from gpusched.cli.quiet import log_warnings_only
-from gpusched.cli.session import Session, connected, started
-from gpusched.cli.signals import leaving_at_once, stopping_cleanly
-from gpusched.cli.summary import summary
+import click
 
+from gpusched.batch.systems import NAMES
+from gpusched.cli.errors import Failed, Unusable
+from gpusched.cli.types import count, seconds
 
-class _Stopped(Exception):
-    """The script was told to stop, so tasks that still run are of no use to anybody."""
+_PATH = click.Path(path_type=Path)
 
 
-def launch(
-    target: str,
-    arguments: Sequence[str],
-    module: bool = False,
-    local: bool = False,
-    scheduler: str | None = None,
-    quiet: bool = False,
-    profile: str | None = None,
-) -> int:
-    """Run a script or a module on a cluster made for it and return its exit code.
+@click.command(
+    "launch",
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+)
+@click.option("--backend", type=click.Choice(NAMES), help="The batch system whose job this is.")
+@click.option("--folder", type=_PATH, help="The job's folder, which all nodes see.")
+@click.option("--nodes", type=count(1), default=1, help="Number of local nodes.")
+@click.option("--gpus-per-node", type=count(), help="GPUs of each node; 0 for CPU workers.")
+@click.option("--limit", type=seconds(0.001), help="How long it may take.")
+@click.option("--grace", type=seconds(), default=60.0, help="How long its end may take.")
+@click.option("--requeues", type=count(), default=0, help="How often it starts again.")
+@click.option("--checkpoints", type=_PATH, help="Where gpusched.checkpoint keeps results.")
+@click.option("--kernels", type=_PATH, help="A pack made by gpusched cache export.")
+@click.option("--tls", type=_PATH, help="A folder made by gpusched certificates.")
+@click.option("--scheduler-options", default="", help="Flags of gpusched scheduler.")
+@click.option("--worker-options", default="", help="Flags of gpusched worker.")
+@click.option("--run", type=_PATH, help="A new folder that all nodes see, for one node's part.")
+@click.option("--rank", type=count(), help="This node's number, from 0.")
+@click.option("--address", help="Where the first node's scheduler will be.")
+@click.option("--code-to-file", is_flag=True, help="Leave the exit code in RUN/code.")
+@click.argument("command", metavar="SCRIPT ...", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def launch(context: click.Context, /, command: tuple[str, ...], **flags: Any) -> None:
+    """Run SCRIPT on the nodes of a job.
 
-    ``profile`` is the file that a profile of the run is written to.
+    It starts one worker per GPU on each node, and a scheduler on the first.
+
+    With --backend it starts the part of every node; with --run or --address it is one node's part,
+    whose number is --rank or the variable of srun, MPI or Kubernetes. SCRIPT may be followed by its
+    arguments, and preceded by flags of gpusched run. The exit code is the script's; 124 says that
+    the time was over.
     """
-    folder = script.prepare(target, arguments, module)
-    log_warnings_only()
-    code = 1
-    if not quiet:
-        say("starting workers" if scheduler is None else f"connecting to {scheduler}")
+    from gpusched.batch.launch_options import Plan
+
+    plan = Plan(command=command, **flags)
     try:
-        with stopping_cleanly(), ExitStack() as closing, _session(local, scheduler) as session:
-            session.begin()
-            shown = nullcontext() if quiet else progress(session.client)
-            with shown, profiling(profile, session.client, quiet):
-                code = script.execute(target, module, folder)
-            # Left after the session, so that a second request to stop ends a slow closing.
-            closing.enter_context(leaving_at_once())
-            stopped = code > 128
-            if not quiet:
-                counted, seconds, missing = session.end(timeout=2 if stopped else 10)
-                print(summary(counted, seconds, session.fused, missing), file=sys.stderr)
-            if stopped:
-                raise _Stopped
-    except TimeoutError as error:
-        raise Failed(f"the workers did not answer in time: {error}") from None
-    except _Stopped:
-        return code
-    except KeyboardInterrupt:
-        print("gpusched run: interrupted", file=sys.stderr)
-        return script.INTERRUPTED
-    return code
+        context.exit(_launch(plan))
+    except ValueError as error:
+        raise Unusable(str(error)) from None
 
 
-def _session(local: bool, scheduler: str | None) -> AbstractContextManager[Session]:
-    return connected(scheduler) if scheduler is not None else started(processes=not local)
+def _launch(plan: Any) -> int:
+    from gpusched.batch import launcher, node
+    from gpusched.batch.systems.system import SystemFailure
+
+    script = read_command(plan.command)
+    if plan.backend is not None:
+        if plan.folder is None or plan.run is not None or plan.address is not None:
+            raise ValueError("--backend needs --folder, and excludes --run and --address")
+    elif (plan.run is None) == (plan.address is None):
+        raise ValueError("which job? Give --backend, --run or --address")
+    elif plan.rank is None:
+        plan = replace(plan, rank=node.rank_here())
+    try:
+        return node.serve(plan, script) if plan.backend is None else launcher.lead(plan)
+    except (SystemFailure, node.NodeError, OSError) as error:
+        raise Failed(str(error)) from None
+
+
+def read_command(command: Sequence[str]) -> str:
+    """Check a script with its arguments and flags of `gpusched run`; return its modules' folder.
+
+    Raises
+    ------
+    click.UsageError
+        If it could not be run.
+
+    Examples
+    --------
+    >>> from gpusched.cli.launch import read_command
+    >>> read_command(["--quiet", "/shared/project/script.py", "--n", "3"])
+    '/shared/project'
+    """
+    from gpusched.cli.run import run
+
+    parsed = run.make_context("gpusched run", list(command)).params
+    if parsed["script"] is None:
+        raise click.UsageError("name a script, after '--': gpusched submit -- script.py")
+    for flag in ("gpus", "cpu", "workers", "threads", "memory_limit", "local", "scheduler"):
+        if parsed[flag]:
+            raise click.UsageError(
+                f"--{flag.replace('_', '-')} before the script has no meaning in a job, which "
+                f"starts its workers itself: see --worker-options"
+            )
+    if parsed["module"]:
+        return str(Path.cwd())
+    return str(Path(parsed["script"]).absolute().parent)

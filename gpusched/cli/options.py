@@ -44,8 +44,8 @@ _OURS = (
 )
 
 
-_SPELLINGS = {"n_workers": "--workers", "nthreads": "--threads"}
-"""How all commands of gpusched spell what dask's spell otherwise; both are taken."""
+_SPELLINGS = {"--nworkers": "--workers", "--nthreads": "--threads"}
+"""How all commands of gpusched spell what dask's commands spell otherwise."""
 
 
 def worker_flags(function: _Function) -> _Function:
@@ -130,11 +130,17 @@ def adopted(
     for parameter in taken:
         if parameter.name in (defaults or {}):
             parameter.default = (defaults or {})[parameter.name]
-        if parameter.name in _SPELLINGS:
-            parameter.opts = [_SPELLINGS[parameter.name], *parameter.opts]
+        _respell(parameter)
         if parameter.name == "preload_argv":
             parameter.callback = _check_preloads
     return taken
+
+
+def _respell(parameter: click.Parameter) -> None:
+    parameter.opts = [_SPELLINGS.get(spelling, spelling) for spelling in parameter.opts]
+    if isinstance(parameter, click.Option) and parameter.help:
+        for theirs, ours in _SPELLINGS.items():
+            parameter.help = parameter.help.replace(theirs, ours)
 
 
 def _check_preloads(context: click.Context, parameter: click.Parameter, value: Any) -> Any:

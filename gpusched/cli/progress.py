@@ -19,7 +19,7 @@ _PENDING = ("waiting", "queued", "processing", "no-worker")
 
 
 def say(text: str) -> None:
-    """Tell somebody at a terminal what takes its time."""
+    """Print what takes its time, if stderr is a terminal."""
     if sys.stderr.isatty():
         print(f"gpusched: {text}", file=sys.stderr)
 

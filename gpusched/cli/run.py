@@ -9,7 +9,7 @@ import dask.config
 
 from gpusched.cli.errors import Unusable
 from gpusched.cli.options import read_gpus
-from gpusched.cli.running import certificate_settings, scheduler_flags
+from gpusched.cli.scheduler_connection import certificate_settings, scheduler_flags
 from gpusched.cli.types import MEMORY_LIMIT, count, output_file
 
 
@@ -29,7 +29,9 @@ from gpusched.cli.types import MEMORY_LIMIT, count, output_file
 )
 @click.option("--local", is_flag=True, help="Everything in one process, without sockets.")
 @scheduler_flags
-@click.option("--no-fuse", is_flag=True, help="Run every chunk function as dask does.")
+@click.option(
+    "--fuse/--no-fuse", default=None, help="Whether chunk tasks run fused.  [default: --fuse]"
+)
 @click.option("--show-config", is_flag=True, help="Print the settings and run nothing.")
 @click.option(
     "--profile",
@@ -66,13 +68,13 @@ def run(
         # For the script's own clients too.
         dask.config.set(_settings(flags) | certificate_settings(certificates))
         if show_config:
-            from gpusched.cli.show import show
+            from gpusched.cli.show_settings import show
 
             click.echo(show(processes=not local, planned=scheduler is None))
             return
         if script is None:
             raise click.UsageError("Missing argument 'SCRIPT'.")
-        from gpusched.cli.launch import launch
+        from gpusched.cli.script_run import launch
 
         code = launch(script, arguments, module, local, scheduler, quiet, profile)
     except ValueError as error:
@@ -81,8 +83,9 @@ def run(
 
 
 def _check_flags(local: bool, scheduler: str | None, flags: dict[str, Any]) -> None:
-    given = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value]
-    starting = [flag for flag in given if flag != "--no-fuse"]
+    starting = [
+        f"--{name.replace('_', '-')}" for name, value in flags.items() if value and name != "fuse"
+    ]
     if scheduler is not None and (starting or local):
         clash = [*starting, *(["--local"] if local else [])]
         raise click.UsageError(f"--scheduler starts no workers, so {clash[0]} has no meaning.")
@@ -104,6 +107,6 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
         "gpusched.cluster.threads": flags["threads"],
         "gpusched.cluster.memory-limit": flags["memory_limit"],
         "gpusched.cluster.gpus": read_gpus(flags["gpus"], flags["cpu"]),
-        "gpusched.fusion.enabled": False if flags["no_fuse"] else None,
+        "gpusched.fusion.enabled": flags["fuse"],
     }
     return {key: value for key, value in settings.items() if value is not None}

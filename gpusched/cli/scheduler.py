@@ -1,4 +1,4 @@
-"""``gpusched scheduler``: dask's own scheduler, fitted out for gpusched's workers."""
+"""``gpusched scheduler``: dask's own scheduler, set up for gpusched's workers."""
 
 from __future__ import annotations
 

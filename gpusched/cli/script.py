@@ -12,7 +12,7 @@ from types import TracebackType
 
 from gpusched import config
 from gpusched.cli.errors import Unusable
-from gpusched.cli.writes import STOPPED, Stopped
+from gpusched.cli.write_guard import STOPPED, Stopped
 
 _PACKAGE = os.path.join(os.path.dirname(config.__file__), "")
 

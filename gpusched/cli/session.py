@@ -16,9 +16,10 @@ from distributed import Client
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config
+from gpusched.adapters.distributed import run_on_workers
 from gpusched.cli.errors import Failed, Unusable
-from gpusched.cli.quiet import log_nothing_more
-from gpusched.cli.running import client_connection
+from gpusched.cli.log_filters import log_nothing_more
+from gpusched.cli.scheduler_connection import client_connection
 from gpusched.cluster import Cluster
 from gpusched.cluster.contact import NoSchedulerError, find_scheduler
 from gpusched.cluster.spawn import workers_without_interrupts, workers_without_main
@@ -148,13 +149,13 @@ def _connect(address: str) -> Client:
 
 
 def _check_workers(client: Client) -> None:
-    # A worker that cannot read a task dies of it, and the script would wait for ever.
-    answers = client.sync(
-        client._run,
+    # A worker that cannot read a task dies of it, and the script would wait forever.
+    answers = run_on_workers(
+        client,
         importlib.import_module,
         "gpusched.graph",
         on_error="return",
-        callback_timeout=parse_timedelta(config.get("run.connect-timeout")),
+        timeout=parse_timedelta(config.get("run.connect-timeout")),
     )
     for worker, answer in answers.items():
         if isinstance(answer, ImportError):

@@ -13,7 +13,7 @@ import click
 
 from gpusched.batch.systems import NAMES
 from gpusched.cli.errors import Failed, Unusable
-from gpusched.cli.node import read_command
+from gpusched.cli.launch import read_command
 from gpusched.cli.types import count
 
 _PATH = click.Path(path_type=Path)
@@ -21,7 +21,7 @@ _LEAST_MEMORY = 64 << 20
 """Bytes: less is a number whose unit was forgotten."""
 _PASSED_ON = (
     "nodes",
-    "gpus",
+    "gpus_per_node",
     "cpus",
     "queue",
     "account",
@@ -44,7 +44,7 @@ _PASSED_ON = (
     help="The batch system, or this machine.  [default: the one whose command is here, else local]",
 )
 @click.option("--nodes", type=count(1), metavar="N", default=1, show_default=True)
-@click.option("--gpus-per-node", "gpus", type=count(), metavar="N", help="0 for CPU workers.")
+@click.option("--gpus-per-node", type=count(), metavar="N", help="0 for CPU workers.")
 @click.option("--cpus-per-node", "cpus", type=count(1), metavar="N", help="Cores of each node.")
 @click.option("--memory-per-node", "memory", metavar="SIZE", help="As in '200 GiB'.")
 @click.option("--time", default="1h", show_default=True, help="As in 90m, 2h or 01:30:00.")
@@ -52,7 +52,7 @@ _PASSED_ON = (
     "--grace",
     default="2m",
     show_default=True,
-    help="How long before its end the job is told to stop: the script first, then its cluster.",
+    help="How long before its end the job is asked to stop: the script first, then its cluster.",
 )
 @click.option("--requeue", is_flag=True, help="Start again if out of time, or if a node fails.")
 @click.option("--checkpoints", type=_PATH, help="Where gpusched.checkpoint keeps results.")
@@ -154,7 +154,7 @@ def check_options(name: str, options: str) -> None:
     Examples
     --------
     >>> from gpusched.cli.submit import check_options
-    >>> check_options("worker", "--nthreads 4 --memory-limit '60 GiB'")
+    >>> check_options("worker", "--threads 4 --memory-limit '60 GiB'")
     """
     from gpusched.cli import main
 

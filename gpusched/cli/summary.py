@@ -1,4 +1,4 @@
-"""The closing lines of a run: what was fused, what it moved, and where fusion stopped."""
+"""The closing lines of a run: what was fused, what it moved, and graph breaks."""
 
 from __future__ import annotations
 
@@ -63,6 +63,9 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
         lines.append(
             ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s")
         )
+    if unused := counted.unused_compilations:
+        some, seconds = _some(len(unused)), sum(unused.values())
+        lines.append(("unused", f"{some} compiled, {seconds:.2f} s of processor time"))
     return [*lines, *_breaks(counted)]
 
 

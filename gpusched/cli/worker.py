@@ -13,6 +13,7 @@ import dask.config
 from distributed.cli import dask_worker
 
 from gpusched import __version__, config
+from gpusched.adapters.distributed import worker_ports
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.options import (
     adopted,
@@ -66,7 +67,7 @@ _PASSED_ON = (
 def worker(scheduler: str | None, scheduler_file: str | None, **flags: Any) -> None:
     """Start workers for SCHEDULER, one per GPU of this machine.
 
-    Where there is no GPU, and with --cpu, one CPU worker gets all cores, or --nworkers share them.
+    Where there is no GPU, and with --cpu, one CPU worker gets all cores, or --workers share them.
     Ends when the scheduler does, or on Ctrl-C or SIGTERM; no process stays behind.
     """
     from gpusched.cluster.contact import NoSchedulerError
@@ -129,16 +130,16 @@ def _workers(flags: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the arguments of each worker, or of its nanny."""
     made = make_plan(flags)
     if made.workers < 1:
-        raise ValueError("at least one worker must be asked for: check --nworkers")
+        raise ValueError("at least one worker must be asked for: check --workers")
     if made.workers > 1 and not flags["nanny"]:
-        raise ValueError(f"--no-nanny runs one worker, not {made.workers}: use --nworkers 1")
+        raise ValueError(f"--no-nanny runs one worker, not {made.workers}: use --workers 1")
     if made.workers > 1 and flags["listen_address"]:
         raise ValueError(f"--listen-address is for one worker, not {made.workers}: use --host")
     common = {name: flags[name] for name in _PASSED_ON} | _listening(flags) | {
         "death_timeout": read_seconds("--death-timeout", flags["death_timeout"]) or None,
         "resources": read_resources(flags["resources"]),
     }  # fmt: skip
-    ports = dask_worker._apportion_ports(
+    ports = worker_ports(
         common.pop("worker_port"), flags["nanny_port"], made.workers, flags["nanny"]
     )
     return [_options(made, index, flags, common | ports[index]) for index in range(made.workers)]
@@ -177,7 +178,7 @@ def _number_of_workers(text: str | None) -> int | None:
     try:
         number = int(text)
     except ValueError:
-        raise ValueError(f"cannot read --nworkers {text!r}: write a number, or 'auto'") from None
+        raise ValueError(f"cannot read --workers {text!r}: write a number, or 'auto'") from None
     cores: int = dask.system.CPU_COUNT
     return number if number >= 0 else max(0, cores + 1 + number)
 
@@ -256,7 +257,7 @@ def _worker_class(name: str) -> Any:
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"cannot import --worker-class {name}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, DeviceWorker)):
-        raise ValueError(f"--worker-class {name} is no subclass of {_CLASS}")
+        raise ValueError(f"--worker-class {name} is not a subclass of {_CLASS}")
     return found
 
 

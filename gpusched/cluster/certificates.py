@@ -68,9 +68,9 @@ def create(
     ModuleNotFoundError
         If the library ``cryptography`` is missing.
     ValueError
-        If a host is no name or address, or the days are out of range.
+        If a host is not a name or address, or the days are out of range.
     FileExistsError
-        If the folder holds certificates, and they shall not be replaced.
+        If the folder holds certificates, and they are not to be replaced.
     PermissionError
         If others can enter a folder that holds files already.
 

@@ -21,11 +21,11 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config, settings
-from gpusched.cluster.clients import PlainClients
 from gpusched.cluster.contact import check_host
+from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.plan import GpuRequest, MemoryLimit, check_fits, most_workers, plan_mixed
-from gpusched.cluster.silent import SilentScheduler, SilentWorker
 from gpusched.cluster.specs import worker_options
+from gpusched.cluster.without_http import SilentScheduler, SilentWorker
 from gpusched.dashboard.on_demand import show_on_demand
 from gpusched.workers.nanny import DeviceNanny
 

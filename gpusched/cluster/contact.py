@@ -44,7 +44,7 @@ async def find_scheduler(
     connection
         What connecting takes, as of `distributed.Security.get_connection_args`.
     timeout
-        Seconds to wait for the file and the answer. None waits for the file for ever, and for the
+        Seconds to wait for the file and the answer. None waits for the file forever, and for the
         answer as long as ``distributed.comm.timeouts.connect`` says.
 
     Raises
@@ -168,7 +168,7 @@ async def _read(file: Path) -> Any:
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"cannot read the scheduler file {file}: {error}") from None
         if not isinstance(told, dict) or "address" not in told:
-            raise ValueError(f"{file} is no scheduler file: it holds no address")
+            raise ValueError(f"{file} is not a scheduler file: it holds no address")
         return told["address"]
 
 

@@ -34,7 +34,7 @@ class Making:
     """A kernel that somebody makes, or reads from disk, while others wait for it."""
 
     holder: str
-    """The address of the worker that shall give it."""
+    """The address of the worker that is to give it."""
     waiting: dict[asyncio.Future[bytes | str], str] = field(default_factory=dict)
     """Futures of the answers, with the addresses of the workers that wait for them."""
 
@@ -113,7 +113,7 @@ class Kernels(SchedulerPlugin):
         scheduler.stream_handlers |= {MADE: self.made, KEPT: self.kept}
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
-        """Tell a worker of gpusched's that there is somebody to ask, before its first task."""
+        """Let a worker of gpusched's know that there is somebody to ask, before its first task."""
         alone = worker.startswith("inproc://")
         if not alone and versions.HANDSHAKE_KEY in scheduler.workers[worker].extra:
             scheduler.worker_send(worker, {"op": HERE})

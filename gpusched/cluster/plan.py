@@ -46,7 +46,7 @@ class Slot:
     device: str = ""
     """Its GPU, as an entry for CUDA_VISIBLE_DEVICES; empty for a CPU worker."""
     uuid: str = ""
-    """The GPU's UUID; empty where NVML does not tell."""
+    """The GPU's UUID; empty where NVML does not report."""
     share: int = 1
     """Number of workers on that GPU."""
     device_memory_limit: int = 0
@@ -66,7 +66,7 @@ class Plan:
     memory_limit: int
     """Bytes of host memory of each worker; 0 for no limit."""
     slots: tuple[Slot, ...]
-    """Where workers run: one a GPU worker; CPU workers take them in turn."""
+    """Where workers run: one per GPU worker; CPU workers take them in turn."""
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -286,7 +286,7 @@ def _devices(request: GpuRequest | None, workers: int | None) -> Sequence[str]:
     if workers is not None and workers > len(devices):
         raise ValueError(
             f"{workers} workers were asked for and {len(devices)} GPUs: name each GPU as often as "
-            f"it shall have workers, as in 0,0,1,1"
+            f"it is to have workers, as in 0,0,1,1"
         )
     return devices
 
@@ -335,9 +335,9 @@ def device_memory(limit: MemoryLimit, total: int, share: int = 1) -> int:
     Parameters
     ----------
     limit
-        Bytes, a text such as ``"10 GiB"``, a fraction of the GPU's memory, or 0 for no limit.
+        Bytes, a string such as ``"10 GiB"``, a fraction of the GPU's memory, or 0 for no limit.
     total
-        The GPU's memory in bytes; 0 where unknown, and then a fraction is no limit.
+        The GPU's memory in bytes; 0 where unknown, and then a fraction is not a limit.
     share
         Number of workers on that GPU.
 

@@ -7,11 +7,11 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from dask._task_spec import Task, _execute_subgraph
 from dask.typing import Key
 from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from gpusched.adapters.tasks import Task, execute_subgraph
 from gpusched.graph.messages import EMBED, OPERATION, refer
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ class Served:
     def __reduce__(self) -> Any:
         if self.embedded:
             return self.program.__reduce__()
-        remaining = self.program.remaining
-        return refer, (self.program.payload()[0], remaining.tasks, remaining.graph)
+        return refer, (self.program.payload()[0], *self.program.remaining.told())
 
     def __dask_tokenize__(self) -> Any:
         return self.program.__dask_tokenize__()
@@ -102,7 +101,7 @@ class Programs(SchedulerPlugin):
             return
         if _is_program(spec.func):
             spec.func = self._serve(spec.func)
-        elif spec.func is _execute_subgraph:
+        elif spec.func is execute_subgraph:
             # A graph that was optimised twice: dask has fused programs with other tasks.
             for inner in spec.args[0].values():
                 self._rename(inner)

@@ -1,4 +1,4 @@
-"""The scheduler's /metrics page: what each worker told in its last heartbeat."""
+"""The scheduler's /metrics page: what each worker reported in its last heartbeat."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WorkersCollector:
         return families(PREFIX, ())
 
     def collect(self) -> Iterator[Family]:
-        """Yield the families, with a sample for each worker that told of it."""
+        """Yield the families, with a sample for each worker that reported it."""
         workers = self.server.workers.values()
         return families(
             PREFIX, [(str(ws.name), ws.metrics.get(HEARTBEAT_KEY, {})) for ws in workers]

@@ -18,9 +18,9 @@ from distributed.metrics import time
 
 from gpusched import config
 from gpusched.cluster import recomputing
-from gpusched.cluster.clients import PlainClients
+from gpusched.cluster.exit_reasons import ExitReasons
 from gpusched.cluster.kernels import Kernels
-from gpusched.cluster.obituaries import Obituaries
+from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
 from gpusched.dashboard import registration
@@ -37,7 +37,7 @@ registration.offer()
 def dask_setup(scheduler: Scheduler) -> None:
     """Fit out a scheduler; called by distributed as it starts."""
     register()
-    Obituaries(scheduler).install()
+    ExitReasons(scheduler).install()
     for plugin in (PlainClients(), Programs(), Kernels()):
         plugin.install(scheduler)
         scheduler.add_plugin(plugin)

@@ -1,4 +1,4 @@
-"""Runs nannies and their workers until they finish, or this process is told to stop."""
+"""Runs nannies and their workers until they finish, or this process is asked to stop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from distributed import Nanny, Worker, nanny
-from distributed._signals import wait_for_signals
 from distributed.comm.core import CommClosedError
 from distributed.compatibility import asyncio_run
 from distributed.config import get_loop_factory
 from distributed.core import Status, collect_causes
 from distributed.process import AsyncProcess
 
+from gpusched.adapters.distributed import wait_for_signals
 from gpusched.cluster.contact import wait_until_gone
 from gpusched.cluster.spawn import workers_without_interrupts
+from gpusched.workers.nanny import DeviceNanny
 
 logger = logging.getLogger("distributed.nanny")
 
@@ -112,14 +113,20 @@ async def _run(make: Callable[[], Awaitable[Sequence[Node]]], nodes: list[Node])
 
 async def _live(nodes: Sequence[Node]) -> None:
     await asyncio.gather(*map(_start, nodes))
-    await asyncio.gather(*(node.finished() for node in nodes))
+    await asyncio.gather(*map(_finish, nodes))
+
+
+async def _finish(node: Node) -> None:
+    await node.finished()
+    if isinstance(node, DeviceNanny) and node.gave_up:
+        raise StartError(f"worker {node.name} could not be kept running: {node.gave_up}")
 
 
 async def _follow_scheduler(nodes: Sequence[Node], living: asyncio.Task[None]) -> None:
     """Return when the nodes have finished; raise if they look for a scheduler that has ended.
 
     Workers that have joined it leave by themselves. Those that are starting, also once more after
-    they died, would look for it for ever.
+    they died, would look for it forever.
     """
     address = nodes[0].scheduler.address
     gone = asyncio.create_task(wait_until_gone(address, nodes[0].connection_args))
@@ -221,7 +228,7 @@ def _leave_at_next_signal() -> None:
 
 
 class _DeafProcess(AsyncProcess):
-    """A worker's process, deaf to the terminal.
+    """A worker's process, with the terminal's signals blocked.
 
     Ctrl-C reaches every process of the terminal's group. Only this one must react: it closes the
     workers, which could not do so cleanly while they are interrupted.

@@ -1,4 +1,4 @@
-"""How worker processes are born: without the user's script, and deaf to their terminal."""
+"""How worker processes start: without the user's script, with the terminal's signals blocked."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def workers_without_interrupts() -> Iterator[None]:
     """Block a terminal's signals in every thread and process that this thread starts meanwhile.
 
     A terminal sends Ctrl-C and its own end to the whole group of processes; only the one that runs
-    the script must react. The mask is inherited, so workers restarted later are deaf too. This
+    the script must react. The mask is inherited, so it holds for workers restarted later. This
     thread gets what arrived meanwhile when the block ends.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)

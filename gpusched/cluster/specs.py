@@ -87,7 +87,7 @@ def fusing() -> dict[str, Any]:
 
 
 def gpu_resources(given: Mapping[str, float] | None) -> dict[str, float]:
-    """Return a GPU worker's resources: one GPU, unless told otherwise, and those given.
+    """Return a GPU worker's resources: one GPU, unless given otherwise, and those given.
 
     Examples
     --------

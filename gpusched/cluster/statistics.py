@@ -9,6 +9,7 @@ from dataclasses import fields
 
 from distributed import Client
 
+from gpusched.adapters.distributed import run_on_workers
 from gpusched.fusion.statistics import Statistics, statistics
 
 Process = tuple[str, int]
@@ -45,11 +46,9 @@ def gather(client: Client, timeout: float = 10) -> dict[Process, Statistics]:
     ...     len(gather(client))
     1
     """
-    answers = client.sync(
-        client._run, process_statistics, on_error="ignore", callback_timeout=timeout
-    )
+    answers = run_on_workers(client, process_statistics, on_error="ignore", timeout=timeout)
     counted = dict([process_statistics()])
-    # Once a process: the workers of a cluster without processes all tell of the same one.
+    # Once per process: the workers of a cluster without processes all report the same one.
     counted.update(answers.values())
     return counted
 

@@ -11,16 +11,16 @@ import socket
 from typing import Any
 
 SOURCE = "gpusched-kernel-source"
-"""What a worker tells of a kernel's source."""
+"""What a worker reports of a kernel's source."""
 LIMIT = "gpusched-limit"
-"""What a worker tells of its machine."""
+"""What a worker reports of its machine."""
 
 LONGEST = 200_000
 """Characters of a source at most."""
 
 
 async def tell_source(name: str, device: str, dask_worker: Any) -> None:
-    """Tell the scheduler the source of a kernel that has run here.
+    """Report to the scheduler the source of a kernel that has run here.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def source_of(name: str, device: str) -> str:
 
 
 async def tell_limit(device: str, measure: bool, dask_worker: Any) -> None:
-    """Tell the scheduler how many bytes a second a device can move.
+    """Report to the scheduler how many bytes per second a device can move.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ async def tell_limit(device: str, measure: bool, dask_worker: Any) -> None:
         ``"cpu"`` or ``"cuda"``.
     measure
         Whether it may be measured now, which takes a quarter of a second, and is right only
-        where nothing else runs; if not, it is told only where that was done before.
+        where nothing else runs; if not, it is reported only where that was done before.
     dask_worker
         The worker, which distributed gives.
     """

@@ -1,4 +1,4 @@
-"""What workers tell of their devices in heartbeats: memory by tier, utilisation, and spilling."""
+"""What workers report of their devices in heartbeats: memory by tier, utilisation, and spilling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Device:
     label: str
     """The worker's name and the device's."""
     uuid: str
-    """Of the GPU; of a host's cores what tells hosts apart."""
+    """Of the GPU; of a host's cores what distinguishes hosts."""
     name: str
     """The product's."""
     kind: str
@@ -68,7 +68,7 @@ def devices(workers: Iterable[Any]) -> list[Device]:
     Parameters
     ----------
     workers
-        States of workers, such as ``scheduler.workers.values()``. Those of dask's own that tell
+        States of workers, such as ``scheduler.workers.values()``. Those of dask's own that report
         nothing of a device have the host's.
 
     Examples
@@ -124,7 +124,7 @@ def _load(ws: Any) -> float | None:
 
 
 def short(uuid: str) -> str:
-    """Return a GPU's UUID as far as people tell GPUs apart by it.
+    """Return a GPU's UUID as far as people distinguish GPUs by it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What fusion has made of a cluster's tasks: counted on the scheduler, and told by workers."""
+"""What fusion has made of a cluster's tasks: counted on the scheduler, and reported by workers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Fusion:
     >>> fusion.tell(("host", 1), {"tasks": 3, "fused_tasks": 2, "launches": 2,
     ...                           "kernels": [["add", 2]],
     ...                           "breaks": [["sort", "NO_KERNEL", "no kernel for sort", 1]]})
-    >>> fusion.counted(), fusion.stops()
+    >>> fusion.counted(), fusion.breaks()
     (Counted(tasks=3, fused_tasks=2, launches=2, device_tasks=0, host_tasks=0), \
 [('sort', 'no kernel for sort', 1)])
     """
@@ -133,8 +133,8 @@ class Fusion:
         """Return how many tasks have run without their kernels."""
         return sum(told.get("unfused_tasks", 0) for told in self._told.values())
 
-    def stops(self) -> list[tuple[str, Reason, int]]:
-        """Return (operation, reason, times) of where fusion stopped, the most frequent first.
+    def breaks(self) -> list[tuple[str, Reason, int]]:
+        """Return (operation, reason, times) of the graph breaks, the most frequent first.
 
         That a worker with a GPU called it on the host is such a reason, too.
         """
@@ -148,7 +148,7 @@ class Fusion:
 
 
 def _calls(function: Any) -> int:
-    """Return how many tasks there would be in the place of one that calls this function.
+    """Return how many tasks there would be instead of one that calls this function.
 
     Those of its programs' calls, and of the other tasks in a batch; 0 where it is neither.
     """

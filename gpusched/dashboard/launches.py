@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 KEPT = 1000
 """Kernels that are remembered; the shortest go first."""
 _RECENT = 5.0
-"""Seconds over which it is told how many launches go on at a time."""
+"""Seconds over which launches are counted that go on at a time."""
 
 Name = tuple[str, str]
 """A kernel's name, and ``"cpu"`` or ``"cuda"``."""
 Place = tuple[str, str]
 """A host, and ``"cpu"`` or ``"cuda"``."""
 Limit = tuple[float, float]
-"""Bytes a second that one launch can move by itself, and all that go on at a time together."""
+"""Bytes per second that one launch can move by itself, and all that go on at a time together."""
 
 
 @dataclass
@@ -43,11 +43,11 @@ class Row:
     """All that workers have counted."""
     timed: Timed
     limit: float | None
-    """Bytes a second that a launch could move; None where that is not known."""
+    """Bytes per second that a launch could move; None where that is not known."""
 
     @property
     def rate(self) -> float:
-        """Bytes a second of a launch, on average; 0 where none was timed."""
+        """Bytes per second of a launch, on average; 0 where none was timed."""
         return self.timed.nbytes / self.timed.seconds if self.timed.seconds else 0.0
 
     @property
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def share(self) -> float | None:
-        """Part of the limit that it reaches. Chunks that lie in a cache may exceed it."""
+        """Part of the limit that it reaches. Chunks that are in a cache may exceed it."""
         return self.rate / self.limit if self.limit and self.timed.seconds else None
 
 
@@ -89,7 +89,7 @@ class Launches:
         kernels: Iterable[tuple[str, str, int, float, int]],
         busy: Mapping[str, float],
     ) -> None:
-        """Add what a process tells.
+        """Add what a process reports.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Launches:
         return sorted(rows, key=lambda row: (-row.timed.seconds, -row.launches, row.name))[:KEPT]
 
     def _at_a_time(self, place: Place) -> float:
-        """Return how many launches of one machine go on at a time, as far as processes tell.
+        """Return how many launches of one machine go on at a time, as far as processes report.
 
         Exact where the busiest process is busy whenever another one is.
         """

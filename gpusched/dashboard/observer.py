@@ -13,6 +13,7 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
 
+from gpusched.adapters.distributed import in_background
 from gpusched.dashboard import answers
 from gpusched.dashboard.fused import Fusion
 from gpusched.dashboard.launches import KEPT, Launches
@@ -22,7 +23,7 @@ from gpusched.workers.watched import SEEN, WATCH
 logger = logging.getLogger("distributed.scheduler")
 
 LEASE = 10.0
-"""Seconds that workers go on to tell after the last look."""
+"""Seconds that workers go on to report after the last look."""
 SPANS = 5000
 """Spans that are kept, of all workers; the newest."""
 _A_MESSAGE = 1000
@@ -70,7 +71,7 @@ class Observer(SchedulerPlugin):
         }
 
     def look(self) -> None:
-        """Have workers tell what happens, for a few seconds; to be called by whoever shows it."""
+        """Have workers report what happens, for a few seconds; to be called by whoever shows it."""
         now = time.monotonic()
         if now - self._asked < LEASE / 3:
             return
@@ -83,7 +84,7 @@ class Observer(SchedulerPlugin):
         self._measure()
 
     def ask_source(self, name: str, device: str) -> None:
-        """Have a worker tell the source of a kernel; it is among `sources` soon after."""
+        """Have a worker send the source of a kernel; it is among `sources` soon after."""
         worker = self._ran.get((name, device)) or next(iter(self._workers()), None)
         if worker is None or worker not in self.scheduler.workers:
             self.sources[name, device] = ""
@@ -91,7 +92,7 @@ class Observer(SchedulerPlugin):
         self._run(worker, answers.tell_source, name=name, device=device)
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
-        """Have a worker tell, too, that joins while somebody looks."""
+        """Have a worker report, too, that joins while somebody looks."""
         if time.monotonic() - self._asked < LEASE and self._is_ours(worker):
             self._watch(worker, len(scheduler.workers), True)
 
@@ -132,7 +133,7 @@ class Observer(SchedulerPlugin):
             "kwargs": dumps(kwargs),
         }
         if self.scheduler.status == Status.running:
-            self.scheduler._ongoing_background_tasks.call_soon(self._send, worker, message)
+            in_background(self.scheduler, self._send, worker, message)
 
     async def _send(self, worker: str, message: dict[str, Any]) -> None:
         await self.scheduler.broadcast(msg=message, workers=[worker], on_error="ignore")
@@ -147,7 +148,7 @@ class Observer(SchedulerPlugin):
         left_out: int,
         counters: dict[str, Any] | None = None,
     ) -> None:
-        """Take what a worker tells."""
+        """Take what a worker reports."""
         if worker not in self.scheduler.workers:
             return
         host, pid = process

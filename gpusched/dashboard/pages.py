@@ -11,6 +11,7 @@ from distributed.dashboard.components.scheduler import BOKEH_THEME, env, individ
 from distributed.utils import log_errors
 
 from gpusched.dashboard.components.base import Component
+from gpusched.dashboard.components.breaks import Breaks
 from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.fusedtasks import FusedTasks
 from gpusched.dashboard.components.kernelbars import KernelBars
@@ -18,7 +19,6 @@ from gpusched.dashboard.components.kerneltable import KernelTable
 from gpusched.dashboard.components.memory import Memory
 from gpusched.dashboard.components.navigation import TITLES, navigation
 from gpusched.dashboard.components.spill import Spill
-from gpusched.dashboard.components.stops import Stops
 from gpusched.dashboard.components.timeline import Timeline
 from gpusched.dashboard.components.utilization import Utilization
 
@@ -55,7 +55,7 @@ APPLICATIONS: dict[str, Document] = {
     "/gpusched": _GPUS,
     "/gpus": _GPUS,
     "/kernels": _page("kernels", (KernelBars,), (KernelTable,)),
-    "/fusion": _page("fusion", (FusedTasks,), (Stops,)),
+    "/fusion": _page("fusion", (FusedTasks,), (Breaks,)),
     "/compiling": _page("compiling", (Compiling,)),
     "/timeline": _page("timeline", (Timeline,)),
     "/individual-gpusched-memory": individual_doc(Memory, INTERVAL),
@@ -64,7 +64,7 @@ APPLICATIONS: dict[str, Document] = {
     "/individual-gpusched-kernels": individual_doc(KernelBars, INTERVAL),
     "/individual-gpusched-kernel-source": individual_doc(KernelTable, INTERVAL),
     "/individual-gpusched-fusion": individual_doc(FusedTasks, INTERVAL),
-    "/individual-gpusched-stops": individual_doc(Stops, INTERVAL),
+    "/individual-gpusched-breaks": individual_doc(Breaks, INTERVAL),
     "/individual-gpusched-compiling": individual_doc(Compiling, INTERVAL),
     "/individual-gpusched-timeline": individual_doc(Timeline, INTERVAL),
 }

@@ -53,7 +53,7 @@ def register() -> bool:
 
 
 def show(scheduler: Scheduler) -> bool:
-    """Link the pages from the bar above all pages, and keep what workers tell for them.
+    """Link the pages from the bar above all pages, and keep what workers report for them.
 
     The bar has one link more, and its list under "More..." all of them: with four more, it would
     take two lines in a window of 1,280 pixels, and cover the top of every page.

@@ -6,21 +6,20 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from dask._task_spec import DataNode
-
+from gpusched.adapters.tasks import DataNode
+from gpusched.debugging.breakpoints import Stops, When
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
 from gpusched.debugging.origins import Called, moves_by_name
 from gpusched.debugging.plaincall import PlainCall
 from gpusched.debugging.readable import ReadableKernel
 from gpusched.debugging.run import Execution, Run
-from gpusched.debugging.stops import Stops, When
 from gpusched.debugging.subject import Index, Subject
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.expression import Reduce
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel
-from gpusched.graph.known import bare
+from gpusched.graph.partials import bare
 from gpusched.inspection.variant import KernelUse
 
 
@@ -41,7 +40,7 @@ def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",
         Position of an element, counted from the end where negative: the kernels that make it run
         for it alone. A reduction whose result they use is compiled, not stopped in.
     chunk : tuple of int, optional
-        Position of a chunk, in the place of an index: its kernels run over the whole of it, which
+        Position of a chunk, instead of an index: its kernels run over the whole of it, which
         takes 1 to 5 microseconds an operation and element.
     stop : {'first', 'every', 'never'}
         ``"first"``: at the first element of each kernel; ``"every"``: at each; ``"never"``.
@@ -58,7 +57,7 @@ def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",
     Raises
     ------
     TypeError, IndexError, ValueError
-        If `x` is no such array, or has no such element or chunk.
+        If `x` is not such an array, or has no such element or chunk.
 
     Examples
     --------

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode
 
+from gpusched.adapters.tasks import DataNode
 from gpusched.debugging.check import nonfinite
 from gpusched.debugging.expressions import short_name, variables_read, with_values
 from gpusched.debugging.graph import Graph

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.array import Array
 from dask.base import get_scheduler
 
+from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef
 from gpusched.debugging.placement import Placement, fetched
 from gpusched.debugging.steps import Index, Where
 from gpusched.debugging.subject import name_of_layer

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode
 from dask.core import flatten
 
+from gpusched.adapters.tasks import DataNode
 from gpusched.debugging.check import Bad, nonfinite
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
@@ -138,7 +138,7 @@ def find_nonfinite(x: Any) -> Nonfinite | None:
     Raises
     ------
     TypeError
-        If `x` is no such array.
+        If `x` is not such an array.
 
     Examples
     --------

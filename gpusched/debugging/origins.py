@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task, _execute_subgraph
-from dask.array import core, overlap
+from dask.array import core
 from dask.array.chunk import getitem
 
-from gpusched.graph.known import VIEWS, bare, enforced, owned
+from gpusched.adapters.arrays import concatenate2, trim
+from gpusched.adapters.tasks import DataNode, Task, execute_subgraph
+from gpusched.graph.known import VIEWS, enforced, owned
+from gpusched.graph.partials import bare
 from gpusched.graph.pieces import ELEMENTWISE
 from gpusched.graph.quick import parts
 from gpusched.inspection.places import Place
@@ -80,8 +82,8 @@ Origin = FromTask | Held | FromKernel | FromCall
 
 _MOVES = {id(f): f for f in (
     *VIEWS, *GETTERS, np.concatenate, np.stack, np.reshape, np.ravel, np.copy, np.ascontiguousarray,
-    core.concatenate3, core._concatenate2, core.concatenate_axes, core.concatenate_shaped,
-    core.finalize, overlap._trim, getitem, owned,
+    core.concatenate3, concatenate2, core.concatenate_axes, core.concatenate_shaped,
+    core.finalize, trim, getitem, owned,
 ) if f is not enforced}  # fmt: skip
 """Functions that move elements and change none."""
 
@@ -133,7 +135,7 @@ def is_elementwise(function: Any) -> bool:
 def shown_elements(called: Called, result: Any, index: tuple[int, ...]) -> tuple[Any, Any] | None:
     """Return which array among a moving call's arguments, and where in it, an element is from.
 
-    The call is made on the arguments' positions in the place of their values. None if it is not
+    The call is made on the arguments' positions instead of their values. None if it is not
     from there, such as the value that an array is filled up with.
     """
     # What is moved is the first argument of all such functions; others may be positions.
@@ -201,7 +203,7 @@ def broadcast(index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
 
 def held(node: Any) -> Iterator[tuple[Any, Any]]:
     """Yield key and value of the chunks that a fused task holds."""
-    if isinstance(node, Task) and node.func is _execute_subgraph:
+    if isinstance(node, Task) and node.func is execute_subgraph:
         for key, inner in node.args[0].items():
             if isinstance(inner, DataNode):
                 yield key, inner.value

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from functools import partial
 from keyword import iskeyword
 from typing import Any
 
 from gpusched.debugging.origins import Called
 from gpusched.debugging.readable import STOP, insert_stop, shown
+from gpusched.graph.partials import applied
 
 _SIMPLE = (bool, int, float, complex, str, type(None))
 
@@ -39,10 +39,7 @@ class PlainCall:
 
     def __init__(self, called: Called) -> None:
         self.called = called
-        function, args, kwargs = called.function, called.args, dict(called.kwargs)
-        while isinstance(function, partial):
-            args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
-            function = function.func
+        function, args, kwargs = applied(called.function, called.args, called.kwargs)
         self._function = function
         self._given: dict[str, Any] = {}
         self._function_name = _identifier(called.name, {"chunk", "result"})

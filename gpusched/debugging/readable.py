@@ -14,8 +14,8 @@ import numpy as np
 from gpusched.debugging.origins import broadcast
 from gpusched.fusion import codefiles, hostloops
 from gpusched.fusion.backends import python
-from gpusched.fusion.cache import directory
 from gpusched.fusion.expression import Apply, Node, Reduce, Segments
+from gpusched.fusion.kernelfiles import directory
 from gpusched.fusion.plan import Allocation
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse
@@ -244,7 +244,7 @@ def insert_stop(function: ast.FunctionDef) -> None:
 def shown(text: str, name: str) -> str:
     """Return the name of a file with that source, which debuggers can show.
 
-    It lies beside the compiled kernels; where nothing is kept on disk, the name is one that only
+    It is beside the compiled kernels; where nothing is kept on disk, the name is one that only
     `linecache` knows.
     """
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, Task
 
+from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.debugging.origins import (
     Called,
     FromCall,
@@ -29,13 +29,13 @@ from gpusched.fusion.handles import Runnable
 from gpusched.fusion.overrides import OverrideError
 from gpusched.fusion.plan import Call, Empty, Launch, Register, Registers, substitute
 from gpusched.fusion.schedule import KernelBuilder
-from gpusched.graph.known import bare
+from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.inspection.dry_run import unfusible
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
-from gpusched.inspection.rehearse import unfusible
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.tracing import Origin as Site
@@ -240,7 +240,8 @@ class _Recorder(TracingRecorder):
     """Records a segment of a run, whose execution says how kernels run."""
 
     def __init__(self, run: Run, segment: Segment) -> None:
-        super().__init__(segment.overrides.on(run.execution.device))
+        overrides = segment.overrides
+        super().__init__(overrides.on(run.execution.device), overrides.bounds.most)
         self._run = run
         self._arguments: dict[int, str] = {}
         self._sites: dict[int, Site] = {}

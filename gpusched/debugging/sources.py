@@ -6,10 +6,10 @@ import operator
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, Task, _execute_subgraph
 
+from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.debugging.origins import is_elementwise, moves_by_name
-from gpusched.graph.known import bare
+from gpusched.graph.partials import bare
 from gpusched.graph.quick import parts
 from gpusched.graph.rewrite import Functions, called
 from gpusched.inspection.units import count
@@ -44,7 +44,7 @@ def told_of(node: Any) -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.debugging.sources import told_of
     >>> told_of(Task("y", np.sum, TaskRef("x")))
     'comes out of sum, of 1 chunk'
@@ -81,7 +81,7 @@ def _result_function(node: Any) -> Any:
 
 def _result_task(node: Any) -> Task | None:
     """Return the task that makes a task's result: of those fused into it, the last."""
-    if not isinstance(node, Task) or node.func is not _execute_subgraph:
+    if not isinstance(node, Task) or node.func is not execute_subgraph:
         return node if isinstance(node, Task) else None
     inside, wanted = node.args[0], node.args[1]
     while isinstance(inside.get(wanted), Alias):

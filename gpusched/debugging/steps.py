@@ -1,4 +1,4 @@
-"""What is told of one value on the way to an element."""
+"""What is shown of one value on the way to an element."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Step:
 
 
 def is_finite(value: Any) -> bool:
-    """Return whether a number is neither NaN nor infinite; True for what is no such number.
+    """Return whether a number is neither NaN nor infinite; True for what is not such a number.
 
     Examples
     --------

@@ -97,7 +97,7 @@ def trace_element(x: Any, index: Any, *, depth: int = 8, show: bool = True) -> T
     Raises
     ------
     TypeError, IndexError, ValueError
-        If `x` is no such array, or has no such element.
+        If `x` is not such an array, or has no such element.
 
     Examples
     --------

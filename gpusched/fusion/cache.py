@@ -1,25 +1,14 @@
-"""Compiled kernels by definition; each is compiled once for all processes that can share it."""
+"""Compiled kernels of the CPU; each is compiled once for all processes that can share it."""
 
 from __future__ import annotations
 
 import hashlib
 import linecache
-import os
-import sys
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
-from importlib.metadata import version
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
-import dask
-
-import gpusched
-from gpusched import events
 from gpusched.fusion import (
     codefiles,
     compiletimes,
@@ -28,181 +17,38 @@ from gpusched.fusion import (
     kernelfiles,
     service,
     sharing,
+    tuned,
     worthwhile,
 )
 from gpusched.fusion.backends import native, processors
-from gpusched.fusion.handles import Call, Handle
+from gpusched.fusion.handles import Call, CompiledKernel, NativeKernel
 from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.statistics import updating
+from gpusched.fusion.kernelfiles import OtherToolchainError
+from gpusched.fusion.kernelstore import KernelStore
+from gpusched.fusion.statistics import count_compilation, updating
 
 
-@dataclass(frozen=True)
-class CompiledKernel:
-    """A kernel that can be called."""
+class KernelCache(KernelStore):
+    """The kernels of a process's CPU."""
 
-    kernel: Kernel
-    source: str
-    """Its text: Python that also runs uncompiled."""
-    filename: str
-    """Where the text lies; a made-up name in `linecache` where there is no cache directory."""
-    name: str
-    """Its name in profiles and counters."""
-    call: Call
-    native: native.NativeKernel | None = None
-    """The same for other machine code to call; None where numba or Python runs the kernel."""
-    ready: ClassVar[bool] = True
-    """That it can be called at once, as a `Handle` says it."""
+    def loaded(self, kernel: Kernel) -> CompiledKernel | None:
+        """Return a kernel whose machine code is in a file; None if there is none."""
+        if processors.interpreted():
+            return reference(kernel)
+        prepared = prepare(kernel)
+        return sharing.known(prepared.wanted, prepared.load)
 
-    def look(self) -> bool:
-        """Return that it can be called."""
-        return True
-
-    def wait(self) -> None:
-        """Return at once."""
-
-
-def directory() -> Path | None:
-    """Return where kernels are kept, or None if the configuration says nowhere.
-
-    ``gpusched.fusion.cache-directory``; by default ``gpusched`` in the user's cache directory.
-    """
-    configured = dask.config.get("gpusched.fusion.cache-directory", "default")
-    if configured is None or configured is False:
-        return None
-    if configured != "default":
-        return Path(configured).expanduser()
-    return user_caches() / "gpusched"
-
-
-def user_caches() -> Path:
-    """Return the folder in which this user's programs keep what can be made again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
-@lru_cache(maxsize=1)
-def toolchain() -> str:
-    """Return a short digest of everything but kernel and processor that machine code depends on."""
-    compilers = [version("numba"), version("llvmlite")]
-    parts = [gpusched.__version__, *compilers, sys.version, _libc(), emitters.digest()]
-    return hashlib.blake2b("|".join(parts).encode(), digest_size=6).hexdigest()
-
-
-def folder_name() -> str:
-    """Return the name of the folder of what this toolchain makes for this processor."""
-    return f"{toolchain()}-{processors.key()}"
-
-
-def made_with() -> dict[str, str]:
-    """Return what people are told of kernels that are compiled here."""
-    return {
-        "gpusched": gpusched.__version__,
-        "python": sys.version.split()[0],
-        "numba": version("numba"),
-        "target": processors.name(),
-    }
-
-
-def _libc() -> str:
-    """Return the version of the C library, whose functions kernels call."""
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (AttributeError, ValueError):
-        return ""  # Not glibc.
-
-
-class KernelCache:
-    """Kernels by definition.
-
-    Notes
-    -----
-    Thread-safe: one lock per kernel, so that a kernel is compiled once while others compile too.
-    """
-
-    def __init__(self) -> None:
-        self._compiled: dict[Kernel, CompiledKernel] = {}
-        self._handles: dict[Kernel, Handle] = {}
-        self._locks: defaultdict[Kernel, threading.Lock] = defaultdict(threading.Lock)
-
-    def __len__(self) -> int:
-        return len(self._compiled)
-
-    def __contains__(self, kernel: Kernel) -> bool:
-        return kernel in self._compiled
-
-    def __iter__(self) -> Iterator[Kernel]:
-        """Yield the kernels in memory."""
-        return iter(list(self._compiled))
-
-    def handle(self, kernel: Kernel) -> Handle:
-        """Return `kernel` as launches hold it, the same for all; nothing is compiled or read."""
-        found = self._handles.get(kernel)
-        if found is None:
-            made = Handle(kernel, partial(self.known, kernel), partial(self.get, kernel))
-            found = self._handles.setdefault(kernel, made)
-        return found
-
-    def known(self, kernel: Kernel) -> CompiledKernel | None:
-        """Return `kernel` compiled, from memory or from disk; None if it is in neither."""
-        found = self._compiled.get(kernel)
-        if found is not None or not self._locks[kernel].acquire(blocking=False):
-            return found  # Somebody is compiling it.
-        try:
-            found = self._compiled.get(kernel) or _loaded(kernel)
-            if found is not None:
-                self._compiled[kernel] = found
-            return found
-        finally:
-            self._locks[kernel].release()
-
-    def get(self, kernel: Kernel) -> CompiledKernel:
-        """Return `kernel` compiled, from memory, from disk, or compiled now."""
-        found = self._compiled.get(kernel)
-        if found is not None:
-            return found
+    def obtained(self, kernel: Kernel) -> CompiledKernel:
+        """Return a kernel from a file, from other processes, or compiled now."""
+        if processors.interpreted():
+            return reference(kernel)
         started = time.perf_counter()
-        with self._locks[kernel]:
-            if kernel not in self._compiled:
-                self._compiled[kernel] = _obtained(kernel)
-            elif events.active:
-                events.record_since("compile", kernel.name, started, about="thread")
-            return self._compiled[kernel]
-
-    def clear(self) -> None:
-        """Forget what is in memory; files stay."""
-        self._compiled.clear()
-        self._handles.clear()
-
-    def begin_again(self) -> None:
-        """Let go of locks that threads held which a forked process has none of."""
-        self._locks = defaultdict(threading.Lock)
-        for handle in self._handles.values():
-            handle.begin_again()
-
-    def forget(self, kernel: Kernel) -> None:
-        """Forget one kernel, so that it is looked for again."""
-        self._compiled.pop(kernel, None)
-        self._handles.pop(kernel, None)
-
-
-def _loaded(kernel: Kernel) -> CompiledKernel | None:
-    """Return a kernel whose machine code is in a file."""
-    if processors.interpreted():
-        return reference(kernel)
-    prepared = prepare(kernel)
-    return sharing.known(prepared.wanted, prepared.load)
-
-
-def _obtained(kernel: Kernel) -> CompiledKernel:
-    """Return a kernel from a file, from others, or compiled now."""
-    if processors.interpreted():
-        return reference(kernel)
-    started = time.perf_counter()
-    prepared = prepare(kernel)
-    found, _ = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
-    if service.awaited():
-        with updating() as counters:
-            counters.compile_seconds += time.perf_counter() - started
-    return found
+        prepared = prepare(kernel)
+        found, _ = sharing.obtain(prepared.wanted, prepared.load, prepared.build)
+        if service.awaited():
+            with updating() as counters:
+                counters.compile_seconds += time.perf_counter() - started
+        return found
 
 
 @dataclass(frozen=True)
@@ -223,7 +69,8 @@ class PreparedKernel:
     def wanted(self) -> sharing.Wanted:
         """What to look for, and where."""
         name = self.chosen.name
-        parts = ("cpu", toolchain(), processors.key(), self.chosen.description, self.source)
+        made_for = ("cpu", emitters.toolchain(), processors.key())
+        parts = (*made_for, self.chosen.description, self.source)
         key = hashlib.blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
         path = self.stored and self.stored.with_name(f"{name}-{key}.code")
         return sharing.Wanted(name, key, path)
@@ -269,11 +116,12 @@ class PreparedKernel:
         with service.here():
             started = time.thread_time()
             code = self.compile()
-        compiletimes.learn(worthwhile.units(self.chosen), time.thread_time() - started)
-        sharing.count_compilation()
+            seconds = time.thread_time() - started
+        compiletimes.learn(worthwhile.units(self.chosen), seconds)
+        count_compilation(self.kernel.name, seconds)
         return code
 
-    def _compiled(self, call: Call, found: native.NativeKernel | None = None) -> CompiledKernel:
+    def _compiled(self, call: Call, found: NativeKernel | None = None) -> CompiledKernel:
         return CompiledKernel(
             self.kernel, self.source, self.filename, self.kernel.name, call, found
         )
@@ -289,17 +137,9 @@ def is_compiled(kernel: Kernel) -> bool:
     >>> is_compiled(Kernel((), ("float64",), (), (), ("map",)))
     False
     """
-    from gpusched.fusion import tuned
-
     if kernel in kernels or processors.interpreted():
         return True
-    root = directory()
-    if root is None:
-        return False
-    chosen = tuned.chosen(kernel, tuned.here())
-    text = hostloops.source(chosen)
-    source = root / "kernels" / folder_name() / f"{chosen.name}.py"
-    path = PreparedKernel(kernel, chosen, text, str(source), source).wanted.path
+    path = _prepared(kernel).wanted.path
     return path is not None and path.exists()
 
 
@@ -330,38 +170,36 @@ def code_for(kernel: Kernel, key: str) -> bytes:
     return code
 
 
-class OtherToolchainError(RuntimeError):
-    """Code would not be what another process wants."""
-
-
 def prepare(kernel: Kernel) -> PreparedKernel:
     """Return a kernel with its source, which is written to the cache directory if there is one."""
-    from gpusched.fusion import tuned
+    found = _prepared(kernel)
+    if found.stored is not None and _written(found.stored, found.source):
+        return found
+    filename = register(found.chosen.name, found.source)
+    return replace(found, filename=filename, stored=None)
 
+
+def _prepared(kernel: Kernel) -> PreparedKernel:
+    """Return a kernel with its source, and the file that it belongs in; nothing is written."""
     chosen = tuned.chosen(kernel, tuned.here())
-    text = hostloops.source(chosen)
-    stored = store(chosen.name, text)
-    filename = str(stored) if stored else register(chosen.name, text)
-    return PreparedKernel(kernel, chosen, text, filename, stored)
+    root = kernelfiles.directory()
+    stored = root and root / "kernels" / emitters.folder_name() / f"{chosen.name}.py"
+    return PreparedKernel(kernel, chosen, hostloops.source(chosen), str(stored), stored)
 
 
-def store(name: str, text: str) -> Path | None:
-    """Write a source into the cache directory and return its path, if there is one."""
-    root = directory()
-    if root is None:
-        return None
-    path = root / "kernels" / folder_name() / f"{name}.py"
+def _written(path: Path, text: str) -> bool:
+    """Write a source unless it is there; return whether it is."""
     try:
         codefiles.folder_for(path)
         if not path.exists():
             codefiles.write(path, text.encode())
-            kernelfiles.describe(path.parent, made_with())
+            kernelfiles.describe(path.parent, emitters.made_with())
     except OSError as error:
         codefiles.warn_unwritable(path, error)
         with updating() as counters:
             counters.kernels_unshared[f"cannot write: {error.strerror or error}"] += 1
-        return None
-    return path
+        return False
+    return True
 
 
 def register(name: str, text: str) -> str:
@@ -383,6 +221,3 @@ def reference(kernel: Kernel) -> CompiledKernel:
 
 kernels = KernelCache()
 """This process's kernels."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=kernels.begin_again)

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpusched.fusion import codefiles
+from gpusched.fusion import codefiles, kernelfiles
 
 FILE = "compile-times.json"
 """In the cache directory; by the machine's name, since machines may share that."""
@@ -77,9 +77,7 @@ def learn(expected: float, seconds: float) -> None:
 
 
 def _path() -> Path | None:
-    from gpusched.fusion import cache
-
-    root = cache.directory()
+    root = kernelfiles.directory()
     return root and root / FILE
 
 

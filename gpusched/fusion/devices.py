@@ -1,4 +1,4 @@
-"""Where chunks lie: what compiles kernels for them, and what allocates their results."""
+"""Where chunks lie: the backends of this process, and what each can do."""
 
 from __future__ import annotations
 
@@ -11,16 +11,47 @@ from typing import Any
 import numpy as np
 
 from gpusched.fusion import cache
-from gpusched.fusion.expression import SUPPORTED
 from gpusched.fusion.handles import Runnable
-from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.kernel import SUPPORTED, Kernel
 from gpusched.fusion.memory import pool
-from gpusched.fusion.timing import Marks
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How launches that go on after their call has returned are timed."""
+
+    make: Callable[[], Any]
+    """Puts a mark behind what this thread has launched."""
+    seconds: Callable[[Any, Any], float]
+    """Time between two marks that the device has passed."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a backend can do besides running kernels; planners ask for this, not for its name."""
+
+    host_memory: bool = False
+    """Whether its arrays are NumPy's, so that nothing is copied, and scalars are values too."""
+    moments: bool = False
+    """Whether one kernel can compute the mean of its values and their deviations from it."""
+    errors: bool = False
+    """Whether kernels return the floating-point errors that NumPy would report."""
+    streams: bool = False
+    """Whether loops can write past the caches, and take rows in turn."""
+    tiles: bool = False
+    """Whether kernels have machine code that another loop calls for a tile of rows at a time."""
+    parts: bool = False
+    """Whether a call costs so little that one result may be computed by several."""
+    single: bool = False
+    """Whether an operation that stands alone is faster as a kernel; see `gpusched.graph.alone`."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A kind of array, and how to compute with it."""
+    """A backend in this process: a kind of array, and how to compute with it.
+
+    What writes, compiles and keeps its kernels is a `gpusched.fusion.kernelstore.KernelStore`.
+    """
 
     name: str
     compile: Callable[[Kernel], Runnable]
@@ -35,16 +66,25 @@ class Device:
     """Waits for what this thread has launched."""
     marks: Marks | None = None
     """For timing launches; None where they are over when their call returns."""
-    moments: bool = False
-    """Whether one kernel can compute the mean of its values and their deviations from it."""
+    can: Capabilities = Capabilities()
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is an array that kernels of this backend can take."""
+        found = device_of(value)
+        if found is None or found.name == self.name:
+            return found is not None
+        return found.can.host_memory and self.can.host_memory
 
 
 def _nothing() -> None:
     """Wait for nothing: calls on the host are done when they return."""
 
 
-HOST = Device("cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
-              moments=True)  # fmt: skip
+HOST = Device(
+    "cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
+    can=Capabilities(host_memory=True, moments=True, errors=True, streams=True, tiles=True,
+                     parts=True, single=True),
+)  # fmt: skip
 """NumPy arrays."""
 
 

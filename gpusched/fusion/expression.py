@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
-
-SUPPORTED = frozenset(np.dtype(t) for t in "?bhilqBHILQfd")
-"""Dtypes a kernel can hold; everything else is handed over unfused."""
+from gpusched.fusion.kernel import SUPPORTED
 
 Shape = tuple[int, ...]
 PythonScalar = bool | int | float

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import platform
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -45,6 +47,19 @@ def heeded() -> int:
     return sum(bit for name, bit in _KINDS.items() if state[name] != "ignore")
 
 
+def enforced() -> int:
+    """Return the errors for which `numpy.errstate` has more done here than a warning given.
+
+    Where errors are collected, that is what was so outside of it.
+    """
+    state, collector = dict(np.geterr()), np.geterrcall()
+    called = sum(bit for name, bit in _KINDS.items() if state[name] == "call")
+    if isinstance(collector, _Collector):
+        called &= collector.outside
+    others = ("ignore", "warn", "call")
+    return called | sum(bit for name, bit in _KINDS.items() if state[name] not in others)
+
+
 class _Local(threading.local):
     errors = 0
 
@@ -63,12 +78,28 @@ def take() -> int:
     return errors
 
 
-def _called(kind: str, flag: int) -> None:
-    """Note what NumPy has found: called by it, with its own numbers of the errors."""
-    note(flag >> 3 & INVALID | (flag & 7) << 2)
+@dataclass(frozen=True)
+class _Collector:
+    """What NumPy calls with errors while they are collected."""
+
+    into: Callable[[int], None]
+    outside: int
+    """The errors that were `enforced` before."""
+
+    def __call__(self, kind: str, flag: int) -> None:
+        """Note an error; NumPy has its own numbers of them."""
+        self.into(flag >> 3 & INVALID | (flag & 7) << 2)
 
 
-def collecting(errors: int) -> np.errstate:
-    """Return a context in which some of NumPy's errors are noted, and all others ignored."""
+def collecting(errors: int, into: Callable[[int], None] = note) -> np.errstate:
+    """Return a context in which some of NumPy's errors are noted, and all others ignored.
+
+    Parameters
+    ----------
+    errors
+        Which are noted.
+    into
+        Is called with those that NumPy has found.
+    """
     state = {name: "call" if errors & bit else "ignore" for name, bit in _KINDS.items()}
-    return np.errstate(**state, call=_called)  # type: ignore[arg-type]
+    return np.errstate(**state, call=_Collector(into, enforced()))  # type: ignore[arg-type]

@@ -245,10 +245,10 @@ def _axes(node: Node, axis: Any) -> tuple[int, ...]:
 
 
 def _reduced(recorder: Recorder, combine: str, node: Node, axis: Any, keepdims: Any) -> LazyChunk:
-    keep = bool(keepdims) and keepdims is not _MISSING
-    if keep and not node.shape:
+    keep, axes = bool(keepdims) and keepdims is not _MISSING, _axes(node, axis)
+    if (keep and not node.shape) or (node.shape and not axes):
         raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
-    found = recorder.reduce(combine, node, _axes(node, axis), keep)
+    found = recorder.reduce(combine, node, axes, keep)
     return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
 
 

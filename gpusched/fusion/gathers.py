@@ -85,7 +85,8 @@ def _getitem(recorder: Recorder, array: LazyChunk, items: tuple[Any, ...]) -> An
     others = [item for item in items if not isinstance(item, LazyChunk | np.ndarray)]
     if len(rows) != 1 or not all(isinstance(i, slice | type(Ellipsis)) for i in others):
         raise UnfusibleError(
-            GraphBreak.INDEX, "an index that is not of slices, integers, None or one row of integers"
+            GraphBreak.INDEX,
+            "an index that is not of slices, integers, None or one row of integers",
         )
     if Ellipsis in others:
         rest = (slice(None),) * (array.ndim - len(items) + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from string import ascii_lowercase
@@ -185,9 +186,21 @@ def defined_functions(kernel: Kernel) -> dict[str, ScalarFunction]:
     return {name: function for name, function in functions.items() if function is not None}
 
 
+def called_names(text: str) -> set[str]:
+    """Return the names of what a source calls; of those in modules and objects, none.
+
+    Examples
+    --------
+    >>> sorted(called_names("t0 = exp_f32(my_exp(a)) + math.sqrt(b)"))
+    ['exp_f32', 'my_exp']
+    """
+    return set(re.findall(r"(?<![.\w])(\w+)\(", text))
+
+
 def helper_source(text: str) -> str:
     """Return the source of the functions of `scalars` that a text calls."""
-    used = [helper for name, helper in _helpers().items() if f"{name}(" in text]
+    names = called_names(text)
+    used = [helper for name, helper in _helpers().items() if name in names]
     return "".join(f"{text}\n\n\n" for text in used)
 
 

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
-if TYPE_CHECKING:
-    from gpusched.fusion.backends.native import NativeKernel
-    from gpusched.fusion.cache import CompiledKernel
-    from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.kernel import Kernel
+from gpusched.fusion.statistics import compiling_for
 
 Call = Callable[..., int | None]
 """Machine code: given windows on the arrays, then constants, sizes and strides."""
+
+
+@dataclass(frozen=True)
+class NativeKernel:
+    """A kernel's machine code in this process."""
+
+    call: Callable[..., int]
+    """Called with arrays, then numbers; raises `TypeError` for others than it is made for."""
+    fill: Callable[..., int]
+    """Called with an address and the same: writes the block there that `run` takes; returns its
+    length in words of 64 bits."""
+    run: int
+    """The address of ``int64 run(int64 *block)``, which may run without the GIL, and returns -1 if
+    the kernel has raised an error."""
+    tiles: Callable[..., int] | None
+    """Calls this kernel and others tile by tile, as `gpusched.fusion.backends.tiles` says; may be
+    called as long as this object is there."""
 
 
 class Runnable(Protocol):
@@ -43,6 +59,31 @@ class Runnable(Protocol):
 
     def wait(self) -> None:
         """Compile it if need be."""
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A kernel that can be called."""
+
+    kernel: Kernel
+    source: str
+    """Its text: Python that also runs uncompiled."""
+    filename: str
+    """Where the text lies; a made-up name in `linecache` where there is no cache directory."""
+    name: str
+    """Its name in profiles and counters."""
+    call: Call
+    native: NativeKernel | None = None
+    """The same for other machine code to call; None where numba or Python runs the kernel."""
+    ready: ClassVar[bool] = True
+    """That it can be called at once, as a `Handle` says it."""
+
+    def look(self) -> bool:
+        """Return that it can be called."""
+        return True
+
+    def wait(self) -> None:
+        """Return at once."""
 
 
 class Handle:
@@ -107,7 +148,8 @@ class Handle:
     def wait(self) -> None:
         """Compile it if need be; raise what the compiler raises."""
         if not self.ready:
-            self._set(self._obtain())
+            with compiling_for(self.name):
+                self._set(self._obtain())
 
     def begin_again(self) -> None:
         """Let go of a lock that a thread held which a forked process has not."""

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import dask
 from dask.utils import parse_bytes
 
 from gpusched import config
@@ -37,6 +38,28 @@ _KEY = 32
 """Letters of a key in a name."""
 _PART = 64
 """A process looks at all kernels each time it has written so small a part of the largest size."""
+
+
+class OtherToolchainError(RuntimeError):
+    """Code would not be what another process wants."""
+
+
+def directory() -> Path | None:
+    """Return where kernels are kept, or None if the configuration says nowhere.
+
+    ``gpusched.fusion.cache-directory``; by default ``gpusched`` in the user's cache directory.
+    """
+    configured = dask.config.get("gpusched.fusion.cache-directory", "default")
+    if configured is None or configured is False:
+        return None
+    if configured != "default":
+        return Path(configured).expanduser()
+    return user_caches() / "gpusched"
+
+
+def user_caches() -> Path:
+    """Return the folder in which this user's programs keep what can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 @dataclass(frozen=True)
@@ -101,7 +124,7 @@ def _folders_of(path: Path) -> list[Path]:
         return []
     if not own:
         raise UnsafeFolderError(
-            f"{path} is not this user's alone, so what lies there is left as it is: remove it, or "
+            f"{path} is not this user's alone, so what is there is left as it is: remove it, or "
             "name a folder of your own in gpusched.fusion.cache-directory"
         )
     return found

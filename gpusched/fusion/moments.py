@@ -52,7 +52,7 @@ def moments(
     >>> float(found.mean[0] - 1e16), float(found.squares[0])
     (2.0, 8.0)
     """
-    if isinstance(a, LazyChunk) and a._recorder.device.moments and not skip:
+    if isinstance(a, LazyChunk) and a._recorder.device.can.moments and not skip:
         nodes = a._recorder.moments(a._node, axes, keepdims)
         return Moments(*(LazyChunk(a._recorder, node) for node in nodes))
     with np.errstate(all="ignore"):

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gpusched.fusion.bounds import DEFAULT, Bounds, bounds
 from gpusched.fusion.devices import Device
 from gpusched.fusion.editions import EditionError
 from gpusched.fusion.handles import Runnable
@@ -90,6 +91,8 @@ class Overrides:
     """Whether all chunks are computed by kernels, or all as NumPy computes them."""
     device: str = AUTO
     """Whether chunks of NumPy programs are computed on a worker's GPU."""
+    bounds: Bounds = DEFAULT
+    """What of a task is worth a kernel; chunks have the same values whatever it is."""
 
     def __bool__(self) -> bool:
         return bool(self.found) or self._said != (EXACT, ANY, AUTO)
@@ -110,6 +113,7 @@ class Overrides:
         parts += [self.mathematics] if self.mathematics != EXACT else []
         parts += [self.tier] if self.tier != ANY else []
         parts += [f"device {self.device}"] if self.device != AUTO else []
+        parts += [repr(self.bounds)] if self.bounds != DEFAULT else []
         text = "|".join(parts)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -165,8 +169,8 @@ def active() -> Overrides:
     >>> bool(active())
     False
     """
-    found, said = _applied + _scoped.get(), (mathematics(), tier(), placement())
-    if not found and said == NONE._said:
+    found, said = _applied + _scoped.get(), (mathematics(), tier(), placement(), bounds())
+    if not found and said == (*NONE._said, NONE.bounds):
         return NONE
     last: dict[str, Override] = {}
     for each in found:

@@ -1,9 +1,10 @@
 """Packs: files that carry compiled kernels from one cache directory to others.
 
-A pack is a zip archive with the sealed machine code as the cache has it, under the same names, and
-`CONTENTS`, which says what it was made with. Its kernels are code: a pack is believed as little as
-the cache is, and only if nobody but this user and the administrator may write it. Seals say that it
-is whole, not who has made it.
+A pack is a zip archive with the sealed machine code as the cache has it, under the same names,
+`CONTENTS`, which says what it was made with, and what `gpusched.tune` has found, sealed as well:
+tuned kernels are looked for by that. Its kernels are code: a pack is believed as little as the
+cache is, and only if nobody but this user and the administrator may write it. Seals say that it is
+whole, not who has made it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gpusched.files import is_own
-from gpusched.fusion import cache, codefiles, kernelfiles
+from gpusched.fusion import codefiles, emitters, kernelfiles, tuned
 
-FORMAT = 1
+FORMAT = 2
 """Of packs; raised where an older gpusched could not read them."""
 CONTENTS = "pack.json"
 
@@ -47,11 +48,17 @@ class Pack:
     """Sealed machine code by its path below a cache directory."""
     made_with: dict[str, dict[str, str]]
     """Versions and processor, by the folders of these paths."""
+    tunings: tuned.Choices = field(default_factory=dict)
+    """What was found to be the fastest."""
 
     @property
     def usable(self) -> Pack:
-        """Those kernels that this process could load; the others are for other machines."""
-        return Pack({n: c for n, c in self.files.items() if is_usable(folder(n))}, self.made_with)
+        """What this process could use; the rest is for other machines."""
+        return Pack(
+            {name: code for name, code in self.files.items() if is_usable(folder(name))},
+            self.made_with,
+            {key: choice for key, choice in self.tunings.items() if tuned.is_usable(key)},
+        )
 
 
 def folder(name: str) -> str:
@@ -68,24 +75,22 @@ def is_usable(name: str) -> bool:
         Its path below the cache directory.
     """
     kind, _, rest = name.partition("/")
-    return rest == (cache.folder_name() if kind == "kernels" else _cuda_toolchain())
+    return rest == (emitters.folder_name() if kind == "kernels" else _toolchain(kind))
 
 
 def is_of_these_versions(name: str) -> bool:
     """Return whether a folder's kernels are made with these versions, for whatever processor."""
     kind, _, rest = name.partition("/")
     found = rest.partition("-")[0]
-    return found == (cache.toolchain() if kind == "kernels" else _cuda_toolchain())
+    return found == _toolchain(kind)
 
 
-def _cuda_toolchain() -> str:
-    from gpusched.fusion.backends.cuda import cubins
-
-    return cubins.toolchain()
+def _toolchain(kind: str) -> str:
+    return emitters.toolchain(emitters.HOST if kind == "kernels" else emitters.CUDA)
 
 
 def collect(root: Path) -> tuple[Pack, list[Path]]:
-    """Return all kernels of a cache directory, and the files that are damaged and left out.
+    """Return all that a cache directory has, and the files that are damaged and left out.
 
     Raises
     ------
@@ -105,6 +110,11 @@ def collect(root: Path) -> tuple[Pack, list[Path]]:
                 pack.made_with[where] = found.made_with
             else:
                 damaged.append(path)
+    path = root / tuned.FILE
+    try:
+        pack.tunings.update(tuned.decoded(codefiles.read(path) or b"{}"))
+    except ValueError:
+        damaged.append(path)
     return pack, damaged
 
 
@@ -134,6 +144,9 @@ def write(pack: Pack, path: Path) -> int:
         for name in sorted(pack.files):
             entry = zipfile.ZipInfo(name)
             archive.writestr(entry, pack.files[name], zipfile.ZIP_DEFLATED)
+        if pack.tunings:
+            sealed = codefiles.seal(tuned.FILE, tuned.encoded(pack.tunings))
+            archive.writestr(zipfile.ZipInfo(tuned.FILE), sealed)
     try:
         _replace(path, made.getvalue())
     except OSError as error:
@@ -173,7 +186,7 @@ def read(path: Path) -> Pack:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             contents = _contents(path, archive)
-            return Pack(dict(_files(path, archive)), contents)
+            return Pack(dict(_files(path, archive)), contents, _tunings(path, archive))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
             KeyError) as error:  # fmt: skip
         raise PackError(
@@ -220,14 +233,23 @@ def _files(path: Path, archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
             f"{largest}: set it to more, or to null"
         )
     for entry in archive.infolist():
-        if entry.filename == CONTENTS:
+        if entry.filename in (CONTENTS, tuned.FILE):
             continue
         if _NAME.fullmatch(entry.filename) is None:
-            raise PackError(f"{path} holds {entry.filename!r}, which is no kernel: {_AGAIN}")
+            raise PackError(f"{path} holds {entry.filename!r}, which is not a kernel: {_AGAIN}")
         content = archive.read(entry)
         if not _is_whole(entry.filename, content):
             raise PackError(f"{path} is damaged (the seal of {entry.filename}): {_AGAIN}")
         yield entry.filename, content
+
+
+def _tunings(path: Path, archive: zipfile.ZipFile) -> tuned.Choices:
+    if tuned.FILE not in archive.namelist():
+        return {}
+    try:
+        return tuned.decoded(codefiles.unseal(tuned.FILE, archive.read(tuned.FILE)))
+    except ValueError as error:
+        raise PackError(f"{path} is damaged ({tuned.FILE}: {error}): {_AGAIN}") from error
 
 
 def install(pack: Pack, root: Path) -> int:
@@ -251,6 +273,21 @@ def install(pack: Pack, root: Path) -> int:
                 "place, and import again"
             ) from error
     return written
+
+
+def install_tunings(pack: Pack, root: Path) -> int:
+    """Add what a pack has of `gpusched.tune` to a cache directory's; return how much was new.
+
+    Raises
+    ------
+    PackError
+        If it cannot be written.
+    """
+    path = root / tuned.FILE
+    try:
+        return tuned.add(path, pack.tunings)
+    except OSError as error:
+        raise PackError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _installed(path: Path, content: bytes) -> bool:

@@ -234,6 +234,8 @@ class Plan:
     stages: tuple[tuple[Step, bool, tuple[int, ...]], ...] = ()
     """What runs: steps, some of them together, whether they launch kernels, and the registers
     nobody reads later."""
+    errors: int = 0
+    """Floating-point errors of numbers that were computed when it was recorded."""
     ready: bool = False
     """Whether all kernels are known to be compiled; it stays so."""
 

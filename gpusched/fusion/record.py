@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
-import dask
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion import seams, slabs, tiers
-from gpusched.fusion.devices import HOST, Device, device_of
+from gpusched.fusion.bounds import bounds
+from gpusched.fusion.devices import HOST, Device
 from gpusched.fusion.expression import (
-    SUPPORTED,
     Apply,
     Gather,
     Leaf,
@@ -30,9 +29,9 @@ from gpusched.fusion.expression import (
     resolve_dtypes,
     scalar,
 )
-from gpusched.fusion.floatingpoint import INVALID, OVERFLOW, collecting, heeded
+from gpusched.fusion.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded
 from gpusched.fusion.handles import Runnable
-from gpusched.fusion.kernel import MOMENTS
+from gpusched.fusion.kernel import MOMENTS, SUPPORTED
 from gpusched.fusion.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.fusion.plan import (
     Call,
@@ -70,6 +69,8 @@ class Recorder:
     ----------
     device
         Where the arrays lie.
+    most
+        Operations of a kernel at most; by default what the configuration has here.
 
     Notes
     -----
@@ -79,12 +80,12 @@ class Recorder:
     write it, an uninitialised array of its shape, dtype and strides, or a view of such a one.
     """
 
-    def __init__(self, device: Device = HOST) -> None:
+    def __init__(self, device: Device = HOST, most: int | None = None) -> None:
         self.device = device
         self.moved = False
         """Whether the arrays are NumPy's to the program, and were copied to the device for it."""
         # Operations recorded before they are computed, so that no kernel grows without bound.
-        self._limit = dask.config.get("gpusched.fusion.maximum-operations", 256)
+        self._limit = bounds().most if most is None else most
         self._nodes: dict[Any, Node] = {}
         self._pending = 0
         self._registers: Registers = []
@@ -114,6 +115,8 @@ class Recorder:
         self.stopped: BaseException | None = None
         """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, Reason]] = []
+        self.errors = 0
+        """Floating-point errors of numbers that the program computes besides its chunks."""
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
         self._steps: dict[int, int] = {}
@@ -148,6 +151,12 @@ class Recorder:
         self._constants.append((node.register, copy))
         return node
 
+    def _heeded(self, errors: int) -> int:
+        """Return those of the errors of a kernel that `numpy.errstate` does not ignore here."""
+        if errors and self.moved and errors & enforced():
+            self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
+        return errors and errors & heeded()
+
     def _intern(self, key: Any, make: Callable[[], Node]) -> Node:
         found = self._nodes.get(key)
         if found is None:
@@ -165,8 +174,7 @@ class Recorder:
     ) -> Node:
         """Return the node of a scalar operation on operands of the right dtypes."""
         shape = broadcast_shapes(*(a.shape for a in arguments))
-        errors = reports(name, arguments[0].dtype, dtype)
-        errors = errors and errors & heeded()
+        errors = self._heeded(reports(name, arguments[0].dtype, dtype))
         key = (name, output, dtype, errors, *map(id, arguments))
         return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, errors))
 
@@ -213,8 +221,7 @@ class Recorder:
             return again
         shape = _reduced_shape(node, axes, keepdims)
         argument = node if again is None else again.argument
-        errors = reports_of_joining(combine, node.dtype)
-        errors = errors and errors & heeded()
+        errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("reduce", combine, axes, keepdims, errors, id(argument))
 
         def make() -> Node:
@@ -242,7 +249,7 @@ class Recorder:
             raise UnfusibleError(GraphBreak.EMPTY, "moments of nothing")
         shape = _reduced_shape(node, axes, keepdims)
         wide = self.cast(node, WIDE)
-        errors = (INVALID | OVERFLOW) & heeded()
+        errors = self._heeded(INVALID | OVERFLOW)
         family: list[Reduce] = []
 
         def make() -> Reduce:
@@ -326,8 +333,7 @@ class Recorder:
         if others:
             self.flush([n for n in others if id(n) not in self._done])
         shape = (*node.shape[:axis], count, *node.shape[axis + 1 :])
-        errors = reports_of_joining(combine, node.dtype)
-        errors = errors and errors & heeded()
+        errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("segments", combine, axis, count, repr(initial), errors, id(node), id(labels))
 
         def make() -> Node:
@@ -485,8 +491,8 @@ class Recorder:
         return leaves[0] if single else type(found)(leaves)
 
     def _is_array(self, value: Any) -> bool:
-        scalar = isinstance(value, np.generic) and self.device.name == HOST.name
-        return _name_of(device_of(np.asarray(value) if scalar else value)) == self.device.name
+        scalar = isinstance(value, np.generic) and self.device.can.host_memory
+        return self.device.holds(np.asarray(value) if scalar else value)
 
     def view(self, node: Node, change: Callable[[np.ndarray], np.ndarray], repeats: bool) -> Node:
         """Return `node` seen through `change`, a function that only makes views.
@@ -569,6 +575,16 @@ class Recorder:
         """Note a call that was handed over unfused."""
         self.breaks.append((operation, reason))
 
+    def own_numbers(self) -> np.errstate:
+        """Return a context for the program, in which errors of its numbers are noted.
+
+        They are computed while it is recorded and not by the plan; NumPy reports them for each run.
+        """
+        return collecting(heeded(), self._note)
+
+    def _note(self, errors: int) -> None:
+        self.errors |= errors
+
     def plan(self, arrays: tuple[tuple[int, int], ...], result: Any) -> Plan:
         """Return the plan that repeats what was recorded."""
         kept = used_registers(result)
@@ -579,8 +595,8 @@ class Recorder:
         ends = last_uses(map(slabs.read, running), kept)
         launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
-        return Plan(steps, len(self._registers), arrays, result, constants, dying,
-                    stages)  # fmt: skip
+        return Plan(steps, len(self._registers), arrays, result, constants, dying, stages,
+                    errors=self.errors)  # fmt: skip
 
     def check_thread(self) -> None:
         """Raise if a lazy chunk is used outside the thread that records it."""
@@ -591,10 +607,6 @@ class Recorder:
 def _reduced_shape(node: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
     kept = enumerate(node.shape)
     return tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
-
-
-def _name_of(device: Device | None) -> str | None:
-    return device.name if device else None
 
 
 def error_state() -> tuple[object, ...]:

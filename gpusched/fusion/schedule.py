@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.fusion import generate, hostloops
-from gpusched.fusion.devices import HOST, Device
+from gpusched.fusion.devices import Device
 from gpusched.fusion.expression import (
     Apply,
     Gather,
@@ -295,10 +295,10 @@ class KernelBuilder:
             written = self._labelled(written)
         outputs = [written] * len(targets)
         if 0 in shape:
-            return Empty(device, tuple(self.allocations(targets, kept, device, False)))
+            return Empty(device, tuple(self.allocations(targets, kept, False)))
         labelled = (self.label_axis,) if self.labels is not None else ()
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
-        allocations = self.allocations(targets, kept, device, loops.reduced[-1])
+        allocations = self.allocations(targets, kept, loops.reduced[-1])
         kernel = self.kernel(loops, allocations, device)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
         numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
@@ -333,7 +333,7 @@ class KernelBuilder:
         return sum(min(shown, whole) for shown, whole in owners.values())
 
     def allocations(
-        self, targets: list[int], kept: tuple[int, ...], device: Device, reduce_inner: bool
+        self, targets: list[int], kept: tuple[int, ...], reduce_inner: bool
     ) -> list[Allocation]:
         """Return how each output is allocated and finished."""
         shape = tuple(self.group.shape[axis] for axis in kept)
@@ -384,10 +384,11 @@ class KernelBuilder:
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
         found = Kernel(inputs, parameters, self.statements(), outputs, kinds,
                        labels=self.label_input)  # fmt: skip
-        if device.name != HOST.name:
-            return found  # There are no flags on GPUs, and CuPy reports nothing.
-        flags, tests = self.watched()
-        found = replace(found, checked=bool(flags or tests), flags=flags, tests=tests)
+        if device.can.errors:
+            flags, tests = self.watched()
+            found = replace(found, checked=bool(flags or tests), flags=flags, tests=tests)
+        if not device.can.streams:
+            return found
         streamed = _is_streamed(outputs, loops, allocations)
         return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
 

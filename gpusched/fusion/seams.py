@@ -21,7 +21,6 @@ import numpy as np
 
 from gpusched import events
 from gpusched.fusion import timing
-from gpusched.fusion.devices import HOST
 from gpusched.fusion.floatingpoint import note
 from gpusched.fusion.generate import loop_sizes
 from gpusched.fusion.grids import (
@@ -204,7 +203,7 @@ def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed
     kernel = launch.kernel.kernel
     elementwise = set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
     elementwise = elementwise and kernel.labels is None
-    if launch.device.name != HOST.name or kernel.edition or not elementwise:
+    if not launch.device.can.parts or kernel.edition or not elementwise:
         return None
     shape = launch.outputs[0].shape
     if math.prod(shape) == 1:

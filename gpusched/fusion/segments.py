@@ -19,6 +19,7 @@ from gpusched.fusion.gathers import LABEL, at
 from gpusched.fusion.generate import identity_value
 from gpusched.fusion.record import Recorder
 
+
 def placed(labels: np.ndarray, count: int) -> np.ndarray:
     """Return labels as kernels take them: -1 for those that are not among ``range(count)``.
 
@@ -26,7 +27,7 @@ def placed(labels: np.ndarray, count: int) -> np.ndarray:
     --------
     >>> import numpy as np
     >>> from gpusched.fusion.segments import placed
-    >>> placed(np.array([0, 2, -1, 3], "u1"), 3)
+    >>> placed(np.array([0, 2, -1, 3], "i1"), 3)
     array([ 0,  2, -1, -1])
     """
     inside = (labels >= 0) & (labels < count)

@@ -200,12 +200,6 @@ def _built(wanted: Wanted, build: Build[T]) -> tuple[T, bytes | None]:
     return made, sealed
 
 
-def count_compilation() -> None:
-    """Count a kernel that is compiled because nobody else has."""
-    with updating() as counters:
-        counters.compilations += 1
-
-
 def _keep(wanted: Wanted, sealed: bytes) -> None:
     if wanted.path is None:
         return

@@ -19,10 +19,10 @@ import numpy as np
 
 from gpusched import events
 from gpusched.fusion import tilecalls
-from gpusched.fusion.backends.native import NativeKernel
-from gpusched.fusion.devices import HOST, Device
+from gpusched.fusion.devices import Device
 from gpusched.fusion.floatingpoint import OVERFLOW, note
 from gpusched.fusion.generate import loop_sizes, loop_strides
+from gpusched.fusion.handles import NativeKernel
 from gpusched.fusion.kernel import Access
 from gpusched.fusion.plan import (
     Allocation,
@@ -79,9 +79,7 @@ class Slabs:
 
     @cached_property
     def natives(self) -> list[NativeKernel] | None:
-        """The machine code of each, compiled by now; None where the loop cannot call one."""
-        for launch in self.launches:
-            launch.kernel.wait()
+        """The machine code of each, once compiled; None where the loop cannot call one."""
         found = [launch.kernel.native for launch in self.launches]
         callable_ = [native for native in found if native is not None and native.tiles is not None]
         return callable_ if len(callable_) == len(found) else None
@@ -94,6 +92,10 @@ class Slabs:
 
     def __call__(self, registers: Registers) -> None:
         """Run the kernels together, slab after slab."""
+        if "natives" not in vars(self):
+            # Python 3.11 holds a lock that all slabs share while it makes such a property.
+            for launch in self.launches:
+                launch.kernel.wait()
         natives = self.natives
         if events.active or natives is None:
             # One after the other: so that each can be timed, or since Python runs them.
@@ -250,7 +252,7 @@ def _goes_by_rows(launch: Launch) -> bool:
     Its results lie in the order of the rows, or every row adds to them.
     """
     kernel = launch.kernel.kernel
-    if type(launch) is not Launch or launch.device.name != HOST.name:
+    if type(launch) is not Launch or not launch.device.can.tiles:
         return False
     if kernel.edition or kernel.labels is not None or kernel.loops == ("map",):
         return False

@@ -1,11 +1,13 @@
-"""Counters: what ran fused in this process, what it moved, and where fusion stopped."""
+"""Counters: what ran fused in this process, what it moved, and graph breaks."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import Counter
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 
 from gpusched.breaks import Reason
@@ -43,6 +45,8 @@ class Statistics:
     """Kernels compiled in this process, because nobody else had."""
     compile_seconds: float = 0.0
     """Seconds spent in compilation, in loading what was compiled, and in waiting for it."""
+    compilation_microseconds: Counter[str] = field(default_factory=Counter)
+    """Processor time of these compilations, wherever they were made, by kernel."""
     kernels_loaded: int = 0
     """Kernels whose machine code was on disk."""
     kernels_received: int = 0
@@ -87,6 +91,16 @@ class Statistics:
         """Launches of users' versions of kernels, whose names say whose versions they are."""
         return sum(count for name, count in self.kernels.items() if EDITED in name)
 
+    @property
+    def unused_compilations(self) -> dict[str, float]:
+        """Seconds of processor time spent on kernels that nothing has launched, by kernel.
+
+        Over a cluster, this is a property of the merged counters of all its processes: one may
+        compile what another launches.
+        """
+        compiled = self.compilation_microseconds.items()
+        return {name: spent * 1e-6 for name, spent in compiled if name not in self.kernels}
+
     def merge(self, other: Statistics) -> Statistics:
         """Return the sum of both; neither operand changes."""
         return Statistics(
@@ -124,6 +138,37 @@ _updating = _Updating()
 def updating() -> AbstractContextManager[Statistics]:
     """Give the process's counters for changing, under their lock."""
     return _updating
+
+
+_launched: ContextVar[str] = ContextVar("gpusched-launched-as", default="")
+
+
+@contextmanager
+def compiling_for(name: str) -> Iterator[None]:
+    """Count what this thread has compiled as the kernel that is launched under this name.
+
+    What is compiled may be another one: with the options that are fastest here, or a part of it.
+    """
+    token = _launched.set(name)
+    try:
+        yield
+    finally:
+        _launched.reset(token)
+
+
+def count_compilation(name: str, seconds: float) -> None:
+    """Count a kernel that is compiled because nobody else has.
+
+    Parameters
+    ----------
+    name
+        The kernel's, unless this thread compiles for another one.
+    seconds
+        Of processor time.
+    """
+    with updating() as counters:
+        counters.compilations += 1
+        counters.compilation_microseconds[_launched.get() or name] += round(seconds * 1e6)
 
 
 def statistics() -> Statistics:

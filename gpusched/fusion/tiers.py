@@ -111,10 +111,11 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
         handle.spent += seconds / len(waiting)
     if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
         return
-    gain = worthwhile.gain(waiting, seconds, left)
+    starting = service.starting()
+    gain = worthwhile.gain(waiting, seconds, left, starting)
     if gain > 0:
         background.request(waiting, gain)
-    elif not all(handle.requested for handle in waiting) and worthwhile.later(waiting):
+    elif not all(handle.requested for handle in waiting) and worthwhile.later(waiting, starting):
         background.request(waiting, 0.0, urgent=False)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +11,6 @@ from gpusched import events
 
 if TYPE_CHECKING:
     from gpusched.fusion.plan import Launch
-
-
-@dataclass(frozen=True)
-class Marks:
-    """How launches that go on after their call has returned are timed."""
-
-    make: Callable[[], Any]
-    """Puts a mark behind what this thread has launched."""
-    seconds: Callable[[Any, Any], float]
-    """Time between two marks that the device has passed."""
 
 
 class _Local(threading.local):

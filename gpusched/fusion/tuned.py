@@ -6,15 +6,17 @@ It is looked at when a kernel is compiled, and never afterwards.
 from __future__ import annotations
 
 import json
+import re
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from gpusched import config
-from gpusched.fusion import cache, choices, codefiles, sharing
+from gpusched.fusion import choices, codefiles, emitters, kernelfiles, kernelstore, sharing
 from gpusched.fusion.backends import processors
 from gpusched.fusion.kernel import Kernel, Options
 from gpusched.fusion.statistics import updating
@@ -49,8 +51,12 @@ class Choice:
     """When it was measured, in UTC."""
 
 
+Choices = dict[str, Choice]
+"""By kernel and place, as `_key` joins them."""
+
+_KEY = re.compile(r"[0-9a-f]{16}\|(?:cpu|cuda)\|[^|]+\|[^|]+")
 _lock = threading.Lock()
-_read: dict[Path, tuple[tuple[int, int], dict[str, Choice]]] = {}
+_read: dict[Path, tuple[tuple[int, int], Choices]] = {}
 _generation = 0
 
 
@@ -62,7 +68,7 @@ def generation() -> int:
 @lru_cache(maxsize=1)
 def here() -> Place:
     """Return this machine's processor."""
-    return Place("cpu", f"{processors.name()} {processors.key()}", cache.toolchain())
+    return Place("cpu", f"{processors.name()} {processors.key()}", emitters.toolchain())
 
 
 def chosen(kernel: Kernel, place: Place) -> Kernel:
@@ -109,29 +115,76 @@ def remember(kernel: Kernel, place: Place, choice: Choice | None) -> bool:
     path = _path()
     if path is None:
         return False
+    key = _key(kernel, place)
+
+    def changed(entries: Choices) -> Choices:
+        others = {name: each for name, each in entries.items() if name != key}
+        return others if choice is None else others | {key: choice}
+
     try:
-        with _lock, turn(path, sharing.patience()):
-            entries = dict(_entries(path))
-            entries.pop(_key(kernel, place), None)
-            if choice is not None:
-                entries[_key(kernel, place)] = choice
-            content = {key: asdict(each) for key, each in sorted(entries.items())}
-            codefiles.write(path, json.dumps(content, indent=1).encode())
+        _change(path, changed)
     except OSError as error:
         codefiles.warn_unwritable(path, error)
         return False
     _generation += 1
-    if place.target == "cpu":
-        cache.kernels.forget(kernel)
-    else:
-        from gpusched.fusion.backends.cuda import runtime
-
-        runtime.forget(kernel)
+    kernelstore.forget(kernel)
     return True
 
 
+def add(path: Path, given: Choices) -> int:
+    """Write choices of another machine into a file, beside its own; return how many are new.
+
+    What was measured here stays.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    new = given.keys() - _entries(path).keys()
+    if new:
+        _change(path, lambda entries: given | entries)
+    return len(new)
+
+
+def _change(path: Path, change: Callable[[Choices], Choices]) -> None:
+    """Replace a file's content, while no other process does."""
+    # Not the other way round: no thread holds a lock while it waits for another process.
+    with turn(path, sharing.patience()), _lock:
+        codefiles.write(path, encoded(change(_entries(path))))
+
+
+def encoded(entries: Choices) -> bytes:
+    """Return choices as a file has them; equal ones are equal bytes."""
+    content = {key: asdict(each) for key, each in sorted(entries.items())}
+    return json.dumps(content, indent=1).encode()
+
+
+def decoded(content: bytes) -> Choices:
+    """Return the choices in what `encoded` returned, each of which can be made.
+
+    Raises
+    ------
+    ValueError
+        If it is something else; the message says what.
+    """
+    try:
+        told = json.loads(content)
+        return {key: _choice(key, entry) for key, entry in told.items()}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(repr(error)) from error
+
+
+def is_usable(key: str) -> bool:
+    """Return whether a choice is for this processor, or for a GPU, and for these versions."""
+    _, target, device, toolchain = key.split("|")
+    if target == "cpu":
+        return Place(target, device, toolchain) == here()
+    return toolchain == emitters.toolchain(emitters.CUDA)
+
+
 def _path() -> Path | None:
-    root = cache.directory()
+    root = kernelfiles.directory()
     return root and root / FILE
 
 
@@ -139,7 +192,7 @@ def _key(kernel: Kernel, place: Place) -> str:
     return "|".join([kernel.digest, place.target, place.device, place.toolchain])
 
 
-def _entries(path: Path) -> dict[str, Choice]:
+def _entries(path: Path) -> Choices:
     """Return the file's content, read again when it has changed."""
     try:
         state = path.stat()
@@ -152,17 +205,15 @@ def _entries(path: Path) -> dict[str, Choice]:
     return known[1]
 
 
-def _parsed(path: Path) -> dict[str, Choice]:
-    content = codefiles.read(path)
+def _parsed(path: Path) -> Choices:
     try:
-        told = json.loads(content or b"{}")
-        return {key: _choice(key, entry) for key, entry in told.items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return decoded(codefiles.read(path) or b"{}")
+    except ValueError as error:
         with updating() as counters:
             counters.tunings_damaged += 1
         warnings.warn(
             f"{path} is damaged ({error}), so that kernels are compiled as if nothing had been "
-            "tuned; gpusched.tune writes it anew",
+            "tuned; gpusched.tune writes it again",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -170,7 +221,9 @@ def _parsed(path: Path) -> dict[str, Choice]:
 
 
 def _choice(key: str, entry: dict[str, Any]) -> Choice:
-    _, target, _, _ = key.split("|")
+    if _KEY.fullmatch(key) is None:
+        raise ValueError(f"a kernel named {key!r:.100}")
+    target = key.split("|")[1]
     options = Options(**entry["options"])
     choices.configured({target: {k: v for k, v in asdict(options).items() if v}}, target)
     return Choice(str(entry["kernel"]), options, float(entry["ratio"]), str(entry["date"]))

@@ -39,7 +39,7 @@ def units(kernel: Kernel) -> float:
     return FIXED + STATEMENT * statements + HEAVY * heavy + REDUCTION * reductions
 
 
-def gain(handles: Iterable[Handle], seconds: float, left: int) -> float:
+def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float = 0.0) -> float:
     """Return the seconds that compiling is expected to save, in all threads; negative for a loss.
 
     Parameters
@@ -51,19 +51,21 @@ def gain(handles: Iterable[Handle], seconds: float, left: int) -> float:
     left
         How many such runs are known to come; as much is expected as there has been, if that is
         more: a program that has been repeated will be.
+    starting
+        Seconds of processor time that the compiler takes before the first kernel.
     """
     waiting = list(handles)
     ahead = max(left * seconds, sum(handle.spent for handle in waiting))
-    cost = sum(map(expected, waiting))
+    cost = starting + sum(map(expected, waiting))
     # Runs that begin before the kernels are there have nothing of them.
     without = cores() * BESIDE * cost
     return SAVED * (ahead - without) - cost
 
 
-def later(handles: Iterable[Handle]) -> bool:
+def later(handles: Iterable[Handle], starting: float = 0.0) -> bool:
     """Return whether kernels are worth the time that nothing else on this machine uses.
 
     Whoever has run something for as long as its compilation takes may well do so again.
     """
     waiting = list(handles)
-    return sum(handle.spent for handle in waiting) > sum(map(expected, waiting))
+    return sum(handle.spent for handle in waiting) > starting + sum(map(expected, waiting))

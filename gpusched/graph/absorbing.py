@@ -13,13 +13,14 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, DataNode, Task, _execute_subgraph
-from dask.array import _shuffle, chunk
+from dask.array import chunk
 
+from gpusched.adapters.arrays import take
+from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
 from gpusched.graph.rewrite import Functions, worthwhile
 from gpusched.graph.sizes import Sizes
 
-_CUTS = frozenset([operator.getitem, chunk.getitem, _shuffle._getitem, np.transpose, np.squeeze,
+_CUTS = frozenset([operator.getitem, chunk.getitem, take, np.transpose, np.squeeze,
                    np.expand_dims])  # fmt: skip
 """They take time for their result only, whatever the size of what they are given."""
 
@@ -133,7 +134,7 @@ class _Absorbing:
 
 def cuts(task: Task) -> bool:
     """Return whether a task does no more than take a piece of a chunk."""
-    if task.func is _execute_subgraph:
+    if task.func is execute_subgraph:
         inner = task.args[0].values()
         return all(type(n) is Alias or (type(n) is Task and cuts(n)) for n in inner)
     try:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 
-from dask.utils import parse_bytes
-
-from gpusched import config
-from gpusched.fusion.choices import ChoiceError
 from gpusched.fusion.expression import Apply, Reduce
 from gpusched.fusion.kernel import MOMENTS
 from gpusched.fusion.operations import FAST_IN_NUMPY
 from gpusched.fusion.record import Recorder
 
 
-def gains_alone(recorder: Recorder) -> bool:
+def gains_alone(recorder: Recorder, least: int) -> bool:
     """Return whether what has been recorded is one operation that is faster as a kernel.
 
     NumPy takes memory from the system for every large result, which costs more than most
@@ -23,13 +19,14 @@ def gains_alone(recorder: Recorder) -> bool:
     of what lies side by side are as good, and so are CuPy's reductions. A float that no integer is
     equal to becomes what NumPy makes of it.
 
-    Raises
-    ------
-    ChoiceError
-        If ``gpusched.fusion.single-operation-bytes`` is no number of bytes.
+    Parameters
+    ----------
+    recorder
+        What has recorded it.
+    least
+        Bytes of its result, or of what it sums up, from which on it may; 0 for never.
     """
-    least = _least()
-    if recorder.device.name != "cpu" or recorder.operations != 1 or not least:
+    if not recorder.device.can.single or recorder.operations != 1 or not least:
         return False
     recorded = recorder.recorded()
     if not recorded:
@@ -49,14 +46,3 @@ def _reduces_faster(node: Reduce) -> bool:
 def _is_faster(node: Apply) -> bool:
     to_integers = node.dtype.kind in "iu" and node.arguments[0].dtype.kind == "f"
     return node.operation not in FAST_IN_NUMPY and not to_integers
-
-
-def _least() -> int:
-    setting = config.get("fusion.single-operation-bytes")
-    try:
-        return int(parse_bytes(setting or 0))
-    except (TypeError, ValueError, AttributeError):
-        raise ChoiceError(
-            f"gpusched.fusion.single-operation-bytes is {setting!r}: it takes a number of bytes, "
-            f"such as 4 MiB, or null"
-        ) from None

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, Task, TaskRef
 from dask.array.core import finalize
 from dask.utils import key_split
 
+from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.fusion.plan import Register
 from gpusched.graph.batch import Batch, Given, Made, Step
 from gpusched.graph.cheap import Cheap, moves

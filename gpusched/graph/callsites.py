@@ -14,14 +14,10 @@ from typing import Any
 
 import dask
 
+from gpusched.graph.libraries import FRAMES
+
 LIMIT = 50_000
 """Arrays remembered; the oldest goes first."""
-
-LIBRARIES = frozenset(
-    ["contextlib", "cytoolz", "dask", "distributed", "functools", "gpusched", "numpy", "toolz",
-     "xarray"]
-)  # fmt: skip
-"""Packages whose frames are not the user's."""
 
 Site = tuple[CodeType, int]
 """A code object, and the offset of an instruction in it."""
@@ -63,7 +59,7 @@ def outside(depth: int, until: str = "") -> Site | None:
         module = frame.f_globals.get("__name__", "")
         if module == until:
             return None
-        if module.partition(".")[0] not in LIBRARIES:
+        if module.partition(".")[0] not in FRAMES:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     return None

@@ -11,8 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import Any
 
-from dask._task_spec import Alias, Task, _execute_subgraph
-
+from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.fusion.grids import is_join
 from gpusched.graph.absorbing import cuts
 from gpusched.graph.rewrite import Functions, worthwhile
@@ -37,7 +36,7 @@ def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
 
     Examples
     --------
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.graph.chains import without_links
     >>> from gpusched.graph.sizes import Sizes
     >>> tasks = [Task("x", abs, -1), Task("y", abs, -2), Task("a", abs, TaskRef("both")),
@@ -83,7 +82,7 @@ def _may_be_fused(node: Any, sizes: Sizes) -> bool:
 
 def _joins(task: Task) -> bool:
     """Return whether a task joins chunks, and does nothing else but cut them."""
-    if task.func is not _execute_subgraph:
+    if task.func is not execute_subgraph:
         return is_join(task.func)
     inner = [node for node in task.args[0].values() if type(node) is not Alias]
     if not all(type(node) is Task for node in inner):

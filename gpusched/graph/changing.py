@@ -9,7 +9,8 @@ import numpy as np
 from dask.utils import methodcaller
 
 from gpusched.fusion import pure
-from gpusched.graph.known import VIEWS, bare, known
+from gpusched.graph.known import VIEWS, known
+from gpusched.graph.partials import bare
 from gpusched.graph.quick import callables, parts
 
 _PURE = ("dask.array", "dask.utils", "gpusched")

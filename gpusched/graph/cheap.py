@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task
 from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.utils import methodcaller
 
-from gpusched.graph.known import bare
+from gpusched.adapters.tasks import DataNode, Task
 from gpusched.graph.movement import KEEPING
+from gpusched.graph.partials import bare
 from gpusched.graph.program import Program, name_of
 from gpusched.graph.quick import callables, parts
 from gpusched.graph.rewrite import Functions

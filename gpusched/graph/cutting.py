@@ -14,10 +14,10 @@ from collections.abc import Collection
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from dask._task_spec import Alias, Task, TaskRef, _execute_subgraph
 from dask.array import chunk
 from dask.utils import key_split
 
+from gpusched.adapters.tasks import Alias, Task, TaskRef, execute_subgraph
 from gpusched.graph.known import Cut, pieces
 from gpusched.graph.merging import Merged, block_of, gathers
 from gpusched.graph.sizes import Sizes
@@ -187,12 +187,12 @@ def cuts_of(task: Task) -> tuple[Cut, ...]:
     Examples
     --------
     >>> from operator import getitem
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.graph.cutting import cuts_of
     >>> cuts_of(Task("edge", getitem, TaskRef("x"), slice(2)))
     ((<built-in function getitem>, (slice(None, 2, None),)),)
     """
-    if task.func is _execute_subgraph:
+    if task.func is execute_subgraph:
         return _cuts_inside(task)
     # Functions of others may not be hashable.
     cuts = task.func is operator.getitem or task.func is chunk.getitem

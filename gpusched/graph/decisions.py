@@ -30,14 +30,22 @@ class Remaining:
     """Tasks of one program; threads that count at once may miss one."""
     graph: str = ""
     """The graph that was made last; empty if none is known of."""
+    extra: int | None = None
+    """Bytes that each of the tasks takes at most besides its inputs, its result included, where
+    its calls are made one by one; None if that is not known."""
 
     def learn(self, told: Remaining) -> None:
         """Take what another process has sent; nothing happens if the graph is known already."""
         if told.graph and told.graph != self.graph:
-            self.tasks, self.graph = told.tasks, told.graph
+            self.tasks, self.graph, self.extra = told.tasks, told.graph, told.extra
+
+    def told(self) -> tuple[Any, ...]:
+        """Return what makes it again, as few bytes when pickled."""
+        known = () if self.extra is None else (self.extra,)
+        return (self.tasks, self.graph, *known) if self.graph else ()
 
     def __reduce__(self) -> Any:
-        return Remaining, (self.tasks, self.graph) if self.graph else ()
+        return Remaining, self.told()
 
 
 UNKNOWN = Remaining()

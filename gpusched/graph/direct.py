@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import dask
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef, parse_input
 from dask.array.optimization import optimize
-from dask.blockwise import Blockwise, _get_coord_mapping, blockwise_token, optimize_blockwise
+from dask.blockwise import Blockwise, blockwise_token, optimize_blockwise
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
+
+from gpusched.adapters.arrays import coordinate_mapping
+from gpusched.adapters.tasks import DataNode, GraphNode, Task, TaskRef, parse_input
 
 Operand = Callable[[tuple[int, ...]], Any]
 """Gives what an argument is for a block, by dask's coordinates of it."""
@@ -80,7 +82,7 @@ class DirectBlockwise(Blockwise):
     @property
     def _dict(self) -> Any:
         if not self.is_materialized():
-            maps, joined, dummies = _get_coord_mapping(
+            maps, joined, dummies = coordinate_mapping(
                 self.dims, self.output_indices, self.numblocks, self.indices, self.concatenate
             )
             if any(joined):

@@ -8,7 +8,8 @@ from typing import Any
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph import safety
-from gpusched.graph.known import bare, known
+from gpusched.graph.known import known
+from gpusched.graph.partials import bare
 from gpusched.graph.quick import is_marked
 
 

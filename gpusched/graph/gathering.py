@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, Tuple
-
+from gpusched.adapters.tasks import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, Tuple
 from gpusched.graph.batch import Batch, Given, Run, Step
 
 

@@ -90,12 +90,12 @@ _interceptors: list[Callable[..., Any]] = []
 
 @contextmanager
 def intercepting(function: Callable[..., Any]) -> Iterator[None]:
-    """Let `function` have every array graph of this process in the place of `optimize`.
+    """Let `function` have every array graph of this process instead of `optimize`.
 
     Examples
     --------
     >>> import dask.array as da, gpusched
-    >>> from dask._task_spec import DataNode
+    >>> from gpusched.adapters.tasks import DataNode
     >>> from dask.core import flatten
     >>> from gpusched.graph.hook import intercepting
     >>> def seven(graph, keys, **kwargs):
@@ -147,6 +147,11 @@ class _Switch:
 
     def _restore(self) -> None:
         _configure(self._before.pop())
+
+    def __repr__(self) -> str:
+        on = self._hook is optimize
+        remedy = "gpusched.disable() switches it off" if on else "gpusched.enable() switches it on"
+        return f"<fusion is {'on' if on else 'off'} in this process; {remedy}>"
 
     def __enter__(self) -> _Switch:
         return self

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from operator import getitem
 from typing import Any
 
-from dask._task_spec import Alias, Task, TaskRef
-
+from gpusched.adapters.tasks import Alias, Task, TaskRef
 from gpusched.graph.batch import part
 from gpusched.graph.gathering import gathered
 

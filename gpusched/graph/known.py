@@ -8,19 +8,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Task
 from dask.array import chunk as dask_chunk
-from dask.array import _shuffle, overlap, reductions
+from dask.array import reductions
 from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
+from gpusched.adapters.arrays import nanmax_skip, nanmin_skip, sqrt, take, trim
+from gpusched.adapters.tasks import Task
 from gpusched.fusion import functions
 from gpusched.fusion.chunk import HANDLERS, LazyChunk, compute
 from gpusched.fusion.operations import operation_of
 from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import Grouped, grouped_for
+from gpusched.graph.partials import bare
 
 _OPERATORS = frozenset(
     getattr(operator, name)
@@ -118,20 +120,20 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, _shuffle._getitem, overlap._trim, enforced, together,
-                   pieces, one_of])  # fmt: skip
+                    operator.getitem, take, trim, enforced, together, pieces,
+                    one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(
     [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, moments.moment_chunk,
-     reductions.chunk_min, reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip,
-     reductions._sqrt]
+     reductions.chunk_min, reductions.chunk_max, nanmin_skip, nanmax_skip,
+     sqrt]
 )  # fmt: skip
 
 _FIRST_STEPS = frozenset(
     [dask_chunk.sum, dask_chunk.prod, dask_chunk.min, dask_chunk.max, dask_chunk.any,
      dask_chunk.all, dask_chunk.nansum, dask_chunk.nanprod, reductions.chunk_min,
-     reductions.chunk_max, reductions._nanmin_skip, reductions._nanmax_skip,
+     reductions.chunk_max, nanmin_skip, nanmax_skip,
      reductions.mean_chunk, reductions.moment_chunk]
 )  # fmt: skip
 """What dask's reductions call on each chunk; other functions may have the same options."""
@@ -170,16 +172,16 @@ def _joined(arrays: Any, shape: Any) -> Any:
 
 
 def _nanmin(x: Any, axis: Any, keepdims: Any) -> Any:
-    return _skip_nan(x, axis, keepdims, "fmin", reductions._nanmin_skip)
+    return _skip_nan(x, axis, keepdims, "fmin", nanmin_skip)
 
 
 def _nanmax(x: Any, axis: Any, keepdims: Any) -> Any:
-    return _skip_nan(x, axis, keepdims, "fmax", reductions._nanmax_skip)
+    return _skip_nan(x, axis, keepdims, "fmax", nanmax_skip)
 
 
 def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..., Any]) -> Any:
     """dask's ``_nanmin_skip``, which warns of nothing."""
-    if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim:
+    if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
         return plain(x, axis, keepdims)
     return functions.extreme(x._recorder, x, axis, keepdims=keepdims, combine=combine)
 
@@ -188,10 +190,10 @@ _RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS | {concatenate_shaped}
 
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
-    _shuffle._getitem: _taken,
+    take: _taken,
     concatenate_shaped: _joined,
-    reductions._nanmin_skip: _nanmin,
-    reductions._nanmax_skip: _nanmax,
+    nanmin_skip: _nanmin,
+    nanmax_skip: _nanmax,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
 
@@ -237,7 +239,7 @@ def plain_for(function: Any) -> Any:
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
     """Return what a table has for a function, or for what a `functools.partial` calls."""
-    if isinstance(function, partial):
+    if type(function) is partial:
         inner = _replaced(function.func, table)
         if inner is not function.func:
             return partial(inner, *function.args, **function.keywords)
@@ -246,13 +248,6 @@ def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]
         return table.get(function, function)
     except TypeError:
         return function
-
-
-def bare(function: Any) -> Any:
-    """Return what a `functools.partial` calls in the end."""
-    while isinstance(function, partial):
-        function = function.func
-    return function
 
 
 def known(function: Any) -> bool:
@@ -280,7 +275,7 @@ def is_first_step(task: Task) -> bool:
     Examples
     --------
     >>> import numpy as np
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.graph.known import is_first_step
     >>> is_first_step(Task("s", np.sum, TaskRef("x"), axis=(0,), keepdims=True))
     True

@@ -6,7 +6,6 @@ next time step does, would record it again for as many chunks as there are threa
 
 from __future__ import annotations
 
-import sys
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy as np
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.fusion.plan import Register
+from gpusched.graph import libraries
 
 if TYPE_CHECKING:
     from gpusched.graph.program import Program
@@ -37,8 +37,6 @@ def keep(key: Any, program: Program) -> None:
 
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register)
 
-_LIBRARIES = frozenset(["numpy", "dask", "operator", "_operator", "builtins", "gpusched"])
-
 
 def lasts(value: Any) -> bool:
     """Return whether a value is, or holds, functions of libraries and plain values only.
@@ -60,15 +58,8 @@ def lasts(value: Any) -> bool:
         return all(map(lasts, value))
     if type(value) is dict:
         return all(map(lasts, value.values()))
-    if isinstance(value, partial):
+    if type(value) is partial:
         return lasts([value.func, value.args, value.keywords])
     if isinstance(value, Compose):
         return lasts([value.first, *value.funcs])
-    return is_of_a_library(value)
-
-
-def is_of_a_library(function: Any) -> bool:
-    """Return whether a function is what its name stands for in a library's module."""
-    name = str(getattr(function, "__module__", None) or "")
-    found = getattr(sys.modules.get(name), getattr(function, "__qualname__", ""), None)
-    return found is function and name.partition(".")[0] in _LIBRARIES
+    return libraries.found_by_name(value)

@@ -53,7 +53,7 @@ def limits() -> Limits:
     """
     least = config.get("batching.least")
     if least is None:
-        least = max(BATCHES, A_THREAD * _threads())
+        least = max(BATCHES, A_THREAD * threads())
     return Limits(
         _count("batching.tasks", config.get("batching.tasks")),
         _bytes("batching.bytes", config.get("batching.bytes")),
@@ -77,8 +77,11 @@ def _bytes(key: str, value: Any) -> int:
         ) from None
 
 
-def _threads() -> int:
-    """Return the threads of this machine, or of the largest cluster scheduled in this process."""
+def threads() -> int:
+    """Return the threads of the largest cluster scheduled in this process, or of this machine.
+
+    A scheduler optimises graphs for its workers, whose machines are not its own.
+    """
     scheduler = sys.modules.get("distributed.scheduler")
-    clusters = [] if scheduler is None else list(scheduler.Scheduler._instances)
-    return max([int(CPU_COUNT), *(each.total_nthreads for each in clusters)])
+    clusters = () if scheduler is None else tuple(scheduler.Scheduler._instances)
+    return max((int(each.total_nthreads) for each in clusters), default=0) or int(CPU_COUNT)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from operator import getitem
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, Task, TaskRef, _execute_subgraph, _identity_cast
 from dask.array.core import finalize
-from dask.system import CPU_COUNT
 from dask.utils import key_split, parse_bytes
 
 from gpusched import config
+from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.graph.known import is_first_step, together
+from gpusched.graph.limits import threads
 from gpusched.graph.quick import slow_part
 from gpusched.graph.rewrite import Functions, called, worthwhile
 from gpusched.graph.sizes import Sizes
@@ -134,7 +134,7 @@ class _Merging:
             if members:
                 found.append(members)
         # One chunk a thread at least, or merging would leave threads without work.
-        if len(found) < CPU_COUNT:
+        if len(found) < threads():
             return Merged(self._tasks)
         result = dict(self._tasks)
         for members in found:
@@ -238,14 +238,14 @@ class _Merging:
         return light and self._is_recorded(node)
 
     def _is_recorded(self, node: Task) -> bool:
-        if node.func is _execute_subgraph:
+        if node.func is execute_subgraph:
             return all(self._is_recorded(n) for n in node.args[0].values() if isinstance(n, Task))
         inner = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, Task)]
         return self._is_quick(node) and all(map(self._is_recorded, inner))
 
     def _is_quick(self, node: Task) -> bool:
         function, kwargs = called(node)
-        if function is _identity_cast or self._has_no_slow_part(function):
+        if function is identity_cast or self._has_no_slow_part(function):
             return True
         traits = self._functions.traits(function, node.args, kwargs)
         return traits.recorded and traits.replayed
@@ -310,7 +310,7 @@ class _Merging:
             inner[last] = Task(last, together, *map(TaskRef, outputs))
             parts = {k: Task(k, getitem, TaskRef(name), i) for i, k in enumerate(outputs)}
         keys = tuple(given)
-        whole = Task(name, _execute_subgraph, inner, last, keys, *map(TaskRef, keys))
+        whole = Task(name, execute_subgraph, inner, last, keys, *map(TaskRef, keys))
         assert name not in others, name
         return {name: whole, **parts}
 
@@ -353,14 +353,14 @@ def reduces(task: Any) -> bool:
 
     Examples
     --------
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.graph.merging import reduces
     >>> reduces(Task("s", sum, TaskRef("x"), axis=(0,), keepdims=True))
     True
     """
     if not isinstance(task, Task):
         return False
-    if task.func is _execute_subgraph:
+    if task.func is execute_subgraph:
         return reduces(task.args[0].get(task.args[1]))
     return "axis" in task.kwargs and "keepdims" in task.kwargs
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
+from gpusched.adapters.distributed import worker_instances
 from gpusched.fusion.statistics import updating
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.worker import current_worker
@@ -72,41 +73,44 @@ class Deferred:
         """Find the program, and run it on the inputs of a task."""
         if self._program is None:
             try:
-                self._program = find(self.token)
+                program = find(self.token)
             except UnavailableError:
                 _give_back(self.token)
                 raise
-            self._program.remaining.learn(self.remaining)
+            program.remaining.learn(self.remaining)
+            self._program = program.for_task()
         return self._program(*inputs)
 
     def __reduce__(self) -> Any:
         try:
             return find(self.token).__reduce__()
         except UnavailableError:
-            return refer, (self.token, self.remaining.tasks, self.remaining.graph)
+            return refer, (self.token, *self.remaining.told())
 
     def __dask_tokenize__(self) -> Any:
         return ("gpusched.Program", self.token)
 
 
-def refer(token: str, tasks: int = 0, graph: str = "") -> programs.Program | Deferred:
+def refer(
+    token: str, tasks: int = 0, graph: str = "", extra: int | None = None
+) -> programs.Program | Deferred:
     """Return the program of that token, or what stands for it until it is called.
 
     Parameters
     ----------
     token
         The program's.
-    tasks, graph
+    tasks, graph, extra
         Of `gpusched.graph.decisions.Remaining`, as they take few bytes.
     """
     from gpusched.graph import program as programs
 
-    remaining = Remaining(tasks, graph)
+    remaining = Remaining(tasks, graph, extra)
     program = programs.known(token)
     if program is None:
         return Deferred(token, remaining)
     program.remaining.learn(remaining)
-    return program
+    return program.for_task()
 
 
 _asking: dict[str, threading.Lock] = {}
@@ -129,7 +133,7 @@ def find(token: str) -> programs.Program:
         try:
             found = programs.known(token)
             if found is None:
-                found = programs.restore(token, _ask(token))
+                found = programs.shared(token, _ask(token))
                 with updating() as counters:
                     counters.programs_received += 1
         finally:
@@ -159,13 +163,12 @@ def _ask(token: str) -> bytes:
 
 def _workers() -> Iterator[Worker]:
     """Yield this process's running workers: the one whose task this thread runs comes first."""
-    from distributed import Worker
     from distributed.core import Status
 
     worker = current_worker()
     if worker is not None:
         yield worker
-    yield from (worker for worker in list(Worker._instances) if worker.status == Status.running)
+    yield from (worker for worker in worker_instances() if worker.status == Status.running)
 
 
 def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from dask.array import chunk, reductions
-from dask.array.core import _concatenate2
 from dask.utils import deepmap
 
+from gpusched.adapters.arrays import concatenate2
 from gpusched.fusion.chunk import LazyChunk
 from gpusched.fusion.devices import device_of
 from gpusched.fusion.moments import Moments, joined, moments
@@ -122,7 +122,7 @@ def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Mom
         return None
 
     def along(value_of: Any) -> Any:
-        return _concatenate2(deepmap(value_of, pairs), axes=list(axes))
+        return concatenate2(deepmap(value_of, pairs), axes=list(axes))
 
     ns, totals = along(lambda pair: pair["n"]), along(lambda pair: pair["total"])
     mean, rest = along(_mean), along(_rest)

@@ -27,7 +27,7 @@ class TaskCopies:
     """
 
     def __init__(self, mover: Mover) -> None:
-        self._mover = mover
+        self.mover = mover
         self._made: dict[int, tuple[np.ndarray, Placed]] = {}
 
     def on_device(self, value: Any) -> Any:
@@ -44,8 +44,8 @@ class TaskCopies:
     def _copy(self, array: np.ndarray) -> Placed:
         found = self._made.get(id(array))
         if found is None:
-            found = self._made[id(array)] = array, Placed(self._mover.to_device(array))
-            self._mover.uploaded(*found)
+            found = self._made[id(array)] = array, Placed(self.mover.to_device(array))
+            self.mover.uploaded(*found)
         return found[1]
 
     def settled(self, value: Any, structure: Any = None) -> Any:
@@ -70,11 +70,11 @@ class TaskCopies:
         if not hasattr(kind, "__cuda_array_interface__"):
             return value
         if isinstance(structure, Register) and structure.scalar:
-            return self._mover.to_host(value)[()]
+            return self.mover.to_host(value)[()]
         if value.size >= config.get("fusion.minimum-elements"):
             return Placed(value)
         # Whoever takes it computes with a few numbers, sooner than it launches a kernel.
-        return self._mover.to_host(value)
+        return self.mover.to_host(value)
 
 
 class Moved(list[Any]):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dask._task_spec import Alias, Task
-
+from gpusched.adapters.tasks import Alias, Task
 from gpusched.graph.subgraph import result_key
 
 
@@ -24,7 +23,7 @@ def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, A
 
     Examples
     --------
-    >>> from dask._task_spec import Alias, Task, TaskRef
+    >>> from gpusched.adapters.tasks import Alias, Task, TaskRef
     >>> from gpusched.graph.names import without_names
     >>> tasks = [Task("x", abs, -1), Alias("y", "x"), Alias("z", "y"), Task("a", abs, TaskRef("z"))]
     >>> without_names({node.key: node for node in tasks}, {"a"})

@@ -22,6 +22,7 @@ from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
 from gpusched.graph.merging import Merged, merge_bytes, merged
 from gpusched.graph.names import without_names
+from gpusched.graph.program import Program
 from gpusched.graph.rejoining import rejoined
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
@@ -62,8 +63,23 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     functions, sizes = Functions(overrides), Sizes(layers)
     found = regrouped(tasks, set(flatten([keys])), sizes, functions)
     rewritten = rewrite(found.tasks, functions)
+    _declare(rewritten, found.tasks, sizes)
     result = batched(rewritten, found.tasks, flatten([keys]), sizes, functions, limits())
     return taken_inside(result.tasks, found.items)
+
+
+def _declare(rewritten: Mapping[Any, Any], tasks: Mapping[Any, Any], sizes: Sizes) -> None:
+    """Let each program know how much memory its tasks take at most, for the workers to plan by."""
+    seen = set()
+    for key, node in rewritten.items():
+        program = getattr(node, "func", None)
+        kind = program, key[0] if type(key) is tuple else key
+        if type(program) is not Program or kind in seen:
+            continue
+        seen.add(kind)
+        extra, remaining = sizes.extra(tasks[key]), program.remaining
+        if extra is not None:
+            remaining.extra = max(extra, remaining.extra or 0)
 
 
 def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,

@@ -9,14 +9,15 @@ from typing import Any
 import cloudpickle
 from toolz import curry  # type: ignore[import-untyped]
 
+from gpusched.fusion.bounds import DEFAULT, Bounds
 from gpusched.fusion.kernel import EXACT
 from gpusched.fusion.overrides import NONE, Overrides
 from gpusched.fusion.placement import AUTO, OFF, REQUIRE
 from gpusched.fusion.plan import Register
 from gpusched.fusion.precision import MODES
 from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
+from gpusched.graph import libraries
 from gpusched.graph.decisions import Remaining
-from gpusched.graph.lasting import is_of_a_library
 from gpusched.graph.quick import parts
 from gpusched.graph.segment import ProgramStep
 
@@ -66,7 +67,8 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     # Words only where they say something.
     said = (overrides.mathematics, overrides.tier, overrides.device)
     chosen = [word for word in said if word not in (EXACT, ANY, AUTO)]
-    _Compact(file, protocol=5).dump((steps, inputs, *chosen, *overrides.found))
+    bounds = [tuple(overrides.bounds)] if overrides.bounds != DEFAULT else []
+    _Compact(file, protocol=5).dump((steps, inputs, *chosen, *bounds, *overrides.found))
     return file.getvalue()
 
 
@@ -80,7 +82,7 @@ def named_code(steps: tuple[ProgramStep, ...]) -> str:
         _code(part.__code__)
         for step in steps
         for part in parts(step.function)
-        if isinstance(part, FunctionType) and not is_of_a_library(part)
+        if isinstance(part, FunctionType) and not libraries.found_by_name(part)
     ]
     return repr(found) if found else ""
 
@@ -94,10 +96,12 @@ def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
     """Return what `pack` was given."""
     steps, inputs, *chosen = cloudpickle.loads(payload)
     words = [each for each in chosen if isinstance(each, str)]
+    bounds = [Bounds(*each) for each in chosen if type(each) is tuple]
     found = Overrides(
-        tuple(chosen[len(words) :]),
+        tuple(chosen[len(words) + len(bounds) :]),
         next((word for word in words if word in MODES), EXACT),
         next((word for word in words if word in (FUSED, UNFUSED)), ANY),
         next((word for word in words if word in (OFF, REQUIRE)), AUTO),
+        *bounds,
     )
-    return steps, inputs, found or NONE
+    return steps, inputs, NONE if found == NONE else found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -12,17 +11,12 @@ from gpusched.fusion.devices import Device, device_of
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.fusion.shortage import HostResult
-from gpusched.graph.known import bare, enforced, together
+from gpusched.graph import tiled
+from gpusched.graph.known import together
+from gpusched.graph.partials import bare
 
-ELEMENTWISE = (
-    np.clip, np.where, operator.abs, operator.add, operator.and_, operator.eq, operator.floordiv,
-    operator.ge, operator.gt, operator.inv, operator.invert, operator.le, operator.lshift,
-    operator.lt, operator.mod, operator.mul, operator.ne, operator.neg, operator.or_, operator.pos,
-    operator.pow, operator.rshift, operator.sub, operator.truediv, operator.xor, enforced,
-    one_of, together,
-)  # fmt: skip
-"""Functions, besides ufuncs, whose value at a place depends on the inputs at that place only. A
-user's function is none of them: it may ask for its input's shape."""
+ELEMENTWISE = (*tiled.FUNCTIONS, one_of, together)
+"""The same, and what returns some of its arguments."""
 
 
 class Runs(Protocol):
@@ -109,7 +103,7 @@ class _Results:
 
     def _leave_device(self) -> bool:
         """Move the task's one result to host memory; return False if it cannot be, or is there."""
-        if self._device.name == "cpu" or not self._final or self._several:
+        if self._device.can.host_memory or not self._final or self._several:
             return False
         (wholes,) = self._wholes.values()
         if not wholes or isinstance(wholes[0], np.ndarray):
@@ -131,16 +125,8 @@ def _part(value: Any, where: slice, shape: tuple[int, ...]) -> Any:
     return value[where] if divided and value.shape[0] == shape[0] else value
 
 
-def _leave_device(wholes: list[Any], device: Device) -> bool:
-    """Move the one result that is being filled to host memory; return False if there is none."""
-    if device.name == "cpu" or len(wholes) != 1 or isinstance(wholes[0], np.ndarray):
-        return False
-    wholes[0] = wholes[0].get()
-    return True
-
-
 def _result(whole: Any, device: Device) -> Any:
-    on_host = isinstance(whole, np.ndarray) and device.name != "cpu"
+    on_host = isinstance(whole, np.ndarray) and not device.can.host_memory
     return HostResult(whole) if on_host else whole
 
 
@@ -189,6 +175,6 @@ def _allocate(device: Device, shape: tuple[int, ...], dtype: np.dtype, final: bo
     try:
         return device.empty(shape, dtype)
     except MemoryError:
-        if device.name == "cpu" or not final:
+        if device.can.host_memory or not final:
             raise
         return np.empty(shape, dtype)

@@ -13,13 +13,16 @@ import dask
 
 from gpusched.fusion import shortage
 from gpusched.fusion.grids import is_join
-from gpusched.fusion.overrides import NONE, Overrides
+from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Registers
 from gpusched.fusion.tiers import UNFUSED
 from gpusched.graph.decisions import UNKNOWN, Remaining
+from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.lasting import keep
+from gpusched.graph.libraries import KEPT, package
 from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.placing import begin
+from gpusched.graph.quick import callables, parts
 from gpusched.graph.segment import ProgramStep, Segment
 
 
@@ -34,7 +37,7 @@ class Program:
     inputs
         Number of inputs.
     overrides
-        Users' versions of kernels that it runs with.
+        What was said of its kernels where its graph was optimised; by default what is here.
 
     Notes
     -----
@@ -43,11 +46,11 @@ class Program:
     """
 
     def __init__(
-        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NONE
+        self, steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides | None = None
     ) -> None:
         self.steps = steps
         self.inputs = inputs
-        self.overrides = overrides
+        self.overrides = active() if overrides is None else overrides
         self.remaining = Remaining()
         """Its tasks in the graph that was made last."""
         self.segments = self._segments(steps)
@@ -66,7 +69,7 @@ class Program:
     def __call__(self, *inputs: Any) -> Any:
         """Run the program on the inputs of a task."""
         registers: Registers = [*inputs, *[None] * len(self.steps)]
-        placing = begin(self.overrides.device)
+        placing = begin(self.overrides.device, inputs)
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 if placing is None:
@@ -98,6 +101,7 @@ class Program:
         for segment in segments:
             segment.overrides = self.overrides
             segment.remaining = self.remaining
+        note_returns(segments)
         return segments
 
     def payload(self) -> tuple[str, bytes]:
@@ -108,6 +112,35 @@ class Program:
             self._token = hashlib.blake2b(told, digest_size=16).hexdigest()
         return self._token, self._payload
 
+    @cached_property
+    def has_state(self) -> bool:
+        """Return whether it calls or is given functions of the user's that may change.
+
+        Counters and generators of random numbers go with a task as they are when it is sent.
+        """
+        calls = [step for step in self.steps if not step.recorded]
+        found = [f for c in calls for f in (c.function, *callables((c.args, c.kwargs)))]
+        return any(_is_own(part) for function in found for part in parts(function))
+
+    def for_task(self) -> Program:
+        """Return what one task calls that was sent here, with such functions as they were sent.
+
+        Plain dask unpickles the functions of each task. What is recorded is shared.
+        """
+        if not self.has_state:
+            return self
+        assert self._payload is not None
+        sent, inputs, overrides = unpack(self._payload)
+        pairs = zip(sent, self.steps, strict=True)
+        steps = tuple(replace(new, recorded=old.recorded) for new, old in pairs)
+        made = Program(steps, inputs, overrides)
+        made._payload, made._token, made.remaining = self._payload, self._token, self.remaining
+        made.segments = [
+            old if old.recorded else new
+            for old, new in zip(self.segments, made.segments, strict=True)
+        ]
+        return made
+
     def __reduce__(self) -> Any:
         return restore, (*self.payload(), self.remaining)
 
@@ -115,18 +148,27 @@ class Program:
         return ("gpusched.Program", self.payload()[0])
 
 
+def _is_own(function: Any) -> bool:
+    """Return whether a function, or an object's class, is of no library."""
+    return package(function) not in KEPT
+
+
 _restored: weakref.WeakValueDictionary[str, Program] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 
 def restore(token: str, payload: bytes, remaining: Remaining = UNKNOWN) -> Program:
-    """Return the program of that token: the same one as before, if this process still has it."""
-    program = known(token) or _made(token, payload)
+    """Return the program of that token for one task."""
+    program = shared(token, payload)
     program.remaining.learn(remaining)
-    return program
+    return program.for_task()
 
 
-def _made(token: str, payload: bytes) -> Program:
+def shared(token: str, payload: bytes) -> Program:
+    """Return the program of that token: the same one as before, if this process still has it."""
+    found = known(token)
+    if found is not None:
+        return found
     # Outside the lock: the steps of a batch are programs, which are restored here, too.
     steps, inputs, overrides = unpack(payload)
     if not dask.config.get("gpusched.fusion.enabled", True):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from toolz import curry  # type: ignore[import-untyped]
+
+from gpusched.graph.partials import bare
 
 _NAMES = """
 dask.array._shuffle._getitem dask.array._shuffle.concatenate_arrays dask.array.chunk.arange
@@ -99,9 +101,7 @@ QUICK = "__gpusched_quick__"
 
 def is_marked(function: Any) -> bool:
     """Return whether a function, or what a partial application calls, has that attribute."""
-    while isinstance(function, partial):
-        function = function.func
-    return bool(getattr(function, QUICK, False))
+    return bool(getattr(bare(function), QUICK, False))
 
 
 def slow_part(function: Any) -> str | None:

@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from dask._task_spec import (
+
+from gpusched.adapters.tasks import (
     DataNode,
     GraphNode,
     NestedContainer,
     Task,
-    _execute_subgraph,
-    _identity_cast,
+    execute_subgraph,
+    identity_cast,
 )
-
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import HOST
 from gpusched.fusion.expression import UnrecordableError
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.record import Recorder
 from gpusched.graph.program import Program
@@ -125,11 +125,11 @@ class Rehearsal:
         """Raise `UnknownResultError` for a task that calls anything but quick functions."""
         if not isinstance(node, Task):
             return
-        if node.func is _execute_subgraph:
+        if node.func is execute_subgraph:
             for inner in node.args[0].values():
                 self.check(inner)
             return
-        if node.func is not _identity_cast and not isinstance(node, NestedContainer):
+        if node.func is not identity_cast and not isinstance(node, NestedContainer):
             self.check_function(node.func)
         for arg in node.args:
             self.check(arg)

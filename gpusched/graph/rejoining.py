@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, _execute_subgraph
-from dask.array import _shuffle
 from dask.system import CPU_COUNT
 from dask.utils import key_split
 
+from gpusched.adapters.arrays import take
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.known import bare
 from gpusched.graph.merging import Merged, gathers
@@ -151,7 +151,7 @@ class _Rejoining:
         for key, node in self._tasks.items():
             if type(node) is not Task or key in self._wanted or node.data_producer:
                 continue
-            if node.func is _shuffle._getitem:
+            if node.func is take:
                 taken = self._taken_by(node)
                 if taken is not None:
                     self._taken[key] = taken
@@ -274,9 +274,7 @@ class _Rejoining:
         lengths = DataNode(None, tuple(each.length for each in run))
         inner[last] = Task(last, parted, TaskRef(whole), axis, lengths)
         task = Task(name, _execute_subgraph, inner, last, tuple(given), *map(TaskRef, given))
-        parts = {
-            each.key: Task(each.key, getitem, TaskRef(name), k) for k, each in enumerate(run)
-        }
+        parts = {each.key: Task(each.key, getitem, TaskRef(name), k) for k, each in enumerate(run)}
         return {name: task, **parts}
 
     def _leaf(self, key: Any, run: Sequence[_Member], number: int) -> Iterator[GraphNode]:
@@ -302,7 +300,7 @@ class _Rejoining:
         else:
             places = np.concatenate([each.places for each in taken])
         index = (*taken[0].index[:axis], places, *taken[0].index[axis + 1 :])
-        found.append(Task(key, _shuffle._getitem, TaskRef(source), DataNode(None, (1, index))))
+        found.append(Task(key, take, TaskRef(source), DataNode(None, (1, index))))
         return found
 
 

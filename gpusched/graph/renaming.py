@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from dask._task_spec import GraphNode, Task, convert_legacy_graph
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import ensure_dict
 
+from gpusched.adapters.tasks import GraphNode, Task, convert_legacy_graph
 from gpusched.fusion.overrides import OverrideError, Overrides
 from gpusched.graph.program import Program
 
@@ -56,7 +56,7 @@ def _names(graph: dict[Any, Any], wanted: Set[Any], overrides: Overrides) -> dic
             raise OverrideError(
                 f"chunk {key} cannot be kept on a cluster while {_of(overrides)} in effect: it "
                 "would be taken for the original's by everybody who computes the same array. "
-                "Compute in the place of persisting, or persist with the original"
+                "Compute instead of persisting, or persist with the original"
             )
     suffix = f"-edited-{overrides.token}"
     return {

@@ -11,7 +11,11 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from dask._task_spec import (
+from toolz import curry  # type: ignore[import-untyped]
+
+from gpusched import config, events
+from gpusched.adapters.arrays import concatenate2, enforce_dtype
+from gpusched.adapters.tasks import (
     Alias,
     DataNode,
     Dict,
@@ -21,32 +25,33 @@ from dask._task_spec import (
     Task,
     TaskRef,
     Tuple,
-    _execute_subgraph,
-    _identity_cast,
+    execute_subgraph,
+    identity_cast,
 )
-from dask.array.core import _concatenate2, _enforce_dtype
-
-from gpusched import config, events
 from gpusched.breaks import GraphBreak
 from gpusched.fusion.grids import is_join
 from gpusched.fusion.overrides import Overrides, active
 from gpusched.fusion.plan import Register
 from gpusched.fusion.record import error_state
+from gpusched.fusion.recorded import RecordedFunction
 from gpusched.fusion.statistics import updating
 from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.grouped import Grouped
-from gpusched.graph.known import bare, computes, enforced, exact_for, known
+from gpusched.graph.known import computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
+from gpusched.graph.partials import applied, bare
 from gpusched.graph.program import Program, name_of
 from gpusched.graph.quick import is_marked
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.templates import Templates
 
-_STATIC = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.dtype, type)
+_STATIC = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.float64,
+                     np.complex128])  # fmt: skip
+"""Types of literals that never change; objects of classes derived from these may."""
 
 _programs: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary()
 
@@ -214,7 +219,7 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
 
 def worthwhile(task: Task, functions: Functions) -> bool:
     """Return whether a task has a function that is recorded and computes, or one of `EXACT`."""
-    if task.func is _execute_subgraph:
+    if task.func is execute_subgraph:
         inner = task.args[0].values()
         return any(worthwhile(node, functions) for node in inner if type(node) is Task)
     function, kwargs = called(task)
@@ -230,7 +235,7 @@ def is_counted(task: Task, functions: Functions) -> bool:
 
     A program is what counts it, be there anything to fuse or not.
     """
-    if task.func is _execute_subgraph:
+    if task.func is execute_subgraph:
         inner = task.args[0].values()
         return any(is_counted(node, functions) for node in inner if type(node) is Task)
     function, kwargs = called(task)
@@ -252,7 +257,7 @@ def enforces(task: Task) -> bool:
     """Return whether a task is dask's call of a function whose result gets a certain dtype."""
     kwargs = task.kwargs
     return (
-        task.func is _enforce_dtype
+        task.func is enforce_dtype
         and isinstance(kwargs.get(_DTYPE), np.dtype)
         and callable(kwargs.get(_FUNCTION))
     )
@@ -288,7 +293,7 @@ class _Translation:
 
     def task(self, task: Task, known_keys: dict[Any, Any]) -> Any:
         """Return where a task's result is."""
-        if task.func is _execute_subgraph:
+        if task.func is execute_subgraph:
             return subgraph.walk(task, known_keys, self.argument)
         args = tuple(self.argument(a, known_keys) for a in task.args)
         function, given = called(task)
@@ -304,8 +309,13 @@ class _Translation:
     def step(
         self, key: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Register:
-        """Add a call, and return where its result is."""
-        function = exact_for(function)
+        """Add a call, and return where its result is.
+
+        What a partial application holds is given as other arguments are: arrays are inputs.
+        """
+        function, held, named = applied(exact_for(function), (), {})
+        args = (*map(self.literal, held), *args)
+        kwargs = {**{name: self.literal(value) for name, value in named.items()}, **kwargs}
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed))
@@ -327,7 +337,7 @@ class _Translation:
             return self.literal(value.value)
         if isinstance(value, NestedContainer):
             return self.container(value, known_keys)
-        if type(value) is Task and value.func is _identity_cast:
+        if type(value) is Task and value.func is identity_cast:
             return self.cast(value, known_keys)
         if type(value) is Task:
             return self.task(value, known_keys)
@@ -386,16 +396,16 @@ def of_one(function: Any, args: tuple[Any, ...]) -> tuple[Any, Any] | None:
     --------
     >>> from functools import partial
     >>> import numpy as np
-    >>> from dask.array.core import _concatenate2
+    >>> from gpusched.adapters.arrays import concatenate2
     >>> from gpusched.graph.rewrite import of_one
     >>> from toolz import compose
-    >>> both = compose(np.max, partial(_concatenate2, axes=[0, 1]))
+    >>> both = compose(np.max, partial(concatenate2, axes=[0, 1]))
     >>> of_one(both, ([["part"]],)) == (np.max, "part"), of_one(both, ([["one", "other"]],))
     (True, None)
     """
     first: Any = getattr(function, "first", None)
     funcs: Any = getattr(function, "funcs", ())
-    if not isinstance(first, partial) or first.func is not _concatenate2:
+    if not isinstance(first, partial) or first.func is not concatenate2:
         return None
     if len(funcs) != 1 or len(args) != 1:
         return None
@@ -432,16 +442,16 @@ def _is_constant(value: Any) -> bool:
     """
     if type(value) is tuple and value and all([type(item) is tuple for item in value]):
         return False
-    if isinstance(value, _STATIC) or (type(value) is tuple and _static(value)):
-        return True
-    return callable(value) and _hashable(value)
+    return _static(value)
 
 
 def _static(value: Any) -> bool:
     """Return whether a structure holds only numbers and names, and never changes."""
     if type(value) is tuple:
         return all(map(_static, value))
-    return isinstance(value, _STATIC) or (callable(value) and _hashable(value))
+    if type(value) in _STATIC or isinstance(value, np.dtype | type):
+        return True
+    return callable(value) and _hashable(value)
 
 
 def _hashable(value: Any) -> bool:
@@ -468,10 +478,14 @@ def _frozen(structure: Any) -> Any:
 
 
 def _identity(function: Callable[..., Any]) -> Any:
-    """Return what makes two functions the same."""
-    args = getattr(function, "args", None)
-    keywords = getattr(function, "keywords", None)
-    applied = isinstance(args, tuple) and isinstance(keywords, dict)
-    if applied and _static((args, *keywords.values())):  # type: ignore[union-attr]
-        return "partial", _identity(function.func), _frozen(args), _frozen(keywords)  # type: ignore[attr-defined]
-    return function if _hashable(function) else id(function), type(function)
+    """Return what makes two functions the same: objects that are equal may do different things.
+
+    Programs keep their functions alive, so that the id of one stays its own.
+    """
+    if isinstance(function, partial | curry) and type(function) in (partial, curry):
+        held = function.args, function.keywords
+        if _static((held[0], *held[1].values())):
+            return type(function), _identity(function.func), *map(_frozen, held)
+    if isinstance(function, RecordedFunction | Grouped):
+        return function, type(function)
+    return id(function), type(function)

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import dask
@@ -37,9 +38,12 @@ from gpusched.graph import gpu_failures, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
-from gpusched.graph.known import bare, owned, plain_for, substitute_for
+from gpusched.graph.known import owned, plain_for, substitute_for
 from gpusched.graph.moved import Moved
+from gpusched.graph.partials import bare
 from gpusched.graph.results import Results
+from gpusched.graph.safety.kinds import SCALARS
+from gpusched.graph.tiled import Part, parts
 from gpusched.placed import Placed
 
 PLANS = 128
@@ -47,6 +51,7 @@ PLANS = 128
 CONSTANTS = 1 << 20
 """Bytes of the arrays that these plans hold, if there are several such plans."""
 
+_PLAIN = frozenset((bool, int, str, bytes, type(None), type(Ellipsis)))
 _NESTED = frozenset((tuple, list))
 """What inputs may be instead of arrays: several of them."""
 
@@ -112,6 +117,8 @@ class Segment:
         """What `numpy.errstate` says where the program is made, which tells programs apart."""
         self.remaining = Remaining()
         """Of the program."""
+        self.returns = False
+        """Whether a later segment of the program needs the results in host memory."""
         self._plans: dict[Any, Plan | Direct | Waiting] = {}
         self._lock = threading.Lock()
         self._own = [step for _, step in steps if recorded and is_own(step)]
@@ -171,7 +178,8 @@ class Segment:
         """Call the functions as they are, as kernels are missing."""
         error = tiers.failure(kernels)
         if error is not None:
-            direct = self._refused(error, GraphBreak.COMPILATION, inputs)
+            moved = isinstance(registers, Moved)
+            direct = self._refused(error, GraphBreak.COMPILATION, inputs, moved)
             self._remember(key, direct)
             return self._direct(direct, registers)
         self.remaining.tasks -= 1
@@ -181,16 +189,43 @@ class Segment:
         else:
             synchronize = _device(inputs).synchronize
         with tiers.Unfused(kernels, self.remaining.tasks, synchronize):
-            self.call(registers)
+            self._call_in_tiles(registers)
 
-    def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...]) -> Direct:
-        """Return the decision to do without kernels after something has failed."""
+    @cached_property
+    def _parts(self) -> list[Part]:
+        """The steps as stretches that can run on one tile after the other, and what is between."""
+        return parts(self.steps, self.outputs)
+
+    def _call_in_tiles(self, registers: Registers) -> None:
+        """Call the functions as they are, elementwise ones on tiles of their arrays."""
+        for part in self._parts:
+            if part.stretch is None or not part.stretch.run(registers):
+                self.call(registers, steps=part.steps)
+                continue
+            for gone in itertools.chain.from_iterable(self.last_uses[part.steps]):
+                registers[gone] = None
+
+    def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
+                 moved: bool) -> Direct:  # fmt: skip
+        """Return the decision to do without kernels after something has failed.
+
+        Parameters
+        ----------
+        error
+            What was raised.
+        what
+            What has failed.
+        inputs
+            Chunks, wherever they lie.
+        moved
+            Whether they were to be moved to the device.
+        """
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
         reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
         device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
-        if device.name != HOST.name:
-            gpu_failures.warn_once(reason)
+        if moved or not device.can.host_memory:
+            gpu_failures.warn_once(reason, "NumPy" if moved else "CuPy")
         return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:
@@ -216,9 +251,21 @@ class Segment:
                 self._examination = found
         return found
 
-    def call(self, registers: Registers, reported: bool = False) -> None:
-        """Call the functions as they are; those of dask's own where their errors are wanted."""
-        for (register, step), dying in zip(self.steps, self.last_uses, strict=True):
+    def call(
+        self, registers: Registers, reported: bool = False, steps: slice = slice(None)
+    ) -> None:
+        """Call the functions as they are; those of dask's own where their errors are wanted.
+
+        Parameters
+        ----------
+        registers
+            Of the program.
+        reported
+            Whether NumPy is to report floating-point errors.
+        steps
+            Which of the calls.
+        """
+        for (register, step), dying in zip(self.steps[steps], self.last_uses[steps], strict=True):
             function = plain_for(step.function) if reported else step.function
             registers[register] = function(
                 *substitute(step.args, registers), **substitute(step.kwargs, registers)
@@ -253,7 +300,8 @@ class Segment:
 
     def obstacle(self, inputs: tuple[Any, ...], key: Any) -> Reason | None:
         """Return why a segment is not recorded for such inputs, or None if it may be."""
-        return _obstacle(inputs, key, sum if self.joins else max)
+        size_of = sum if self.joins else max
+        return _obstacle(inputs, key, size_of, self.overrides.bounds.elements)
 
     def _decide(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
         """Return the decision not to record, if that can be told from the inputs."""
@@ -281,20 +329,20 @@ class Segment:
         results, seconds = plan.run(flat(inputs))
         self._finish(plan, results, seconds, registers)
 
-    def _report(self, registers: Registers) -> None:
-        """Have NumPy repeat the calls where kernels have raised errors, so that it reports them.
+    def _report(self, plan: Plan, registers: Registers) -> None:
+        """Have NumPy repeat the calls where they have raised errors, so that it reports them.
 
         What it computes is the result, since values beyond what a dtype can hold may depend on how
         they were computed.
         """
-        if take():
+        if take() | plan.errors:
             with updating() as counters:
                 counters.repeats += 1
             self.call(registers, reported=True)
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination) -> None:  # fmt: skip
-        recorder = Recorder(self.overrides.on(_device(inputs)))
+        recorder = Recorder(self.overrides.on(_device(inputs)), self.overrides.bounds.most)
         recorder.moved = isinstance(registers, Moved)
         recorder.patient = tiers.mode() == tiers.WAIT or self.overrides.waits
         take()
@@ -347,7 +395,7 @@ class Segment:
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
         count(plan, seconds)
-        self._report(registers)
+        self._report(plan, registers)
 
     def _called(self, direct: Direct, key: Any) -> None:
         """Remember and count that the functions have been called as they are."""
@@ -370,11 +418,12 @@ class Segment:
         Nothing has been changed by then. Either they raise what the user's program raises, or the
         recorder was at fault, which is counted.
         """
+        moved = isinstance(registers, Moved)
         if isinstance(registers, Moved):
             reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
             registers.leave(bare_name(self.steps[-1][1].function), reason)
         self.call(registers)
-        return self._refused(error, GraphBreak.RECORDING, inputs)
+        return self._refused(error, GraphBreak.RECORDING, inputs, moved)
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
@@ -389,20 +438,21 @@ class Segment:
         numbers = itertools.count()
         for register, value in zip(self.inputs, inputs, strict=True):
             local[register] = _lazy(value, recorder, numbers, arrays)
-        for register, function, step in self.calls:
-            recorder.step = register
-            local[register] = function(*substitute(step.args, local),
-                                       **substitute(step.kwargs, local))  # fmt: skip
+        with recorder.own_numbers():
+            for register, function, step in self.calls:
+                recorder.step = register
+                local[register] = function(*substitute(step.args, local),
+                                           **substitute(step.kwargs, local))  # fmt: skip
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)
 
     def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
-        least = dask.config.get("gpusched.fusion.minimum-operations", 2)
-        if recorder.moved or recorder.launched or recorder.operations >= least:
+        bounds = self.overrides.bounds
+        if recorder.moved or recorder.launched or recorder.operations >= bounds.operations:
             return None
-        if gains_alone(recorder):
+        if gains_alone(recorder, bounds.single):
             return None
         return Direct(
             bare_name(self.steps[-1][1].function), GraphBreak.ALONE("nothing to fuse it with")
@@ -488,11 +538,11 @@ def describe(value: Any) -> Any:
         return value.dtype, value.shape, value.strides
     if type(value) is float:
         return float, value.hex()
-    if isinstance(value, bool | int | str | bytes | np.dtype | type(None) | type(Ellipsis)):
+    if type(value) in _PLAIN or isinstance(value, np.dtype):
         return type(value), value
     if isinstance(value, type) and (issubclass(value, np.generic) or value in (bool, int, float)):
         return type, value
-    if isinstance(value, np.generic):
+    if type(value) in SCALARS:
         return type(value), value.tobytes()
     if type(value) is slice:
         return slice, describe(value.start), describe(value.stop), describe(value.step)
@@ -511,7 +561,7 @@ def held(found: Plan | Direct | Waiting) -> int:
 
 
 def _obstacle(inputs: tuple[Any, ...], key: Any,
-              size_of: Callable[[list[int]], int]) -> Reason | None:  # fmt: skip
+              size_of: Callable[[list[int]], int], least: int) -> Reason | None:  # fmt: skip
     missing = replaced()
     if missing:
         return GraphBreak.REPLACED(
@@ -537,9 +587,7 @@ def _obstacle(inputs: tuple[Any, ...], key: Any,
         return GraphBreak.DEVICES("chunks on several devices")
     if not arrays:
         return GraphBreak.NO_ARRAY("no array among the inputs")
-    if size_of([a.size for a in arrays]) < dask.config.get(
-        "gpusched.fusion.minimum-elements", 4096
-    ):
+    if size_of([a.size for a in arrays]) < least:
         return GraphBreak.SMALL_CHUNKS("small chunks")
     return None
 

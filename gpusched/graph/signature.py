@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _execute_subgraph
+
+from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef, execute_subgraph
 
 Signature = tuple[Any, ...]
 _PLAIN = frozenset([int, bool, str, type(None)])
@@ -64,7 +65,7 @@ class Signatures:
         return self._literal(value, inputs)
 
     def _task(self, task: Task, inputs: list[Any]) -> Any:
-        if task.func is _execute_subgraph:
+        if task.func is execute_subgraph:
             return self._fused(task, inputs)
         args = tuple([self._value(item, inputs) for item in task.args])
         if not task.kwargs:
@@ -84,7 +85,7 @@ class Signatures:
         outer = [self._value(values[k], inputs) for k in found.used]
         inputs += found.literals
         # A number, since signatures are hashed for each task, and this one may be long.
-        return _execute_subgraph, found.number, found.places.get(wanted), *outer
+        return execute_subgraph, found.number, found.places.get(wanted), *outer
 
     def _literal(self, value: Any, inputs: list[Any]) -> Any:
         kind = type(value)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode
 
+from gpusched.adapters.tasks import DataNode, Task, execute_subgraph
+from gpusched.graph.known import is_first_step
 from gpusched.graph.subgraph import layer_of, result_key
 
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")
@@ -102,6 +103,34 @@ class Sizes:
         order = {**getattr(node.func, "keywords", {}), **node.kwargs}.get("order", 2)
         arrays = 5 if order == 2 else order + 1
         return arrays * max(itemsize, 8) * kept
+
+    def extra(self, node: Any) -> int | None:
+        """Return the bytes that a task takes at most besides its inputs; None if not known.
+
+        That is where its calls are made one by one, each reading what others of the task have
+        left; what a call allocates for itself is not counted.
+
+        Parameters
+        ----------
+        node
+            The task as dask has it, before it was rewritten.
+        """
+        if not isinstance(node, Task) or node.func is not execute_subgraph:
+            return self._made(node)
+        inside = node.args[0]
+        made = {key: self._made(task) for key, task in inside.items()}
+        if made.get(node.args[1]) is None:
+            return None
+        return max(
+            (made[key] or 0) + sum(made.get(each) or 0 for each in task.dependencies)
+            for key, task in inside.items()
+        )
+
+    def _made(self, node: Any) -> int | None:
+        """Return the bytes of what a task returns at most; None if not known."""
+        if isinstance(node, Task) and is_first_step(node):
+            return self.of_first_step(node)
+        return self.of(node)
 
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dask._task_spec import (
+from gpusched.adapters.tasks import (
     Alias,
     GraphNode,
     NestedContainer,
     Task,
     TaskRef,
-    _execute_subgraph,
+    execute_subgraph,
 )
 
 _SUFFIX = re.compile(r"(_\.\d+)+$")
@@ -33,7 +33,7 @@ def layer_of(key: Any) -> str:
 
 def result_key(node: Any) -> Any:
     """Return the key that a task's result belongs to: that of the last task fused into it."""
-    if not isinstance(node, Task) or node.func is not _execute_subgraph:
+    if not isinstance(node, Task) or node.func is not execute_subgraph:
         return getattr(node, "key", None)
     wanted = node.args[1]
     if not isinstance(wanted, tuple):
@@ -47,7 +47,7 @@ def references(node: Any) -> Iterator[Any]:
 
     Examples
     --------
-    >>> from dask._task_spec import List, Task, TaskRef
+    >>> from gpusched.adapters.tasks import List, Task, TaskRef
     >>> from gpusched.graph.subgraph import references
     >>> list(references(Task("x", max, List(TaskRef("b"), TaskRef("a")), key=TaskRef("c"))))
     ['b', 'a', 'c']
@@ -76,7 +76,7 @@ def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
     Parameters
     ----------
     task
-        One that calls dask's ``_execute_subgraph``.
+        One that calls dask's ``execute_subgraph``.
     outer
         What is known outside, by key.
     argument
@@ -85,7 +85,7 @@ def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
 
     Examples
     --------
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.graph.subgraph import walk
     >>> first, last = Task("a", abs, TaskRef("x")), Task("b", max, TaskRef("a"), 3)
     >>> def call(value, known):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dask._task_spec import DataNode, Task, TaskRef
-
+from gpusched.adapters.tasks import DataNode, Task, TaskRef
 from gpusched.graph.program import Program
 from gpusched.graph.signature import Signatures
 

@@ -39,6 +39,8 @@ class Work:
     """Bytes to copy for the host: those in device memory."""
     downloads: int
     """How many arrays these are."""
+    returned: int = 0
+    """Bytes of results that the host needs afterwards."""
 
     def host_seconds(self) -> float:
         """Return how long the calls take as NumPy's."""
@@ -47,7 +49,8 @@ class Work:
 
     def device_seconds(self) -> float:
         """Return how long they take as kernels."""
-        copies = self.upload / LINK + self.uploads * COPY
+        copies = (self.upload + self.returned) / LINK
+        copies += (self.uploads + bool(self.returned)) * COPY
         return copies + LAUNCH + self.nbytes / DEVICE
 
     def pays(self) -> bool:

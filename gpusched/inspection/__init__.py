@@ -1,4 +1,4 @@
-"""What a program will do, before it runs: stages, kernels, bytes, and where fusion stops."""
+"""What a program will do, before it runs: stages, kernels, bytes, and graph breaks."""
 
 from gpusched.inspection.explanation import Explanation, explain
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import dask
-from dask._task_spec import List, Task, TaskRef
 from dask.array.core import finalize
 
+from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.graph.batching import batched
 from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits

@@ -84,7 +84,7 @@ def compute_seconds(machine: Machine, work: Work) -> float:
 
 
 def task_seconds(machine: Machine, moved: int, work: Work, launches: int) -> float:
-    """Return the seconds a task is expected to take on one thread, dask's own part left out.
+    """Return the seconds that a task is expected to take on one thread, dask's own part left out.
 
     The slower of moving the bytes and computing, as both go on at once (Williams, Waterman and
     Patterson, Roofline, Communications of the ACM 52(4), 2009).

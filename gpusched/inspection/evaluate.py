@@ -1,11 +1,11 @@
-"""Runs a task of dask's as dask does, with something else in the place of calling functions."""
+"""Runs a task of dask's as dask does, and does something else where that calls functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dask._task_spec import (
+from gpusched.adapters.tasks import (
     Alias,
     DataNode,
     Dict,
@@ -13,10 +13,9 @@ from dask._task_spec import (
     NestedContainer,
     Task,
     TaskRef,
-    _execute_subgraph,
-    _identity_cast,
+    execute_subgraph,
+    identity_cast,
 )
-
 from gpusched.graph import subgraph
 
 Call = Callable[[Any, list[Any], dict[str, Any], Any], Any]
@@ -39,7 +38,7 @@ def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None)
 
     Examples
     --------
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.inspection.evaluate import evaluate
     >>> task = Task("y", max, TaskRef("x"), 3)
     >>> evaluate(task, {"x": 5}, lambda function, args, kwargs, key: (function.__name__, args))
@@ -56,7 +55,7 @@ def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None)
     if not isinstance(value, Task):
         raise TypeError(f"a task of the kind {type(value).__name__}")
     key = value.key if value.key is not None else key
-    if value.func is _execute_subgraph:
+    if value.func is execute_subgraph:
         return subgraph.walk(value, values, lambda item, known: evaluate(item, known, call, key))
     args = [evaluate(item, values, call, key) for item in value.args]
     if isinstance(value, Dict):
@@ -64,6 +63,6 @@ def evaluate(value: Any, values: Mapping[Any, Any], call: Call, key: Any = None)
     if isinstance(value, NestedContainer):
         return value.klass(args)
     kwargs = {name: evaluate(item, values, call, key) for name, item in value.kwargs.items()}
-    if value.func is _identity_cast:
+    if value.func is identity_cast:
         return kwargs["typ"](args)
     return call(value.func, args, kwargs, key)

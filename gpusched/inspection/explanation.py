@@ -13,12 +13,13 @@ from gpusched.graph.optimisation import regrouped
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
 from gpusched.inspection.batches import Batches, batches
+from gpusched.inspection.breaks import breaks
 from gpusched.inspection.contention import PolicyWaits, policy_waits
+from gpusched.inspection.fit import Described, Fit, described, fit
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernels import ExplainedKernel, explained
-from gpusched.inspection.model import Stage, Stop, Totals
+from gpusched.inspection.model import Break, Stage, Totals
 from gpusched.inspection.stages import count_tasks, stages
-from gpusched.inspection.stops import stops
 from gpusched.inspection.variant import KernelUse
 from gpusched.inspection.walk import Walk, Walked
 from gpusched.machine import Machine, machine
@@ -31,8 +32,8 @@ class Explanation:
     totals: Totals
     stages: tuple[Stage, ...]
     kernels: tuple[ExplainedKernel, ...]
-    stops: tuple[Stop, ...]
-    """Where fusion stopped, why, and what to change."""
+    breaks: tuple[Break, ...]
+    """Graph breaks, why, and what to change."""
     machine: Machine
     """What expected times are based on."""
     waits: tuple[PolicyWaits, ...] = ()
@@ -41,6 +42,23 @@ class Explanation:
     """How many tasks run once tiny neighbours are in batches, and why others are not."""
     chunks: str = ""
     """What ``chunks="auto"`` last meant in this process, and why; empty if nobody asked."""
+    gpu: bool = False
+    """Whether workers that own a GPU compute it, as far as this process knows: then stages say
+    which of their calls run there."""
+    fit: Fit | None = None
+    """Whether it fits on the cluster that was asked about; None if none was."""
+
+    def on(self, memory: int, workers: int = 1, threads: int = 1) -> Explanation:
+        """Return the explanation with whether the program fits on a cluster.
+
+        Parameters
+        ----------
+        memory : int
+            Memory limit of each worker in bytes.
+        workers, threads : int
+            Workers, and threads of each.
+        """
+        return replace(self, fit=fit(self.stages, Described(memory, workers, threads)))
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -48,7 +66,7 @@ class Explanation:
         Parameters
         ----------
         details : bool
-            Whether every stage, line, kernel's source and stop is shown.
+            Whether every stage, line, kernel's source and graph break is shown.
         width : int
             Columns.
         """
@@ -68,11 +86,13 @@ class Explanation:
             "totals": asdict(self.totals),
             "stages": [asdict(stage) for stage in self.stages],
             "kernels": [_kernel(kernel) for kernel in self.kernels],
-            "stops": [asdict(stop) for stop in self.stops],
+            "breaks": [asdict(each) for each in self.breaks],
             "machine": asdict(self.machine),
             "waits": [asdict(each) for each in self.waits],
             "batches": asdict(self.batches),
             "chunks": self.chunks,
+            "fit": None if self.fit is None else _fit(self.fit),
+            "gpu": self.gpu,
         }
         plain: dict[str, Any] = json.loads(json.dumps(found))
         return plain
@@ -89,6 +109,10 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def _fit(found: Fit) -> dict[str, Any]:
+    return {**asdict(found), "fits": found.fits, "spills": found.spills, "text": str(found)}
 
 
 def _kernel(kernel: ExplainedKernel) -> dict[str, Any]:
@@ -120,12 +144,13 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     subject : dask collection or callable
         A dask array, several in a list, an xarray object, or a function.
     *args, **kwargs
-        The function's: dask arrays, or NumPy arrays that stand for its chunks.
+        The function's: dask arrays, or NumPy arrays that stand for its chunks. A cluster or a
+        client among them, as in ``explain(x, cluster)``, is what it is said to fit on or not.
 
     Returns
     -------
     Explanation
-        Stages, kernels, bytes, expected times, and where fusion stops.
+        Stages, kernels, bytes, expected times, and graph breaks.
 
     Raises
     ------
@@ -141,8 +166,11 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     >>> found.totals.launches, [kernel.launches for kernel in found.kernels]
     (4, [4])
     """
+    on = [each for each in map(described, args) if each is not None]
+    given = [each for each in args if described(each) is None]
     with collector_paused():
-        return explain_graph(gather(subject, *args, **kwargs))[0]
+        found = explain_graph(gather(subject, *given, **kwargs))[0]
+    return replace(found, fit=fit(found.stages, on[0])) if on else found
 
 
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
@@ -158,12 +186,13 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         numbers = {stage.layer: stage.number for stage in run}
         kernels = _kernels(walked, numbers)
         before = sum(map(count_tasks, wanted.built.layers.values()))
-        halts = tuple(stops(walked, numbers))
+        graph_breaks = tuple(breaks(walked, numbers))
         totals = _totals(before, walked, run)
         auto = str(chosen() or "")
         explanation = Explanation(
-            totals, run, kernels, halts, here, policy_waits(), batches(wanted), auto
-        )
+            totals, run, kernels, graph_breaks, here, policy_waits(), batches(wanted), auto,
+            walk.has_gpus,
+        )  # fmt: skip
         return explanation, walk.chunks()
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Task, convert_legacy_graph
 from dask.array import Array
 from dask.base import is_dask_collection, unpack_collections
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import ensure_dict
 
+from gpusched.adapters.tasks import Task, convert_legacy_graph
 from gpusched.graph import enable
 from gpusched.graph.direct import optimised
 from gpusched.graph.frontends.adapter import expression_of, front_ends

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from gpusched.inspection.explanation import Explanation
 
 _STYLE = """
-.gpusched-explain { font-size: 13px; max-width: 1100px; }
-.gpusched-explain table { border-collapse: collapse; margin: 8px 0; }
+.gpusched-explain { font-size: 13px; max-width: 1100px; overflow-x: auto; }
+.gpusched-explain table { border-collapse: collapse; margin: 8px 0; font-size: inherit; }
 .gpusched-explain th, .gpusched-explain td {
-  padding: 3px 10px; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
-.gpusched-explain td.n { text-align: right; white-space: nowrap; }
+  padding: 3px 7px; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
+.gpusched-explain td { overflow-wrap: anywhere; }
+.gpusched-explain td.n { text-align: right; overflow-wrap: normal; }
+.gpusched-explain td code { white-space: pre-wrap; }
 .gpusched-explain code, .gpusched-explain pre { font-size: 12px; }
 .gpusched-explain pre { padding: 8px; overflow-x: auto; background: #8881; }
 .gpusched-explain summary { cursor: pointer; }
@@ -52,9 +54,10 @@ def html(found: Explanation) -> str:
     parts = [
         f"<style>{_STYLE}</style>",
         f"<p>{escape(summary(found))}</p>",
+        *([] if found.fit is None else [f"<p>{escape(str(found.fit))}</p>"]),
         _table(_HEAD, [_row(stage) for stage in shown]),
         f"<p>{escape(moving(hidden))}</p>" if hidden else "",
-        _stops(found),
+        _breaks(found),
         f"<p>{escape(str(found.batches))}</p>" if found.batches.batches else "",
         *(f"<p>{escape(told)}</p>" for told in waits(found)),
         *(_stage(found, stage) for stage in shown),
@@ -117,20 +120,20 @@ def _number(content: str) -> str:
     return f'<td class="n">{escape(content)}</td>'
 
 
-def _stops(found: Explanation) -> str:
-    if not found.stops:
+def _breaks(found: Explanation) -> str:
+    if not found.breaks:
         return ""
     body = [
         [
-            _cell(stop.operation),
-            _cell(str(stop.place or "")),
-            _number(f"{stop.tasks:,}"),
-            _cell(stop.reason),
-            f'<td class="remedy">{escape(stop.remedy)}</td>',
+            _cell(each.operation),
+            _cell(str(each.place or "")),
+            _number(f"{each.tasks:,}"),
+            _cell(each.reason),
+            f'<td class="remedy">{escape(each.remedy)}</td>',
         ]
-        for stop in merged(found.stops)
+        for each in merged(found.breaks)
     ]
-    head = ("fusion stops at", "source", "tasks", "why", "what to change")
+    head = ("graph break", "source", "tasks", "why", "what to change")
     return _table(head, body)
 
 

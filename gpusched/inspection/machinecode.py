@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from gpusched.fusion import hostloops
+from gpusched.fusion import choices, hostloops
 from gpusched.fusion.kernel import FAST, Kernel
 
 
@@ -52,6 +52,6 @@ def cpu_llvm(kernel: Kernel) -> str:
     signature = cpu.signature(kernel)
     compiled = numba.njit(
         signature, error_model="numpy", nogil=True, fastmath=fastmath, no_cfunc_wrapper=True,
-        pipeline_class=cpu.pipeline(cpu.vector(kernel), cpu.interleave(kernel)),
+        pipeline_class=cpu.pipeline(choices.vector_bits(kernel), choices.interleave(kernel)),
     )(names["kernel"])  # fmt: skip
     return str(compiled.inspect_llvm(compiled.signatures[0]))

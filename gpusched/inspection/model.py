@@ -23,8 +23,8 @@ class ChunkArray:
 
 
 @dataclass(frozen=True)
-class Stop:
-    """A place where fusion stopped."""
+class Break:
+    """A graph break."""
 
     operation: str
     """What was called there."""
@@ -40,7 +40,7 @@ class Stop:
     place: Place | None
     """The user's line, where it is known."""
     tasks: int
-    """Tasks that stop there."""
+    """Tasks that break there."""
     counted: bool
     """Whether `gpusched.statistics` counts each when the program runs."""
 
@@ -77,7 +77,7 @@ class StageSlabs:
     kernels: tuple[str, ...]
     """Their names, in the order in which they run."""
     rows: int
-    """Rows of a slab."""
+    """Rows of a tile."""
     of_rows: int
     """Rows of a chunk, in the most frequent kind of task."""
     bytes_cached: int
@@ -86,15 +86,31 @@ class StageSlabs:
 
 @dataclass(frozen=True)
 class StageSeams:
-    """A kernel that reads arrays where they lie, instead of one that they would be joined to."""
+    """A kernel that reads arrays where they are, instead of one that they would be joined to."""
 
     kernel: str
     arrays: int
     """How many would be joined."""
     calls: int
-    """Calls of the kernel: for what needs one of the arrays only, and along their seams."""
+    """Calls of the kernel: for what needs one of the arrays only, and along their borders."""
     bytes_copied: int
-    """What is still copied, around the seams."""
+    """What is still copied, along the borders."""
+
+
+@dataclass(frozen=True)
+class StageDevice:
+    """Where calls of a stage run, on workers that own a GPU."""
+
+    calls: str
+    """Functions that run together there; the one that needs the host, if one does."""
+    on_device: bool
+    reason: str
+    """Why they run on the host; empty if they do not."""
+    tasks: int
+    bytes_to_device: int
+    """Copied to the GPU for all of these tasks."""
+    bytes_to_host: int
+    """Copied from there."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +160,7 @@ class Stage:
     heavy: float
     """How many of them are exp, log, sin and the like."""
     intensity: float | None
-    """Operations a byte moved by kernels; None without kernels."""
+    """Operations per byte moved by kernels; None without kernels."""
     seconds: float
     """Expected for a task on one thread, without dask's part."""
     seconds_total: float
@@ -157,6 +173,8 @@ class Stage:
     """Bytes that the same task needs in plain dask."""
     peak_unfused_exact: bool
     links: tuple[Link, ...]
+    devices: tuple[StageDevice, ...] = ()
+    """Where its calls run, on workers that own a GPU."""
     unknown: str = ""
     """Why no more is known, if so."""
 
@@ -167,7 +185,7 @@ class Stage:
 
     @property
     def bytes_cached(self) -> int:
-        """Bytes of those read that are in the processor's cache, as kernels share slabs."""
+        """Bytes of those read that are in the processor's cache, as kernels share tiles."""
         return sum(each.bytes_cached for each in self.slabs)
 
     @property

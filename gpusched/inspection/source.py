@@ -162,7 +162,7 @@ def statement_places(use: KernelUse) -> dict[int, Place]:
 
 
 def place_of_node(use: KernelUse, node: Node) -> Place | None:
-    """Return the user's line behind a node: in the user's own function, else where dask is told."""
+    """Return the user's line behind a node: in the user's function, else where dask is called."""
     origin = use.recorder.origins.get(id(node))
     if origin is None:
         return None

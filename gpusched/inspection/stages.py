@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, Task
 from dask.blockwise import Blockwise
 from dask.core import istask
 
+from gpusched.adapters.tasks import Alias, GraphNode, Task
 from gpusched.inspection.cost import Work, stage_seconds, task_seconds, total, work_of
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.model import ChunkArray, Link, Stage, StageKernel, StageSeams, StageSlabs
+from gpusched.inspection.model import (
+    ChunkArray,
+    Link,
+    Stage,
+    StageDevice,
+    StageKernel,
+    StageSeams,
+    StageSlabs,
+)
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, variable_of_layer
 from gpusched.inspection.source import places_of
 from gpusched.inspection.standins import arrays_in
-from gpusched.inspection.variant import Variant
+from gpusched.inspection.variant import DeviceUse, Variant
 from gpusched.inspection.walk import Walked
 from gpusched.machine import Machine
 
@@ -36,7 +46,7 @@ def title(layer: str) -> str:
 
 
 def count_tasks(layer: Any) -> int:
-    """Return the tasks of a layer: what it only holds, or names anew, is none."""
+    """Return the tasks of a layer: what it only holds, or gives another name, is not one."""
     if isinstance(layer, Blockwise) and not layer.is_materialized():
         return 0 if isinstance(layer.task, Alias) else len(layer)
     return sum(
@@ -118,6 +128,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         peak_unfused=max(v.unfused_peak for v in variants),
         peak_unfused_exact=all(v.unfused_peak_known for v in variants),
         links=tuple(_links(name, numbers, tasks, walked)),
+        devices=tuple(_devices(variants)),
         unknown=main.unknown,
     )  # fmt: skip
 
@@ -157,6 +168,18 @@ def _slabs(main: Variant) -> list[StageSlabs]:
         )
         for slabs in main.slabs
     ]
+
+
+def _devices(variants: list[Variant]) -> Iterator[StageDevice]:
+    tasks, up, down = Counter[DeviceUse](), Counter[DeviceUse](), Counter[DeviceUse]()
+    for variant in variants:
+        for use in variant.devices:
+            where = replace(use, to_device=0, to_host=0)
+            tasks[where] += variant.tasks
+            up[where] += variant.tasks * use.to_device
+            down[where] += variant.tasks * use.to_host
+    for where, count in tasks.items():
+        yield StageDevice(where.name, where.on_device, where.reason, count, up[where], down[where])
 
 
 def _seams(main: Variant) -> list[StageSeams]:

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 from dask.array import chunk as dask_chunk
-from dask.array import core, random, routines
+from dask.array import core, routines
 
-from gpusched.graph.known import bare
+from gpusched.adapters.arrays import apply_random, apply_random_func
+from gpusched.graph.partials import bare
 from gpusched.graph.pieces import ELEMENTWISE
 
 GETTERS = (core.getter, core.getter_inline, core.getter_nofancy, operator.getitem,
            dask_chunk.getitem)  # fmt: skip
 """Functions that read a part of something that is not an array yet, such as a file."""
 
-_DRAWS = (random._apply_random, random._apply_random_func)
+_DRAWS = (apply_random, apply_random_func)
 
 
 def fresh(array: Any) -> Any:
@@ -87,7 +88,7 @@ def arrays_in(structure: Any) -> list[Any]:
 
 
 def extent(array: Any) -> int:
-    """Return the bytes of an array's elements that lie in memory: once, where it repeats them."""
+    """Return the bytes of an array's elements that are in memory: once, where it repeats them."""
     if not isinstance(array, np.ndarray):
         return int(getattr(array, "nbytes", 0))
     bytes_ = array.itemsize
@@ -98,7 +99,7 @@ def extent(array: Any) -> int:
 
 
 def from_source(function: Any, args: tuple[Any, ...]) -> Any:
-    """Return what a getter would give of a source that must not be read; None if it is no getter.
+    """Return what a getter would give of a source that must not be read; None for other functions.
 
     Sources are Zarr arrays, HDF5 datasets and the like: anything with a dtype and a shape.
     """
@@ -185,7 +186,7 @@ _CHUNKS = ("numpy.ndarray", "cupy.ndarray")
 
 
 class Declared:
-    """The chunks' shapes and dtypes that dask was told when the graph was built."""
+    """The chunks' shapes and dtypes that dask was given when the graph was built."""
 
     def __init__(self, layers: Any) -> None:
         self._layers = layers

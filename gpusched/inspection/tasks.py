@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dask._task_spec import Alias, NestedContainer, Task, _execute_subgraph, _identity_cast
-
+from gpusched.adapters.tasks import Alias, NestedContainer, Task, execute_subgraph, identity_cast
 from gpusched.graph.subgraph import layer_of as layer_of
 from gpusched.graph.subgraph import result_key as result_key
 
@@ -19,7 +18,7 @@ def calls_of(node: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, Task):
             return
         layer = layer_of(value.key) if value.key is not None else layer
-        if value.func is _execute_subgraph:
+        if value.func is execute_subgraph:
             for inner in value.args[0].values():
                 visit(inner, layer)
             for item in value.args[3:]:
@@ -27,7 +26,7 @@ def calls_of(node: Any) -> list[tuple[str, Any]]:
             return
         for item in value.args:
             visit(item, layer)
-        if value.func is not _identity_cast and not isinstance(value, NestedContainer):
+        if value.func is not identity_cast and not isinstance(value, NestedContainer):
             found.append((layer, value.func))
 
     visit(node, layer_of(getattr(node, "key", "")))
@@ -36,7 +35,7 @@ def calls_of(node: Any) -> list[tuple[str, Any]]:
 
 def aliases_of(node: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield (name, target) of the chunks inside a task that are another task's result."""
-    if isinstance(node, Task) and node.func is _execute_subgraph:
+    if isinstance(node, Task) and node.func is execute_subgraph:
         for key, inner in node.args[0].items():
             if isinstance(inner, Alias) and isinstance(key, tuple):
                 yield key, inner.target

@@ -9,7 +9,8 @@ import numpy as np
 from dask.array import reductions
 
 from gpusched.graph import moments
-from gpusched.graph.known import VIEWS, bare
+from gpusched.graph.known import VIEWS
+from gpusched.graph.partials import bare
 from gpusched.graph.pieces import ELEMENTWISE
 from gpusched.graph.quick import named, parts
 from gpusched.inspection.standins import GETTERS

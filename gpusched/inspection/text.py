@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.fusion.kernel import EXACT
-from gpusched.inspection.model import Stage, StageSeams, StageSlabs, Stop, Totals
+from gpusched.inspection.model import Break, Stage, StageSeams, StageSlabs, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
 
 if TYPE_CHECKING:
@@ -27,19 +27,21 @@ def text(found: Explanation, details: bool = False, width: int = 80) -> str:
     found
         The explanation.
     details
-        Whether stages that only move chunks, all lines, all stops and the kernels' sources are
-        shown too.
+        Whether stages that only move chunks, all lines, all graph breaks and the kernels' sources
+        are shown too.
     width
         Columns.
     """
     lines = [*_wrapped("", summary(found), width)]
+    if found.fit is not None:
+        lines += ["", *_wrapped("", str(found.fit), width)]
     shown = [stage for stage in found.stages if details or shows(found, stage)]
     for stage in shown:
         lines += ["", *_stage(found, stage, details, width)]
     hidden = [stage for stage in found.stages if stage not in shown]
     if hidden:
         lines += ["", *_wrapped("", moving(hidden), width)]
-    lines += list(_stops(found.stops, details, width))
+    lines += list(_breaks(found.breaks, details, width))
     if found.batches.batches or details:
         lines += ["", *_wrapped("", str(found.batches), width)]
     for told in waits(found):
@@ -72,6 +74,13 @@ _MOVING = frozenset(
 def summary(found: Explanation) -> str:
     """Return the first sentences: tasks, kernels, bytes, time and memory."""
     totals = found.totals
+    if not totals.fused_tasks:
+        reasons = "; ".join(dict.fromkeys(each.reason for each in found.breaks))
+        why = f": {reasons}" if reasons else ", since no task calls a function that gpusched knows"
+        return (
+            f"Nothing is fused{why}. {count(totals.tasks_before, 'task')} as built, "
+            f"{totals.tasks_after:,} as run. A task needs {memory(totals)}."
+        )
     kernels = f"{len(found.kernels)} kernel{'s' * (len(found.kernels) != 1)}"
     return (
         f"{count(totals.tasks_before, 'task')} as built, {totals.tasks_after:,} as run; "
@@ -168,19 +177,20 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
             "",
             (
                 f"{count(kernel.launches, 'launch', 'launches')}, "
-                f"{count(int(work.operations), 'operation')} an element{heavy}"
+                f"{count(int(work.operations), 'operation')} per element{heavy}"
             ),
         )
     for slabs in stage.slabs:
         yield "together", _together(slabs)
     for seams in stage.seams:
-        yield "in place", _in_place(seams)
+        yield "unjoined", _unjoined(seams)
     if stage.calls:
         yield "unfused", ", ".join(f"{name} ({times:,})" for name, times in stage.calls)
+    yield from _devices(stage) if found.gpu else ()
     yield from _costs(stage)
     if details:
         for link in stage.links:
-            yield "uses", f"{link.chunks:.3g} chunks a task of stage {link.stage}: {link.reason}"
+            yield "uses", f"{link.chunks:.3g} chunks per task of stage {link.stage}: {link.reason}"
     if stage.unknown:
         yield "not known", stage.unknown
 
@@ -194,12 +204,24 @@ def _together(slabs: StageSlabs) -> str:
     )
 
 
-def _in_place(seams: StageSeams) -> str:
+def _unjoined(seams: StageSeams) -> str:
     return (
-        f"{seams.kernel}: reads {seams.arrays:,} arrays where they lie, in {seams.calls:,} calls; "
-        f"{bytes_(seams.bytes_copied)} around their seams are copied; the first task of its kind "
-        "joins them"
+        f"{seams.kernel}: reads {seams.arrays:,} arrays without concatenating them, in "
+        f"{seams.calls:,} calls; {bytes_(seams.bytes_copied)} at their borders are copied; the "
+        "first task of its kind concatenates them"
     )
+
+
+def _devices(stage: Stage) -> Iterator[tuple[str, str]]:
+    """Yield where the calls of a stage run, on workers that own a GPU."""
+    for each in stage.devices:
+        tasks, copied = count(each.tasks, "task"), each.bytes_to_device or each.bytes_to_host
+        if copied:
+            tasks += f"; {bytes_(copied)} copied {'there' if each.on_device else 'from the GPU'}"
+        if each.on_device:
+            yield "GPU", f"{each.calls}: {tasks}"
+        else:
+            yield "host", f"{each.calls}: {each.reason} ({tasks})"
 
 
 def results(stage: Stage) -> str:
@@ -212,14 +234,14 @@ def _costs(stage: Stage) -> Iterator[tuple[str, str]]:
     yield (
         "bytes",
         (
-            f"{least}{bytes_(stage.bytes_read)} read, {bytes_(stage.bytes_written)} written a "
+            f"{least}{bytes_(stage.bytes_read)} read, {bytes_(stage.bytes_written)} written per "
             f"task; least possible {bytes_(stage.bytes_least_read)}, "
             f"{bytes_(stage.bytes_least_written)}"
         ),
     )
     if stage.intensity is not None:
-        yield "intensity", f"{stage.intensity:.3g} operations a byte"
-    yield "time", f"{seconds(stage.seconds)} a task, {seconds(stage.seconds_total)} in all"
+        yield "intensity", f"{stage.intensity:.3g} operations per byte"
+    yield "time", f"{seconds(stage.seconds)} per task, {seconds(stage.seconds_total)} in all"
     yield "memory", memory(stage).replace(" of memory", "")
 
 
@@ -229,35 +251,35 @@ def _inputs(stage: Stage) -> str:
     return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _stops(stops: tuple[Stop, ...], details: bool, width: int) -> Iterator[str]:
-    places = merged(stops)
+def _breaks(breaks: tuple[Break, ...], details: bool, width: int) -> Iterator[str]:
+    places = merged(breaks)
     shown = (
         places if details else [p for p in places if not p.remedy.startswith("nothing")][:_STOPS]
     )
     if shown:
         yield ""
-        yield "Where fusion stops"
-    for stop in shown:
-        where = f" at {stop.place}" if stop.place else ""
-        head = f"{stop.operation}{where}, stage {stop.stage}, {count(stop.tasks, 'task')}"
+        yield "Graph breaks"
+    for each in shown:
+        where = f" at {each.place}" if each.place else ""
+        head = f"{each.operation}{where}, stage {each.stage}, {count(each.tasks, 'task')}"
         yield from _wrapped("  ", head, width)
-        yield from _wrapped(f"    {'why':<{_LABEL - 2}}", stop.reason, width)
-        yield from _wrapped(f"    {'change':<{_LABEL - 2}}", stop.remedy, width)
+        yield from _wrapped(f"    {'why':<{_LABEL - 2}}", each.reason, width)
+        yield from _wrapped(f"    {'change':<{_LABEL - 2}}", each.remedy, width)
     hidden = [place for place in places if place not in shown]
     if hidden:
-        reasons = "; ".join(dict.fromkeys(stop.reason for stop in hidden))
-        told = f"Fusion stops at {count(len(hidden), 'more place')}, text(details=True): {reasons}."
+        reasons = "; ".join(dict.fromkeys(each.reason for each in hidden))
+        told = f"{count(len(hidden), 'more graph break')}, text(details=True): {reasons}."
         yield ""
         yield from _wrapped("", told, width)
 
 
-def merged(stops: tuple[Stop, ...]) -> list[Stop]:
-    """Return stops with those of one line, operation and reason as one, in its first stage."""
-    found: dict[Any, Stop] = {}
-    for stop in stops:
-        key = stop.operation, stop.reason, stop.place
+def merged(breaks: tuple[Break, ...]) -> list[Break]:
+    """Return breaks with those of one line, operation and reason as one, in its first stage."""
+    found: dict[Any, Break] = {}
+    for each in breaks:
+        key = each.operation, each.reason, each.place
         so_far = found.get(key)
-        found[key] = replace(so_far, tasks=so_far.tasks + stop.tasks) if so_far else stop
+        found[key] = replace(so_far, tasks=so_far.tasks + each.tasks) if so_far else each
     return list(found.values())
 
 

@@ -16,7 +16,8 @@ from gpusched.fusion.expression import Leaf, Node
 from gpusched.fusion.plan import Empty, Launch, Step, used_registers
 from gpusched.fusion.record import Recorder
 from gpusched.fusion.schedule import KernelBuilder
-from gpusched.graph.callsites import LIBRARIES, Site, outside
+from gpusched.graph.callsites import Site, outside
+from gpusched.graph.libraries import FRAMES
 from gpusched.inspection.standins import extent
 
 _SEGMENT = "gpusched.graph.segment"
@@ -49,8 +50,8 @@ class TracingRecorder(Recorder):
     Belongs to one thread.
     """
 
-    def __init__(self, device: Device) -> None:
-        super().__init__(device)
+    def __init__(self, device: Device, most: int | None = None) -> None:
+        super().__init__(device, most)
         self.origins: dict[int, Origin] = {}
         """By the identity of the node, which the recorder keeps alive."""
         self.variables: dict[int, str] = {}
@@ -79,7 +80,7 @@ class TracingRecorder(Recorder):
         """Note the names of lazy chunks in the user's function that is running."""
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and frame.f_globals.get("__name__") != _SEGMENT:
-            if frame.f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES:
+            if frame.f_globals.get("__name__", "").partition(".")[0] not in FRAMES:
                 for name, value in frame.f_locals.items():
                     if isinstance(value, LazyChunk) and name.isidentifier():
                         self.variables.setdefault(id(value._node), name)

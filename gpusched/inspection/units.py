@@ -18,7 +18,7 @@ def bytes_(number: float) -> str:
 
 
 def flow(rate: float) -> str:
-    """Return a rate in bytes a second.
+    """Return a rate in bytes per second.
 
     Examples
     --------

@@ -56,8 +56,23 @@ class CallUse:
 
 
 @dataclass(frozen=True)
+class DeviceUse:
+    """Where calls that run together run, on a worker that owns a GPU."""
+
+    name: str
+    """Of the functions; of the one that needs the host, if it does."""
+    on_device: bool
+    reason: str
+    """Why they run on the host; empty if they do not."""
+    to_device: int
+    """Bytes copied for them to the GPU."""
+    to_host: int
+    """Bytes copied for them from there."""
+
+
+@dataclass(frozen=True)
 class Halt:
-    """Where fusion stopped."""
+    """A graph break."""
 
     operation: str
     reason: Reason
@@ -86,9 +101,11 @@ class Variant:
     slabs: list[Slabs] = field(default_factory=list)
     """Kernels that run together on some rows at a time."""
     seams: list[Seamed] = field(default_factory=list)
-    """Kernels that read arrays where they lie, instead of one that they would be joined to."""
+    """Kernels that read arrays where they are, instead of one that they would be joined to."""
     calls: list[CallUse] = field(default_factory=list)
     halts: list[Halt] = field(default_factory=list)
+    devices: list[DeviceUse] = field(default_factory=list)
+    """Where its calls run, on a worker that owns a GPU."""
     inputs: list[tuple[str, Any]] = field(default_factory=list)
     """(layer, array) of each chunk it is given."""
     least_read: int = 0

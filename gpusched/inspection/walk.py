@@ -8,12 +8,12 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import Alias, DataNode, Task, TaskRef
 
+from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.graph.segment import describe
 from gpusched.graph.signature import Signatures
+from gpusched.inspection.dry_run import UNKNOWN, Rehearser
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.rehearse import UNKNOWN, Rehearser
 from gpusched.inspection.standins import extent
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.variant import Variant
@@ -102,6 +102,11 @@ class Walk:
         self._sort()
         return self.found
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether workers that own a GPU compute the graph, as far as this process knows."""
+        return self._rehearser.devices.active
+
     def _sort(self) -> None:
         """Put the kinds of tasks into an order that is the same each time."""
         after: dict[str, set[str]] = {variant.name: set() for variant in self.found.variants}
@@ -132,7 +137,7 @@ class Walk:
     def _chunk(self, key: Any) -> _Made:
         """Return what is known of a chunk, also where it is kept on a cluster, outside the graph.
 
-        Those come as dask was told that they are.
+        Those come as dask expects them.
         """
         made = self._made.get(key)
         if made is None:
@@ -144,6 +149,7 @@ class Walk:
 
     def _alias(self, key: Any, target: Any, item: int | None = None) -> None:
         """Note what is known of a chunk that is another one, or an item of it."""
+        self._rehearser.devices.alias(layer_of(key), layer_of(target))
         made = self._chunk(target)
         if item is not None:
             value = made.value[item] if isinstance(made.value, tuple) else UNKNOWN
@@ -180,7 +186,7 @@ class Walk:
         self._readers[variant.name, tuple([each.stage for each in given])] += 1
 
     def _declared(self, key: Any) -> Any:
-        """Return the shape that dask was told a chunk has."""
+        """Return the shape that dask expects of a chunk."""
         if not isinstance(key, tuple):
             return None
         chunks = self._chunks.get(key[0])

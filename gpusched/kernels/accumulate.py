@@ -89,7 +89,7 @@ class ScanKernel(RecordedFunction):
 
     def _on(self, device: Device, dtype: np.dtype) -> Callable[[Any, Any, Any], int]:
         """Return what scans contiguous values on a device, and tells the number of launches."""
-        if device.name != HOST.name:
+        if not device.can.host_memory:
             from gpusched.fusion.backends.cuda import runtime
 
             return runtime.scan(self.joins.typed(dtype).operation, dtype.name)

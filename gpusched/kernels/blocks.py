@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from dask.array import Array, asanyarray, blockwise
+from dask.array import Array, asanyarray, blockwise, broadcast_arrays
 from dask.array import reduction as dask_reduction
 from dask.array.core import unify_chunks
 from dask.array.overlap import ensure_minimum_chunksize, overlap
 from dask.array.reductions import cumreduction
 from dask.array.utils import meta_from_array
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.fusion.record import PYTHON_SCALARS
 from gpusched.fusion.recorded import RecordedFunction, one_of
@@ -19,6 +20,7 @@ from gpusched.kernels.interior import PaddedKernel
 from gpusched.kernels.reduce import ReduceKernel
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Kinds
+from gpusched.kernels.tuples import RecordReduceKernel, TupleReduceKernel, record_dtype
 from gpusched.kernels.typed import Typed
 
 KEPT = (Array, np.generic, *PYTHON_SCALARS)
@@ -86,6 +88,28 @@ def reduction(kernel: ReduceKernel, x: Array, axis: Any, keepdims: bool) -> Arra
         combine=kernel, name=kernel.__name__, meta=_meta((x,), 0, dtype),
     )  # fmt: skip
     return found
+
+
+def tuple_reduction(
+    kernel: TupleReduceKernel, values: tuple[Any, ...], axis: Any, keepdims: bool
+) -> tuple[Array, ...]:
+    """Return the items of tuples joined along axes: of each chunk as records, then those."""
+    arrays = tuple(broadcast_arrays(*map(asanyarray, values)))
+    ndim = arrays[0].ndim
+    axes = range(ndim) if axis is None else normalize_axis_tuple(axis, ndim)
+    dtype = record_dtype(kernel.dtypes(tuple(a.dtype for a in arrays)))
+    records = RecordReduceKernel(kernel)
+    pairs = [part for a in arrays for part in (a, range(ndim))]
+    of_chunks = blockwise(
+        records.of, range(ndim), *pairs, axis=tuple(axes), keepdims=True, dtype=dtype,
+        adjust_chunks=dict.fromkeys(axes, 1), meta=np.empty((0,) * ndim, dtype),
+        name=None, token=kernel.__name__,
+    )  # fmt: skip
+    found = dask_reduction(
+        of_chunks, records, records, axis=tuple(axes), keepdims=keepdims, dtype=dtype,
+        concatenate=True, combine=records, name=kernel.__name__, meta=np.empty((), dtype),
+    )  # fmt: skip
+    return tuple(found[name] for name in dtype.names or ())
 
 
 def stencil(kernel: PaddedKernel, args: tuple[Any, ...]) -> Any:

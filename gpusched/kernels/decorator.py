@@ -13,6 +13,7 @@ from gpusched.kernels.reduction import ReductionKernel
 from gpusched.kernels.scan import ScanKernel
 from gpusched.kernels.signatures import Signature, dtypes_of, parse
 from gpusched.kernels.stencil import StencilKernel
+from gpusched.kernels.tuple_reduction import TupleReductionKernel
 
 Function = Callable[..., Any]
 
@@ -21,7 +22,7 @@ _MISSING = object()
 
 
 class _Decorator:
-    """Make a kernel of a function of numbers: one definition for CPUs, GPUs and the debugger.
+    """Make a kernel of a scalar function: one definition for CPUs, GPUs and the debugger.
 
     The kernel takes arrays (of dask, NumPy, CuPy, xarray, any library with DLPack) and numbers,
     and broadcasts as NumPy's functions do. In a chunk task it becomes one loop with the NumPy
@@ -96,30 +97,39 @@ class _Decorator:
     @staticmethod
     def reduction(
         identity: Any = _MISSING, value: Function | ElementwiseKernel | None = None
-    ) -> Callable[[Function], ReductionKernel]:
-        """Make a reduction of a function that joins two values.
+    ) -> Callable[[Function], Any]:
+        """Make a reduction of a function that joins two values, or two tuples of values.
 
         Parameters
         ----------
         identity
-            A number that changes nothing when joined.
+            A number that changes nothing when joined, or a tuple of numbers.
         value
-            A function or kernel of numbers whose values are joined, of one or several arrays.
+            A scalar function or kernel whose values are joined, of one or several arrays.
 
         Returns
         -------
         Callable
-            A decorator; the kernel it makes is called as ``f(x, axis=None, keepdims=False)``.
+            A decorator; the kernel it makes is called as ``f(x, axis=None, keepdims=False)``. It
+            returns a tuple of arrays where tuples are joined.
 
         Notes
         -----
         The function must be associative and commutative: chunks, and the threads of a GPU, join
         their values in an order of their own; a warning names samples for which it is not.
-        Integers narrower than 64 bits are joined as int64.
+        Integers narrower than 64 bits are joined as int64. Tuples are joined on the CPU, by a
+        loop that is not fused with others, along one axis in the order of the array.
 
         Examples
         --------
         >>> import gpusched, numpy as np
+        >>> @gpusched.kernel.reduction(identity=(-np.inf, -1))
+        ... def largest(a, b):
+        ...     return a if a[0] >= b[0] else b
+        >>> highest, where = largest(np.array([1.0, 9.0, 4.0]), np.arange(3))
+        >>> float(highest), int(where)
+        (9.0, 1)
+
         >>> @gpusched.kernel.reduction(identity=0.0, value=lambda x, y: (x - y) ** 2)
         ... def squared_distance(a, b):
         ...     return a + b
@@ -128,8 +138,9 @@ class _Decorator:
         """
         _check_identity("reduction", identity)
 
-        def decorate(function: Function) -> ReductionKernel:
-            made = ReductionKernel(function, identity, value)
+        def decorate(function: Function) -> Any:
+            several = isinstance(identity, tuple)
+            made = (TupleReductionKernel if several else ReductionKernel)(function, identity, value)
             warn_unless_order_is_free(function, made.identity)
             return made
 
@@ -146,7 +157,7 @@ class _Decorator:
         identity
             A number that changes nothing when joined.
         value
-            A function or kernel of numbers whose values are joined, of one or several arrays.
+            A scalar function or kernel whose values are joined, of one or several arrays.
 
         Returns
         -------
@@ -174,8 +185,16 @@ class _Decorator:
 
         return decorate
 
+    @overload
     @staticmethod
-    def raw(function: Function) -> RawKernel:
+    def raw(function: Function, /) -> RawKernel: ...
+
+    @overload
+    @staticmethod
+    def raw() -> Callable[[Function], RawKernel]: ...
+
+    @staticmethod
+    def raw(function: Function | None = None, /) -> Any:
         """Make a kernel of a function of threads and blocks, as `numba.cuda` has them.
 
         Parameters
@@ -211,7 +230,7 @@ class _Decorator:
         >>> x
         array([2., 2., 2., 2., 2.])
         """
-        return RawKernel(function)
+        return RawKernel if function is None else RawKernel(function)
 
     @overload
     @staticmethod
@@ -248,7 +267,8 @@ class _Decorator:
 
         Notes
         -----
-        Offsets are constant integers; ``for i in range(-1, 2)`` gives constants, too.
+        Offsets are constant integers; ``for i in range(-1, 2)`` gives constants, too. Integers that
+        offsets and ranges read from outside have the values of when the stencil is made.
         On dask arrays it wraps `dask.array.overlap`. The kernel reads each input once; arrays are
         copied before, to have their borders.
 

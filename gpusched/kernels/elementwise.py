@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import types
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from gpusched.fusion.chunk import LazyChunk
 from gpusched.fusion.recorded import Freezable
 from gpusched.kernels import blocks
 from gpusched.kernels.definition import define, inner_function, outside_of
-from gpusched.kernels.errors import KernelError
+from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.shown import Shown
 from gpusched.kernels.signatures import Signature
@@ -89,12 +90,13 @@ class ElementwiseKernel(Shown, Freezable):
         """Return what a plan that holds this kernel depends on."""
         return (self.frozen(),)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Return the function's values at each element; arguments broadcast as NumPy's do.
 
         A `dask.array.Array` among the arguments makes the result one.
         """
         kernel = self.frozen()
+        args = in_order(self.python, args, named)
         args = with_defaults(args, kernel.definition.arity, self.python.__defaults__ or ())
         for value in args:
             if blocks.is_dask(value):
@@ -112,6 +114,34 @@ class ElementwiseKernel(Shown, Freezable):
     def __reduce__(self) -> Any:
         frozen = self.frozen()
         return _restore, (frozen, self.__name__, self.__doc__)  # type: ignore[attr-defined]
+
+
+def in_order(
+    function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return arguments, some of them given by name, in the order of a function's parameters.
+
+    Raises
+    ------
+    KernelError
+        If the function has no such parameters.
+
+    Examples
+    --------
+    >>> from gpusched.kernels.elementwise import in_order
+    >>> in_order(lambda x, y=2, z=3: x, (1,), {"z": 5})
+    (1, 2, 5)
+    """
+    if not named:
+        return args
+    try:
+        bound = inspect.signature(function).bind(*args, **named)
+    except TypeError as error:
+        raise KernelError(
+            f"{location(function.__code__)}: kernel {function.__name__}: {error}"
+        ) from None
+    bound.apply_defaults()
+    return bound.args
 
 
 def with_defaults(args: tuple[Any, ...], arity: int, defaults: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -38,11 +38,13 @@ def warn_unless_order_is_free(function: Callable[..., Any], identity: Any) -> No
 
 def broken_law(function: Callable[..., Any], identity: Any) -> str | None:
     """Return which samples a function joins to another value in another order; None if none."""
-    if type(identity) not in (int, float):
+    samples = _samples(identity)
+    if not samples or not _joins_like(function, samples):
         return None
-    samples = [type(identity)(value) for value in _SAMPLES]
     try:
-        for a, b in itertools.combinations(samples, 2):
+        # Tuples are joined in the order of the array.
+        pairs = [] if isinstance(identity, tuple) else itertools.combinations(samples, 2)
+        for a, b in pairs:
             one, other = function(a, b), function(b, a)
             if not _equal(one, other):
                 return f"f({a}, {b}) is {one} and f({b}, {a}) is {other}"
@@ -55,5 +57,29 @@ def broken_law(function: Callable[..., Any], identity: Any) -> str | None:
     return None
 
 
+def _joins_like(function: Callable[..., Any], samples: list[Any]) -> bool:
+    """Return whether two samples are joined into one of their kind; others are errors later."""
+    try:
+        found = function(*samples[:2])
+    except Exception:  # noqa: BLE001  a user's function may not take every number
+        return False
+    if isinstance(samples[0], tuple):
+        return isinstance(found, tuple) and len(found) == len(samples[0])
+    return not isinstance(found, tuple)
+
+
+def _samples(identity: Any) -> list[Any]:
+    """Return numbers, or tuples of numbers, of the kind of an identity; none of other kinds."""
+    if isinstance(identity, tuple):
+        several = [[abs(number) for number in _samples(item)] for item in identity]
+        # Each item in an order of its own, so that no two tuples are equal in any.
+        return list(zip(*(found[k:] + found[:k] for k, found in enumerate(several)), strict=False))
+    if type(identity) not in (int, float):
+        return []
+    return [type(identity)(value) for value in _SAMPLES]
+
+
 def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
     return one == other or math.isclose(one, other, rel_tol=1e-6) or one != one or other != other

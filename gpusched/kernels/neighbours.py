@@ -11,9 +11,10 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+from gpusched.kernels.definition import outside_of
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.trees import compiled, tree_of
-from gpusched.kernels.unrolling import Unrolling, constant
+from gpusched.kernels.unrolling import Constants, Unrolling, constant
 
 Offset = tuple[int, ...]
 
@@ -49,6 +50,7 @@ def analyse(function: Any) -> Neighbourhood:
     """
     tree, filename = _parsed(function)
     names = [argument.arg for argument in tree.args.args]
+    tree = Constants(names, _integers(function)).visit(tree)
     tree = Unrolling(names, filename, function.__name__).visit(tree)
     finder = _Finder(names, filename, function.__name__)
     tree.body = [finder.visit(statement) for statement in tree.body]
@@ -65,6 +67,17 @@ def analyse(function: Any) -> Neighbourhood:
     return Neighbourhood(compiled(tree, filename, function), offsets)
 
 
+def _integers(function: types.FunctionType) -> dict[str, Any]:
+    """Return the integers, and tuples of such, that a function reads from outside."""
+
+    def is_constant(value: Any) -> bool:
+        if isinstance(value, tuple):
+            return all(map(is_constant, value))
+        return type(value) is int
+
+    return {name: value for name, value in outside_of(function).items() if is_constant(value)}
+
+
 def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
     if not isinstance(function, types.FunctionType):
         raise KernelError(f"a stencil is made of a Python function, not of {function!r}")
@@ -73,7 +86,7 @@ def _parsed(function: Any) -> tuple[ast.FunctionDef, str]:
     if tree is None:
         raise KernelError(
             f"{location(code)}: the source of stencil {function.__name__} was not found, or has "
-            "changed since it was run, and it tells which neighbours are read; define it with def "
+            "changed since it was run, and it shows which neighbours are read; define it with def "
             "in a file or a notebook cell"
         )
     arguments = tree.args

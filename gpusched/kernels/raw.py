@@ -64,6 +64,10 @@ class RawKernel:
 
         return launch
 
+    def __call__(self, *arguments: Any) -> None:
+        """Raise an error that says how a kernel of threads and blocks is launched."""
+        raise KernelError(f"launch as {self._name}[blocks, threads](...)")
+
     @property
     def _name(self) -> str:
         return str(self._body.python.__name__)

@@ -55,7 +55,7 @@ class ReduceKernel(RecordedFunction):
                 f"{location(code)}: {self.__name__} joins two values; it takes "
                 f"{self.combine.arity} arguments"
             )
-        wide = _widened(dtype, self.identity)
+        wide = widened(dtype, self.identity)
         for _ in range(3):
             found = typed(self.combine, (wide, wide))
             if not found.single:
@@ -74,7 +74,7 @@ class ReduceKernel(RecordedFunction):
                 value = np.asarray(0, dtype)[()]
         exact = value == self.identity or (value != value and self.identity != self.identity)
         if not exact and not (dtype.kind == "f" and np.isfinite(value)):
-            raise KernelError(f"the identity {self.identity!r} is no number of {dtype}")
+            raise KernelError(f"the identity {self.identity!r} is not a number of {dtype}")
         return value.item()
 
     def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
@@ -107,7 +107,8 @@ class ReduceKernel(RecordedFunction):
         return eager.run(self, (x,), axis=axis, keepdims=keepdims)
 
 
-def _widened(dtype: np.dtype, identity: Any) -> np.dtype:
+def widened(dtype: np.dtype, identity: Any) -> np.dtype:
+    """Return the dtype in which values are joined, given theirs and the identity."""
     truth = dtype.kind == "b" and type(identity) is bool
     if dtype.kind in "biu" and dtype != np.uint64 and not truth:
         dtype = np.dtype(np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.expression import SUPPORTED
+from gpusched.fusion.kernel import SUPPORTED
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.typed import Dtypes, is_narrow
 
@@ -62,7 +62,9 @@ def parse(declared: Any) -> tuple[Signature, ...]:
 def _parse_one(text: str) -> Signature:
     match = _TEXT.match(text)
     if match is None:
-        raise KernelError(f"{text!r} is no signature; write for example 'float32(float32, int64)'")
+        raise KernelError(
+            f"{text!r} is not a signature; write for example 'float32(float32, int64)'"
+        )
     results = dtypes_of(match["results"].strip("() \t").split(","))
     return Signature(results, dtypes_of(match["arguments"].split(",")))
 
@@ -81,7 +83,7 @@ def dtypes_of(declared: Any) -> Dtypes:
         try:
             dtype = np.dtype(item.strip() if isinstance(item, str) else item)
         except TypeError as error:
-            raise KernelError(f"{item!r} is no dtype") from error
+            raise KernelError(f"{item!r} is not a dtype") from error
         found.append(checked(dtype))
     return tuple(found)
 

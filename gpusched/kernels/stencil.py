@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.kernels import blocks
-from gpusched.kernels.elementwise import ElementwiseKernel, with_defaults
+from gpusched.kernels.elementwise import ElementwiseKernel, in_order, with_defaults
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.interior import MODES, Boundary, InteriorKernel, PaddedKernel
 from gpusched.kernels.neighbours import Neighbourhood, analyse
@@ -64,9 +64,9 @@ class StencilKernel(Shown):
         interior = InteriorKernel(self._points.frozen(), self._found.offsets, self.depth)
         return PaddedKernel(interior, self.boundary)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Return the function's values around each element, of the shape of its arrays."""
-        kernel, args = self.frozen(), self._filled(args)
+        kernel, args = self.frozen(), self._filled(in_order(self.python, args, named))
         if any(map(blocks.is_dask, args)):
             return blocks.stencil(kernel, args)
         return kernel(*args)

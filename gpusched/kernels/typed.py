@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.expression import SUPPORTED
+from gpusched.fusion.kernel import SUPPORTED
 from gpusched.fusion.operations import DEFINED, Operation
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import FACTS, Definition, Value
@@ -55,13 +55,13 @@ class Variant:
     def _cpu(self) -> Any:
         from gpusched.fusion.vectormath.bits import device
 
-        return device(self._bound(self._code, device, mathematics.for_cpu()))
+        return device(self.bound(self._code, device, mathematics.for_cpu()))
 
     @cached_property
     def _cuda(self) -> Any:
         from gpusched.fusion.backends.cuda.compiler import device_function
 
-        return device_function(self._bound(self._code, device_function, mathematics.for_cuda()))
+        return device_function(self.bound(self._code, device_function, mathematics.for_cuda()))
 
     @cached_property
     def _code(self) -> types.CodeType:
@@ -72,7 +72,7 @@ class Variant:
         from gpusched.fusion.vectormath.bits import device
 
         def bind(changed: types.CodeType) -> Any:
-            return self._bound(changed, device, mathematics.for_cpu())
+            return self.bound(changed, device, mathematics.for_cpu())
 
         return narrow_integers(narrow_floats(code), bind, self.signature)
 
@@ -83,9 +83,11 @@ class Variant:
 
         return tuple(numba.from_dtype(dtype) for dtype in self.arguments)
 
-    def _bound(
+    def bound(
         self, code: types.CodeType, compile_: Callable[..., Any], table: dict[int, Any]
     ) -> Any:
+        """Return what ``compile_`` makes its functions of: the function, run by other code."""
+
         def target(value: Value) -> Value:
             if isinstance(value, Definition):
                 inner = value.function.__code__

@@ -117,16 +117,44 @@ class Unrolling(ast.NodeTransformer):
         )
 
 
-class _Put(ast.NodeTransformer):
-    """Puts numbers in the place of names."""
+class Constants(ast.NodeTransformer):
+    """Puts numbers from outside into the offsets of neighbours, and into what loops go over.
 
-    def __init__(self, numbers: dict[str, int]) -> None:
+    Parameters
+    ----------
+    parameters
+        Names of the function's parameters.
+    outside
+        Integers, and tuples of such, by the names that the function reads them by.
+    """
+
+    def __init__(self, parameters: list[str], outside: dict[str, Any]) -> None:
+        self._parameters = parameters
+        self._put = _Put(outside)
+
+    def visit_For(self, node: ast.For) -> Any:
+        """Put numbers into what a loop goes over."""
+        node.iter = self._put.visit(node.iter)
+        return self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """Put numbers into an offset."""
+        if isinstance(node.value, ast.Name) and node.value.id in self._parameters:
+            node.slice = self._put.visit(node.slice)
+        return self.generic_visit(node)
+
+
+class _Put(ast.NodeTransformer):
+    """Replaces names by numbers, or by tuples of them."""
+
+    def __init__(self, numbers: dict[str, Any]) -> None:
         self._numbers = numbers
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id not in self._numbers or not isinstance(node.ctx, ast.Load):
             return node
-        return ast.copy_location(ast.Constant(self._numbers[node.id]), node)
+        literal = ast.parse(repr(self._numbers[node.id]), mode="eval").body
+        return ast.fix_missing_locations(ast.copy_location(literal, node))
 
 
 def _assigned(target: ast.expr, value: Any) -> dict[str, int]:

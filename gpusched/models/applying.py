@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task
 from dask.array import Array, asanyarray, blockwise
 from dask.array.core import unify_chunks
 from dask.array.utils import meta_from_array
@@ -16,6 +15,7 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import parse_bytes
 
+from gpusched.adapters.tasks import DataNode, Task
 from gpusched.models import axes, outputs, recognise
 from gpusched.models.base import Packed
 from gpusched.models.call import Call, Part, Places, plain
@@ -185,7 +185,7 @@ def _batch(batch: int | str | None, unlabelled: list[Any], cores: tuple[int, ...
 def _with_outputs(
     call: Call, weights: Weights, unlabelled: list[Any], dtype: Any, shape: Any, meta: Any
 ) -> Call:
-    """Return the call with what it will give: as the user tells, or as a sample shows."""
+    """Return the call with what it will give: as the user says, or as a sample shows."""
     told = outputs.of_hand(meta, dtype, shape)
     if told is not None:
         return replace(call, outputs=told, converts=shape is not None)
@@ -244,7 +244,7 @@ def _now(call: Call, weights: Weights, unlabelled: list[Any], loops: int) -> lis
 
 
 def _lazy(call: Call, weights: Weights, unlabelled: list[Any], loops: int) -> list[Array]:
-    """Return the results as dask arrays; several come of one task a chunk."""
+    """Return the results as dask arrays; several come of one task per chunk."""
     dask_arrays = [asanyarray(data) for data in unlabelled]
     letters = tuple(range(loops))
     pairs: list[Any] = []

@@ -69,7 +69,7 @@ def check_core_chunks(array: Any, core: int) -> None:
     if split:
         sizes = ", ".join(f"{axis}: -1" for axis in split)
         raise ValueError(
-            f"axes {split} belong to a row and have several chunks, {array.chunks}: a row must lie "
+            f"axes {split} belong to a row and have several chunks, {array.chunks}: a row must be "
             f"in one, as after x.rechunk({{{sizes}}})"
         )
     if any(np.isnan(array.shape[first:])):

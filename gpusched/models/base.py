@@ -63,14 +63,14 @@ class Model(Protocol):
         kwargs
             Further arguments.
         cast
-            Whether arrays are converted to what `mismatch` tells.
+            Whether arrays are converted to what `mismatch` says.
         owned
             Whether nobody else has the arrays, so that the model may write to them.
 
         Raises
         ------
         WritesInputError
-            If the model has written to arrays of others, where that can be told.
+            If the model has written to arrays of others, where that can be determined.
         """
 
     def array(self, value: Any, like: Any, dtype: np.dtype | None) -> Any:

@@ -1,6 +1,6 @@
 """JAX: functions of its arrays, jitted or not, and exported ones.
 
-Chunks share their memory with JAX on the CPU where their first byte lies at a multiple of 64, as
+Chunks share their memory with JAX on the CPU where their first byte is at a multiple of 64, as
 JAX wants it, and are copied otherwise; results are always shared, and read-only.
 """
 
@@ -72,7 +72,7 @@ class JaxModel(Plain):
         self._device = jax.devices(device)[0] if device else None
 
     def mismatch(self, number: int, dtype: np.dtype) -> str:
-        """Return what JAX would make of 64 bits without a word, where it is not told to have them.
+        """Return what JAX would make of 64 bits without a word, if they are not switched on.
 
         See https://docs.jax.dev/en/latest/default_dtypes.html.
         """

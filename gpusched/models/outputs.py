@@ -106,7 +106,7 @@ def as_array(model: Model, value: Any, like: Any, dtype: np.dtype | None) -> Any
 
 
 def of_sample(found: Any, model: Model, like: Any, rows: int, dtype: Any) -> Outputs:
-    """Return what the result for a few rows tells.
+    """Return what the result for a few rows shows.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def _dtypes(dtype: Any, keys: tuple[Any, ...] | None) -> list[np.dtype | None]:
 
 
 def of_hand(meta: Any, dtype: Any, shape: Any) -> Outputs | None:
-    """Return what the user tells of the results; None where a sample must.
+    """Return what the user says of the results; None where a sample must.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def of_hand(meta: Any, dtype: Any, shape: Any) -> Outputs | None:
     """
     if meta is not None:
         if dtype is not None or shape is not None:
-            raise ValueError("meta tells dtypes and shapes: leave out dtype and shape")
+            raise ValueError("meta has dtypes and shapes: leave out dtype and shape")
         keys, values = split(meta)
         return Outputs(keys, tuple(_no_rows(value) for value in values))
     if shape is None:
@@ -170,4 +170,4 @@ def _no_rows(value: Any) -> np.ndarray:
 
 
 HINT = _HINT
-"""How to tell what a model gives."""
+"""How to declare what a model gives."""

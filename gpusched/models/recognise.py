@@ -46,7 +46,7 @@ def pack(value: Any) -> Packed:
     ModelError
         If it cannot be pickled.
     TypeError
-        If it is no model.
+        If it is not a model.
     """
     if isinstance(value, str | os.PathLike):
         return _pack_file(Path(value))
@@ -79,7 +79,7 @@ def _pack_file(path: Path) -> Packed:
             return replace(packed, size=path.stat().st_size) if path.is_file() else packed
     known = [suffix for one in (torch, onnx, sklearn, tensorflow) for suffix in one.SUFFIXES]
     raise ModelError(
-        f"{path} is no model: files end with {', '.join(known)}, and a folder is a SavedModel"
+        f"{path} is not a model: files end with {', '.join(known)}, and a folder is a SavedModel"
     )
 
 

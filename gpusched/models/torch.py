@@ -76,7 +76,7 @@ def load(packed: Packed, device: str | None, library: str | None) -> Model:
     value = torch.load(source, map_location="cpu", weights_only=False)
     if not callable(value):
         raise ModelError(
-            f"{packed.path} holds a {type(value).__name__}, which is no model but its weights: "
+            f"{packed.path} holds a {type(value).__name__}, which is not a model but its weights: "
             "pass a function that makes the model and loads them"
         )
     return adopt(value, device)

@@ -30,7 +30,7 @@ def shared(tasks: int) -> Iterator[None]:
 
     Notes
     -----
-    Never with more threads than torch has been told to use. The main thread of a program runs one
+    Never with more threads than torch has been set to use. The main thread of a program runs one
     task after the other, and keeps its number.
 
     Torch has one number for each thread and one for threads that have not used it yet, and sets

@@ -18,14 +18,14 @@ def is_cupy(value: Any) -> bool:
 
 
 def to_array(value: Any) -> Any:
-    """Return any library's array as a NumPy array, or as a CuPy one if it lies on a GPU.
+    """Return any library's array as a NumPy array, or as a CuPy one if it is on a GPU.
 
     Memory is shared wherever the library lends it.
 
     Raises
     ------
     TypeError
-        If the value is no array.
+        If the value is not an array.
 
     Examples
     --------
@@ -51,7 +51,9 @@ def to_array(value: Any) -> Any:
     if kind not in (None, _CPU, _CUDA_HOST):
         raise TypeError(f"a {type(value).__name__} on a device that is neither CPU nor CUDA")
     if not hasattr(value, "__array__") and not isinstance(value, np.generic | int | float | bool):
-        raise TypeError(f"{type(value).__module__}.{type(value).__qualname__}, which is no array")
+        raise TypeError(
+            f"{type(value).__module__}.{type(value).__qualname__}, which is not an array"
+        )
     return np.asarray(value)
 
 

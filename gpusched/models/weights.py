@@ -33,7 +33,7 @@ class Weights:
     packed
         The model as it travels.
     device
-        Where it shall be, as its library names devices; None for the worker's GPU, or else its CPU.
+        Where it is to be, as its library names devices; None for the worker's GPU, or else its CPU.
     library
         The library whose arrays a plain function takes.
     token

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 
 def along(function: Callable[..., Any], x: Any, axis: int | tuple[int, ...], **kwargs: Any) -> Any:
-    """Apply a function that keeps the shape: to each chunk if the axes lie in one.
+    """Apply a function that keeps the shape: to each chunk if the axes are in one.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def floating(x: Any) -> Any:
     Raises
     ------
     TypeError
-        If they are no real numbers.
+        If they are not real numbers.
 
     Examples
     --------

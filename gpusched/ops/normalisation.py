@@ -25,7 +25,7 @@ def layer_norm(
     ----------
     x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape, float32 or float64; integers become one of them. One task a
-        chunk if the axes lie in one chunk.
+        chunk if the axes are in one chunk.
     axis : int or tuple of int
         Over which the mean and the variance (of the population) are taken.
     weight, bias : array_like, optional

@@ -16,8 +16,8 @@ def softmax(x: Any, axis: int = -1) -> Any:
     ----------
     x : numpy.ndarray, cupy.ndarray or dask.array.Array
         Of any shape and real dtype; the result has its shape and chunks, and is floating: float32
-        of integers of up to 16 bits, float64 of larger ones. One task a chunk if
-        the axis lies in one chunk, else dask's tree reductions.
+        of integers of up to 16 bits, float64 of larger ones. One task per chunk if
+        the axis is in one chunk, else dask's tree reductions.
     axis : int
         Along which the result's sum is 1.
 

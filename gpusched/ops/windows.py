@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Windows:
-    """Where windows lie, one number for each of the last axes.
+    """Where windows are, one number for each of the last axes.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Windows:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """How far a window's last element lies from its first."""
+        """How far a window's last element is from its first."""
         return tuple((k - 1) * d for k, d in zip(self.size, self.dilation, strict=True))
 
     def count(self, shape: tuple[int, ...]) -> tuple[int, ...]:

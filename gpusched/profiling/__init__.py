@@ -2,7 +2,7 @@
 
 The files in the order in which a profile goes through them: `session` (begins and ends it), `local`
 and `tasks` (this process), `remote` and `plugins` (a cluster's), `recorded` (what each process
-tells), `clocks` (theirs on one), `timeline` (spans on lanes), `kernels` with `lines` and `limits`
+reports), `clocks` (theirs on one), `timeline` (spans on lanes), `kernels` with `lines` and `limits`
 (the table), `report` (what one gets), and its forms `text`, `html` and `trace`.
 """
 

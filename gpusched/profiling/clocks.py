@@ -21,7 +21,7 @@ class Reading:
     time: float
     """Seconds of its `time.perf_counter`."""
     clock: str
-    """Equal for processes that share a clock; empty where that cannot be told."""
+    """Equal for processes that share a clock; empty where that cannot be determined."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ COLORS = {
 }
 """Of the kinds of spans, and of the writing on them."""
 
+_TASKS = 20
+"""Names of tasks that are listed."""
 _HEIGHT = 760
 """Pixels of a page within a notebook."""
 
@@ -66,6 +68,7 @@ def page(found: Profile) -> str:
         '<div id="tip"></div>',
         _spent(found),
         _kernels(found),
+        _outside(found),
         _contention(found),
         "".join(f'<p class="soft">{escape(line)}</p>' for line in cluster(found)),
     ]
@@ -201,7 +204,7 @@ def _spent(found: Profile) -> str:
 def _kernels(found: Profile) -> str:
     if not found.kernels:
         return ""
-    head = ("kernel", ">launches", ">in all", ">median", ">bytes", ">a launch", ">of the limit",
+    head = ("kernel", ">launches", ">in all", ">median", ">bytes", ">per launch", ">of the limit",
             "lines")  # fmt: skip
     return "<h2>Kernels</h2>" + _table(head, [_kernel(row) for row in found.kernels])
 
@@ -219,6 +222,14 @@ def _kernel(row: KernelRow) -> Iterator[str]:
     yield "<td>" + "<br>".join(
         f"{escape(str(place))} <code>{escape(place.text)}</code>" for place in row.places
     ) + "</td>"  # fmt: skip
+
+
+def _outside(found: Profile) -> str:
+    if not found.outside_kernels:
+        return ""
+    shown = list(found.outside_kernels.items())[:_TASKS]
+    body = [[_cell(name), _number(seconds(spent))] for name, spent in shown]
+    return "<h2>Tasks, outside kernels</h2>" + _table(("task", ">in all"), body)
 
 
 def _contention(found: Profile) -> str:

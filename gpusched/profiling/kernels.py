@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gpusched.inspection.places import Place
-from gpusched.profiling.recorded import Limit
+from gpusched.profiling.process_report import Limit
 from gpusched.profiling.timeline import Span, Timeline, overlapping
 
 
@@ -28,16 +28,16 @@ class KernelRow:
     nbytes: int
     """Read and written, in all."""
     rate: float
-    """Bytes a second of a launch; median."""
+    """Bytes per second of a launch; median."""
     limit: float | None
-    """Bytes a second that a launch could move at most, beside the others that went on at the same
+    """Bytes per second that a launch could move at most, beside the others that went on at the same
     time; None where that was not measured."""
     places: tuple[Place, ...]
     """The user's lines behind it."""
 
     @property
     def share(self) -> float | None:
-        """Achieved part of the limit. Chunks that lie in a processor's cache may exceed it."""
+        """Achieved part of the limit. Chunks that are in a processor's cache may exceed it."""
         return self.rate / self.limit if self.limit else None
 
 

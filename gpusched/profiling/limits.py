@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpusched.machine import Host, host, known_host
-from gpusched.profiling.recorded import Limit
+from gpusched.profiling.process_report import Limit
 
 _COPIED = 256 << 20
 """Bytes: more than any GPU's cache."""

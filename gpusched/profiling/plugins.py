@@ -12,7 +12,8 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from gpusched import events
-from gpusched.profiling.recorded import Report, plugin_name, process
+from gpusched.adapters.distributed import in_background
+from gpusched.profiling.process_report import Report, plugin_name, process
 from gpusched.profiling.tasks import Timed
 
 
@@ -155,8 +156,8 @@ class WatchScheduler(SchedulerPlugin):
             self.end()
             scheduler.remove_plugin(self.name)
             if self.name in scheduler.worker_plugins:
-                scheduler._ongoing_background_tasks.call_soon(
-                    scheduler.unregister_worker_plugin, comm=None, name=self.name
+                in_background(
+                    scheduler, scheduler.unregister_worker_plugin, comm=None, name=self.name
                 )
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from dask.utils import natural_sort_key
 
 from gpusched.profiling.clocks import Exchange, Offset, offset, read
 from gpusched.profiling.limits import limit_of
-from gpusched.profiling.recorded import Gathered, Limit, Report, plugin_name, process
+from gpusched.profiling.process_report import Gathered, Limit, Report, plugin_name, process
 
 _ROUNDS = 4
 """Times that clocks are read, at the beginning and at the end."""
@@ -86,7 +86,7 @@ class Remote:
                 await self._end_recording()
         except (OSError, TimeoutError) as error:
             found.notes.append(f"the cluster did not answer in {_PATIENCE:g} s, and what it has "
-                               f"not told is lost ({error or type(error).__name__})")  # fmt: skip
+                               f"not sent is lost ({error or type(error).__name__})")  # fmt: skip
         return found
 
     def lost(self) -> Gathered:
@@ -102,7 +102,7 @@ class Remote:
         asked: dict[tuple[str, str], str] = {}
         for address, report in answers.items():
             if not isinstance(report, Report) or address not in self._exchanges:
-                found.notes.append(f"worker {address} told nothing: {report!r}")
+                found.notes.append(f"worker {address} reported nothing: {report!r}")
             elif report.process in reports:
                 _join(reports[report.process][0], report)
             else:
@@ -120,7 +120,7 @@ class Remote:
             found.notes.append(f"worker {gone} left before the profile ended: its events are lost")
 
     async def _measure(self, asked: dict[tuple[str, str], str], found: Gathered) -> None:
-        """Have one worker of each machine tell what its devices can do."""
+        """Have one worker of each machine report what its devices can do."""
         for (host, device), address in asked.items():
             if device == "cpu" and host == process()[0]:
                 continue
@@ -158,7 +158,7 @@ class Remote:
 
 
 def _join(first: Report, second: Report) -> None:
-    """Add to a process's report what another of its workers tells."""
+    """Add to a process's report what another of its workers reports."""
     first.names += second.names
     first.events += [event for event in second.events if event[0] == "transfer"]
     for name, seconds in second.totals.items():

@@ -14,7 +14,7 @@ from gpusched.profiling.clocks import Offset
 from gpusched.profiling.kernels import KernelRow, kernel_rows
 from gpusched.profiling.limits import limit_of
 from gpusched.profiling.lines import Lines
-from gpusched.profiling.recorded import Gathered, Report
+from gpusched.profiling.process_report import Gathered, Report
 from gpusched.profiling.timeline import KINDS, Span, Timeline, build
 
 
@@ -122,6 +122,17 @@ class Profile:
         return {kind: seconds for kind, seconds in found.items() if seconds}
 
     @cached_property
+    def outside_kernels(self) -> dict[str, float]:
+        """Seconds that tasks took for other things than kernels, by their names; longest first.
+
+        Summed over threads. What is noted by itself, such as a wait, is left out too.
+        """
+        found: defaultdict[str, float] = defaultdict(float)
+        for span in self._of("task"):
+            found[span.name] += max(0.0, span.seconds - span.inside)
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    @cached_property
     def threads(self) -> int:
         """Threads that ran tasks."""
         return len({span.lane for span in self._of("task")})
@@ -182,6 +193,7 @@ class Profile:
             "seconds": self.seconds,
             "threads": self.threads,
             "spent": self.spent,
+            "outside_kernels": self.outside_kernels,
             "kernels": rows,
             "contention": [asdict(each) for each in self.contention],
             "distributed": self.distributed,

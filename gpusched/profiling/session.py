@@ -10,7 +10,7 @@ from typing import Any
 from gpusched import config, events
 from gpusched.profiling import local
 from gpusched.profiling.clocks import Offset
-from gpusched.profiling.recorded import Gathered, Report, process
+from gpusched.profiling.process_report import Gathered, Report, process
 from gpusched.profiling.remote import Remote
 from gpusched.profiling.report import Profile
 
@@ -35,7 +35,7 @@ def profile(client: Any = _DEFAULT) -> Session:
     Raises
     ------
     TypeError
-        If it is no client.
+        If it is not a client.
     RuntimeError
         As the block begins, if the client is closed, or workers cannot record.
 

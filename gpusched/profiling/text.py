@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _KERNELS = 10
 _LINES = 4
+_TASKS = 5
 
 TOLD = {
     "kernel": "kernels",
@@ -41,7 +42,7 @@ def text(found: Profile) -> str:
         The profile.
     """
     lines = [summary(found), "", *_spent(found)]
-    for rows in (_kernels(found), _contention(found), cluster(found)):
+    for rows in (_kernels(found), _outside(found), _contention(found), cluster(found)):
         told = list(rows)
         lines += ["", *told] if told else []
     for note in found.notes:
@@ -95,17 +96,29 @@ def _kernels(found: Profile) -> Iterator[str]:
         yield f"  and {len(found.kernels) - _KERNELS} others"
 
 
+def _outside(found: Profile) -> Iterator[str]:
+    if not found.outside_kernels:
+        return
+    yield "Tasks, outside kernels"
+    tasks = list(found.outside_kernels.items())
+    for name, spent in tasks[:_TASKS]:
+        yield f"  {name[:41]:<42} {seconds(spent):>8}"
+    if len(tasks) > _TASKS:
+        rest = sum(spent for _, spent in tasks[_TASKS:])
+        yield f"  {f'and {len(tasks) - _TASKS} others':<42} {seconds(rest):>8}"
+
+
 def achieved(row: KernelRow) -> str:
-    """Return a kernel's bytes a second, against what the machine can do.
+    """Return a kernel's bytes per second, against what the machine can do.
 
     Examples
     --------
     >>> from gpusched.profiling.kernels import KernelRow
     >>> from gpusched.profiling.text import achieved
     >>> achieved(KernelRow("add", "cpu", 1, 1.0, 1.0, 5_000_000_000, 5e9, 10e9, ()))
-    '5 GB/s a launch, 50% of the 10 GB/s measured here'
+    '5 GB/s per launch, 50% of the 10 GB/s measured here'
     """
-    told = f"{flow(row.rate)} a launch"
+    told = f"{flow(row.rate)} per launch"
     if row.limit is None or row.share is None:
         return told
     return f"{told}, {row.share:.0%} of the {flow(row.limit)} measured here"

@@ -14,14 +14,14 @@ from gpusched.events import Event
 from gpusched.inspection.places import Place
 from gpusched.profiling.clocks import Offset
 from gpusched.profiling.lines import Lines
-from gpusched.profiling.recorded import Report
+from gpusched.profiling.process_report import Report
 
 KINDS = ("graph", "scheduling", "task", "kernel", "unfused", "compile", "transfer", "compression",
          "spill", "unspill", "wait")  # fmt: skip
 """What a timeline shows."""
 
 _SLACK = 1e-7
-"""Seconds by which a span may stick out of the one around it: less than clocks tell."""
+"""Seconds by which a span may stick out of the one around it: less than clocks resolve."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def build(
     began, ended
         When the profile did, by this process's clock.
     lines
-        Tells the user's lines.
+        Finds the user's lines.
     """
     found = Timeline()
     for number, (report, clock) in enumerate(reports):
@@ -139,7 +139,7 @@ _TITLES = {
 
 
 def _row(event: Event) -> tuple[Any, ...]:
-    """Return what tells lanes apart, and orders them; the lane's name is the second."""
+    """Return what distinguishes lanes, and orders them; the lane's name is the second."""
     name = event.thread_name
     if event.kind == "transfer":
         return 2, _TITLES[name], 0, 0

@@ -2,7 +2,7 @@
 
 NumPy makes a dtype of dictionaries, of lists of tuples and of texts with commas, and adds up the
 sizes in them without a check for overflow. A file has dtypes in one form, which is checked
-(`gpusched.serialization.arrays.dtypes`); the other forms are no arguments here.
+(`gpusched.serialization.arrays.dtypes`); the other forms are not arguments here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEYWORDS = {
 }
 """Functions that take keywords for another function as one argument, and which that is."""
 _FORMAT = re.compile(r"[^,]*\d[^,]*,|,.*\d", re.DOTALL)
-"""A text with a comma and a digit: a list of formats, unlike the subscripts of einsum."""
+"""A string with a comma and a digit: a list of formats, unlike the subscripts of einsum."""
 
 
 def check_arguments(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ def check_arguments(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) 
     >>> check_arguments(np.zeros, [3], {"dtype": "V7,f8"})
     Traceback (most recent call last):
     ...
-    gpusched.serialization.frames.CorruptFrameError: 'V7,f8' is no argument that a file may have
+    gpusched.serialization.frames.CorruptFrameError: 'V7,f8' is not an argument that a file may have
     """
     for place, value in enumerate(args):
         if isinstance(value, dict) and place == _KEYWORDS.get(name_of(function) or ""):
@@ -57,7 +57,7 @@ def check_arguments(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) 
 def check_argument(value: Any) -> None:
     """Refuse what NumPy would make a dtype of; see `check_arguments`."""
     if _makes_dtype(value):
-        raise CorruptFrameError(f"{value!r:.200} is no argument that a file may have")
+        raise CorruptFrameError(f"{value!r:.200} is not an argument that a file may have")
     if isinstance(value, list | tuple | dict):
         for item in value.values() if isinstance(value, dict) else value:
             check_argument(item)
@@ -79,7 +79,7 @@ def _makes_dtype(value: Any) -> bool:
 def _check_keywords(kwargs: dict[Any, Any]) -> None:
     for name, value in kwargs.items():
         if not isinstance(name, str):
-            raise CorruptFrameError(f"{name!r:.200} is no keyword")
+            raise CorruptFrameError(f"{name!r:.200} is not a keyword")
         check_argument(value)
 
 

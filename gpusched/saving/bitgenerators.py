@@ -62,7 +62,7 @@ def restore(kind: Any, state: Any) -> np.random.BitGenerator:
     Raises
     ------
     CorruptFrameError
-        If that is no bit generator, or no state that one of its kind can be in.
+        If that is not a bit generator, or no state that one of its kind can be in.
 
     Examples
     --------
@@ -80,10 +80,10 @@ def restore(kind: Any, state: Any) -> np.random.BitGenerator:
     """
     form = _FORMS.get(kind) if isinstance(kind, type) else None
     if form is None:
-        raise CorruptFrameError(f"{kind!r:.200} is no bit generator")
+        raise CorruptFrameError(f"{kind!r:.200} is not a bit generator")
     name = kind.__name__
     if not isinstance(state, dict) or state.get("bit_generator") != name:
-        raise CorruptFrameError(f"{state!r:.200} is no state of {name}")
+        raise CorruptFrameError(f"{state!r:.200} is not a state of {name}")
     told = {part: value for part, value in state.items() if part != "bit_generator"}
     bits: np.random.BitGenerator = kind(0)
     bits.state = {"bit_generator": name, **_checked(name, form, told)}

@@ -133,7 +133,7 @@ class Reader:
     Raises
     ------
     CorruptFrameError
-        If it is no such archive, or one that would unpack to far more than its own length.
+        If it is not such an archive, or one that would unpack to far more than its own length.
 
     Notes
     -----
@@ -235,10 +235,10 @@ def _check(info: zipfile.ZipInfo, size: int) -> None:
     """Refuse a member that is not gpusched's, or that claims more than the file can hold."""
     name = info.filename
     if not _NAMES.fullmatch(name):
-        raise CorruptFrameError(f"{name!r:.200} is no member of a saved computation")
+        raise CorruptFrameError(f"{name!r:.200} is not a member of a saved computation")
     end = info.header_offset + info.compress_size
     if not 0 <= info.header_offset <= end <= size or info.file_size < 0:
-        raise CorruptFrameError(f"{name} does not lie inside the file")
+        raise CorruptFrameError(f"{name} is not inside the file")
     if info.compress_type == zipfile.ZIP_STORED:
         fits = info.file_size == info.compress_size
     elif info.compress_type == zipfile.ZIP_DEFLATED:

@@ -12,7 +12,7 @@ from gpusched.serialization.frames import CorruptFrameError
 
 
 def check(array: Any) -> None:
-    """Refuse an array, or a scalar, whose bytes are no values of its dtype.
+    """Refuse an array, or a scalar, whose bytes are not values of its dtype.
 
     NumPy takes the bytes of bools for 0 or 1, and those of texts for code points, without looking.
     Bytes of numbers, times and raw data mean something whatever they are.
@@ -20,7 +20,7 @@ def check(array: Any) -> None:
     Raises
     ------
     CorruptFrameError
-        If one is no value.
+        If one is not a value.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def check(array: Any) -> None:
     >>> check(np.array([1, 2], "u1").view(bool))
     Traceback (most recent call last):
     ...
-    gpusched.serialization.frames.CorruptFrameError: 2 is no bool
+    gpusched.serialization.frames.CorruptFrameError: 2 is not a bool
     """
     if _may_be_wrong(array.dtype):
         _check(_once(np.asarray(array)))
@@ -68,4 +68,4 @@ def _check(array: np.ndarray) -> None:
 def _refuse_above(most: int, numbers: np.ndarray, what: str) -> None:
     found = int(numbers.max(initial=0))
     if found > most:
-        raise CorruptFrameError(f"{found} is no {what}")
+        raise CorruptFrameError(f"{found} is not a {what}")

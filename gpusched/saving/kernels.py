@@ -15,10 +15,10 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode
 
+from gpusched.adapters.tasks import GraphNode
 from gpusched.fusion import hostloops
-from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError
 from gpusched.graph.rewrite import Functions, rewrite_task

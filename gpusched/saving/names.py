@@ -175,11 +175,11 @@ def find(name: Any, called: bool = False) -> Any:
     >>> find("os.system")
     Traceback (most recent call last):
     ...
-    gpusched.serialization.frames.CorruptFrameError: 'os.system' is no function a file may name
+    gpusched.serialization.frames.CorruptFrameError: 'os.system' is not a function a file may name
     """
     found = table().get(name) if isinstance(name, str) else None
     if found is None or (name in _DRAWS and not called):
-        raise CorruptFrameError(f"{name!r:.200} is no function a file may name")
+        raise CorruptFrameError(f"{name!r:.200} is not a function a file may name")
     return found
 
 

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dask._task_spec import (
+
+from gpusched.adapters.tasks import (
     Alias,
     DataNode,
     Dict,
@@ -28,10 +29,9 @@ from dask._task_spec import (
     Task,
     TaskRef,
     Tuple,
-    _execute_subgraph,
-    _identity_cast,
+    execute_subgraph,
+    identity_cast,
 )
-
 from gpusched.graph import subgraph
 from gpusched.graph.program import name_of
 from gpusched.saving.code import refuse
@@ -64,7 +64,7 @@ def encode_tasks(graph: Mapping[Any, Any], encoder: Encoder) -> dict[str, Any]:
     Examples
     --------
     >>> import operator
-    >>> from dask._task_spec import Task, TaskRef
+    >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.saving.programs import encode_tasks
     >>> from gpusched.saving.values import Encoder
     >>> found = encode_tasks({"y": Task("y", operator.add, TaskRef("x"), 1)}, Encoder())
@@ -134,9 +134,9 @@ class _Translation:
         return self._literal(value)
 
     def _task(self, task: Task, inner: dict[Any, Any]) -> Any:
-        if task.func is _execute_subgraph:
+        if task.func is execute_subgraph:
             return subgraph.walk(task, inner, self.argument)
-        if task.func is _identity_cast and task.kwargs["typ"] in (list, tuple):
+        if task.func is identity_cast and task.kwargs["typ"] in (list, tuple):
             items = [self.argument(item, inner) for item in task.args]
             return items if task.kwargs["typ"] is list else {"tuple": items}
         args = [self.argument(item, inner) for item in task.args]

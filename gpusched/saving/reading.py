@@ -190,7 +190,7 @@ def _arrays(reader: Reader, headers: Any) -> list[np.ndarray]:
                 elements.check(array)
                 arrays.append(array)
             case _:
-                raise CorruptFrameError(f"{header!r:.200} is no array")
+                raise CorruptFrameError(f"{header!r:.200} is not an array")
     return arrays
 
 
@@ -222,7 +222,7 @@ def _computation(
 def _parameter(encoded: Any) -> str:
     name = encoded.get("parameter") if isinstance(encoded, dict) else None
     if not isinstance(name, str) or not name.isidentifier():
-        raise CorruptFrameError(f"{encoded!r:.200} is no input")
+        raise CorruptFrameError(f"{encoded!r:.200} is not an input")
     return name
 
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from dask._task_spec import (
+from dask.tokenize import tokenize
+from dask.utils import key_split
+
+from gpusched.adapters.tasks import (
     Alias,
     DataNode,
     Dict,
@@ -16,11 +19,8 @@ from dask._task_spec import (
     Task,
     TaskRef,
     Tuple,
-    _execute_subgraph,
+    execute_subgraph,
 )
-from dask.tokenize import tokenize
-from dask.utils import key_split
-
 from gpusched.saving.arguments import check_argument, check_arguments
 from gpusched.saving.names import check_call
 from gpusched.saving.values import Decoder, Input, Result, index
@@ -98,7 +98,7 @@ def _inputs_of(tasks: list[Any], programs: int) -> list[int]:
                 number = index(number, programs)
                 least[number] = min(least.get(number, len(items)), len(items))
             case _:
-                raise CorruptFrameError(f"{task!r:.200} is no task")
+                raise CorruptFrameError(f"{task!r:.200} is not a task")
     return [least.get(number, 0) for number in range(programs)]
 
 
@@ -113,7 +113,7 @@ def _program(encoded: Any, decoder: Decoder, inputs: int) -> SavedProgram:
             found = decoder.value(result)
             check_argument(found)
             return SavedProgram(calls, found, inputs)
-    raise CorruptFrameError(f"{encoded!r:.200} is no program")
+    raise CorruptFrameError(f"{encoded!r:.200} is not a program")
 
 
 def _call(encoded: Any, decoder: Decoder) -> Call:
@@ -125,7 +125,7 @@ def _call(encoded: Any, decoder: Decoder) -> Call:
                 check_call(called, call.args)
                 check_arguments(called, call.args, call.kwargs)
                 return call
-    raise CorruptFrameError(f"{encoded!r:.200} is no call")
+    raise CorruptFrameError(f"{encoded!r:.200} is not a call")
 
 
 def _input(encoded: Any, decoder: Decoder) -> Any:
@@ -143,7 +143,7 @@ def decode_key(encoded: Any) -> Any:
     named = isinstance(encoded, list) and encoded and isinstance(encoded[0], str)
     if named and all(type(item) in (str, int, float) for item in encoded):
         return tuple(encoded)
-    raise CorruptFrameError(f"{encoded!r:.200} is no key")
+    raise CorruptFrameError(f"{encoded!r:.200} is not a key")
 
 
 def name_of_key(key: Any) -> str:
@@ -221,7 +221,7 @@ def _node(key: Any, program: SavedProgram, inputs: list[Any], shared: dict[int, 
     keys = tuple(f"input-{k}" for k in range(len(inputs)))
     arguments = [item if isinstance(item, TaskRef) else DataNode(None, item) for item in inputs]
     wanted = f"step-{last}" if _is_result(program.result, last) else "result"
-    return Task(key, _execute_subgraph, shared[id(program)], wanted, keys, *arguments)
+    return Task(key, execute_subgraph, shared[id(program)], wanted, keys, *arguments)
 
 
 def _is_result(value: Any, number: int) -> bool:

@@ -10,10 +10,10 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask._task_spec import Task
 from dask.base import is_dask_collection
 from dask.highlevelgraph import HighLevelGraph
 
+from gpusched.adapters.tasks import Task
 from gpusched.saving.errors import UnsavableError
 from gpusched.saving.structure import summary
 

@@ -212,7 +212,7 @@ def _key(value: Any) -> Any:
     try:
         hash(value)
     except TypeError as error:
-        raise CorruptFrameError(f"{value!r:.200} is no key of a dict") from error
+        raise CorruptFrameError(f"{value!r:.200} is not a key of a dict") from error
     return value
 
 
@@ -220,7 +220,7 @@ def _pair(encoded: Any) -> tuple[Any, Any]:
     match encoded:
         case [key, value]:
             return key, value
-    raise CorruptFrameError(f"{encoded!r:.200} is no pair")
+    raise CorruptFrameError(f"{encoded!r:.200} is not a pair")
 
 
 def _dataset(encoded: Any, outputs: list[Any], decoder: Decoder) -> Any:
@@ -243,4 +243,4 @@ def _dataset(encoded: Any, outputs: list[Any], decoder: Decoder) -> Any:
                 return xr.Dataset(data, coords, decoder.value(attributes))
             except (TypeError, ValueError) as error:
                 raise CorruptFrameError(f"variables of a data set: {error}") from error
-    raise CorruptFrameError(f"{encoded!r:.200} is no data set")
+    raise CorruptFrameError(f"{encoded!r:.200} is not a data set")

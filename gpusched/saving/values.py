@@ -30,7 +30,7 @@ DEEPEST = 64
 
 
 _LARGEST_POOL = 64
-"""Words of a random seed; NumPy takes 4 unless told otherwise."""
+"""Words of a random seed; NumPy takes 4 unless given otherwise."""
 _MOST_SPAWNED = 2**32 - 1
 """Children of a random seed, which NumPy counts in 32 bits."""
 
@@ -207,7 +207,7 @@ class Decoder:
         ) as error:
             if isinstance(error, CorruptFrameError):
                 raise
-            raise CorruptFrameError(f"{encoded!r:.200} is no value: {error!r}") from error
+            raise CorruptFrameError(f"{encoded!r:.200} is not a value: {error!r}") from error
         finally:
             self._depth -= 1
 
@@ -253,10 +253,10 @@ class Decoder:
     def _masked(self, encoded: Any) -> np.ma.MaskedArray:
         data, mask, fill = parts = self._all(encoded)
         if not all(isinstance(part, np.ndarray) for part in parts):
-            raise CorruptFrameError(f"{encoded!r:.200} is no masked array")
+            raise CorruptFrameError(f"{encoded!r:.200} is not a masked array")
         expected = [(data.shape, np.ma.make_mask_descr(data.dtype)), ((), data.dtype)]
         if [(part.shape, part.dtype) for part in (mask, fill)] != expected:
-            raise CorruptFrameError(f"{encoded!r:.200} is no masked array")
+            raise CorruptFrameError(f"{encoded!r:.200} is not a masked array")
         return np.ma.MaskedArray(data, mask, fill_value=fill[()])
 
     def _number(self, encoded: Any) -> Any:
@@ -282,25 +282,25 @@ def _naturals(value: Any) -> Any:
     several = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1)
     for number in value if several else [value]:
         if type(number) is bool or not isinstance(number, int | np.integer) or number < 0:
-            raise CorruptFrameError(f"{value!r:.200} is no seed")
+            raise CorruptFrameError(f"{value!r:.200} is not a seed")
     return value
 
 
 def _text_of(value: Any) -> str:
     if not isinstance(value, str):
-        raise CorruptFrameError(f"{value!r:.200} is no text")
+        raise CorruptFrameError(f"{value!r:.200} is not a string")
     return value
 
 
 def _functions(values: list[Any]) -> list[Any]:
     if not values or not all(map(callable, values)):
-        raise CorruptFrameError(f"{values!r:.200} are no functions")
+        raise CorruptFrameError(f"{values!r:.200} are not functions")
     return values
 
 
 def _method(name: Any) -> Any:
     if name not in METHODS:
-        raise CorruptFrameError(f"{name!r:.200} is no method a file may name")
+        raise CorruptFrameError(f"{name!r:.200} is not a method a file may name")
     return methodcaller(name)
 
 

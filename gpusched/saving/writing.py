@@ -10,7 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dask._task_spec import convert_legacy_graph
 from dask.array.optimization import optimize
 from dask.base import is_dask_collection
 from dask.core import flatten
@@ -18,6 +17,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.utils import ensure_dict
 
 import gpusched
+from gpusched.adapters.tasks import convert_legacy_graph
 from gpusched.saving import code, kernels, recording
 from gpusched.saving.container import Writer, replacing
 from gpusched.saving.errors import UnsavableError
@@ -44,7 +44,7 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
 
     A function with example arguments is run once, on dask arrays that know nothing but the
     examples' shapes and dtypes, and the operations it calls are saved rather than the function.
-    They hold for arrays of those shapes and dtypes; arguments that are no arrays keep the value
+    They hold for arrays of those shapes and dtypes; arguments that are not arrays keep the value
     that they have here. A function without examples is saved as code.
 
     Parameters
@@ -75,9 +75,9 @@ def save(path: str | os.PathLike[str], value: Any, /, *examples: Any, **named: A
     The file is a zip archive: ``manifest.json`` says what it is and by which versions it was made,
     ``graph.json`` holds the programs and tasks, ``arrays/`` the numbers, compressed where that
     pays, ``code/`` the functions that are pickled. ``kernels/`` has the source of the kernels that
-    gpusched makes of the programs, as far as can be told without running anything of yours; they
-    are there to be read. `load` makes them anew from the programs, in the version that is installed
-    then, and takes their machine code from the kernel cache if it is there.
+    gpusched makes of the programs, as far as they are known without running anything of yours;
+    they are there to be read. `load` makes them again from the programs, in the version that is
+    installed then, and takes their machine code from the kernel cache if it is there.
 
     A function is recorded at the level of dask's graph rather than of one chunk's kernels, so that
     chunks, reductions over them, and operations that no kernel can do are part of it.

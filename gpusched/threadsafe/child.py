@@ -17,7 +17,7 @@ from typing import Any
 
 from gpusched.orphans import end_with_parent
 from gpusched.threadsafe import messages
-from gpusched.threadsafe.home import PLAIN, Home
+from gpusched.threadsafe.handle_classes import PLAIN, Home
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference, Returned
 from gpusched.threadsafe.proxy import _BOUND
 from gpusched.threadsafe.specials import specials

@@ -17,14 +17,14 @@ from dask.utils import parse_timedelta
 
 from gpusched import config
 from gpusched.threadsafe import messages, waits
-from gpusched.threadsafe.cells import Named
 from gpusched.threadsafe.errors import ChildError, TaskCancelledError
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.handle_classes import Home
 from gpusched.threadsafe.kinds import Lock, Policy
 from gpusched.threadsafe.locks import LockGuard
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference
 from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.proxy_targets import Named
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import Thread, current
 

@@ -13,12 +13,12 @@ from typing import Any
 from gpusched import events
 from gpusched.threadsafe import waits
 from gpusched.threadsafe.counts import Counts
-from gpusched.threadsafe.gone import Gone
 from gpusched.threadsafe.guards import Guard, Made, is_maker
-from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.handle_classes import Home
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation, call
 from gpusched.threadsafe.threads import Thread, _local, current
+from gpusched.threadsafe.unreferenced_handles import Gone
 
 _JOIN = 5.0
 """Seconds given to a thread to end what it does."""

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gpusched.threadsafe.counts import Counts
-from gpusched.threadsafe.gone import Gone
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation, call
+from gpusched.threadsafe.unreferenced_handles import Gone
 
 if TYPE_CHECKING:
-    from gpusched.threadsafe.home import Home
+    from gpusched.threadsafe.handle_classes import Home
     from gpusched.threadsafe.threads import Thread
 
 
@@ -40,10 +40,10 @@ def is_maker(value: Any) -> bool:
 
 
 class Guard:
-    """Carries out operations on what is wrapped, as one policy tells.
+    """Carries out operations on what is wrapped, as one policy says.
 
     What a proxy holds of the wrapped object is its *cell*: the object itself where all threads
-    share it (``shares``), and otherwise a `gpusched.threadsafe.cells.Cell`.
+    share it (``shares``), and otherwise a `gpusched.threadsafe.proxy_targets.Cell`.
 
     Notes
     -----
@@ -95,7 +95,7 @@ class Guard:
         """End the threads and processes of this guard; the next call starts them again."""
 
     def forget_others(self) -> None:
-        """Start anew in a forked process, which has one thread."""
+        """Start again in a forked process, which has one thread."""
         self.__init__(self.policy)  # type: ignore[misc]
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ def every() -> list[Guard]:
 
 
 def forget_others() -> None:
-    """Have every guard start anew in a forked process."""
+    """Have every guard start again in a forked process."""
     global _changing
     _changing = threading.Lock()
     for guard in every():

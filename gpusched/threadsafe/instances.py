@@ -7,12 +7,12 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from gpusched.threadsafe.cells import Again, ByKey, ByThread, Copy, Instances, _Found
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.handle_classes import Home
 from gpusched.threadsafe.kinds import Lock, Policy
 from gpusched.threadsafe.locks import LockGuard
 from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.proxy_targets import Again, ByKey, ByThread, Copy, Instances, _Found
 from gpusched.threadsafe.threads import Thread
 
 _CALLED = (type, types.BuiltinFunctionType, types.FunctionType, types.MethodType, types.ModuleType)

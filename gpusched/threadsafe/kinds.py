@@ -10,7 +10,7 @@ from typing import Any
 
 _TEXT = re.compile(r"(?P<kind>\w+)(?:\((?P<arguments>.*)\))?", re.DOTALL)
 _BARE = r"[^\W\d][\w .-]*"
-"""A name that needs no quotes in a text."""
+"""A name that needs no quotes in a string."""
 _ARGUMENT = re.compile(
     rf"\s*(?:(?P<key>[a-z_]+)\s*=\s*)?(?P<value>-?\d+|{_BARE}|'[^'\\]*'|\"[^\"\\]*\")\s*(?:,|$)"
 )
@@ -112,7 +112,7 @@ class Limit(_Held, Policy):
     Raises
     ------
     ValueError
-        If that is no positive number.
+        If that is not a positive number.
 
     Examples
     --------
@@ -259,8 +259,8 @@ _MAKERS: dict[str, Callable[..., Policy]] = {
 def parse(text: str) -> Policy:
     """Return the policy that a setting names.
 
-    A text is read as the call in Python, of the function of that name and with the same arguments,
-    in which names may be written without quotes. ``lock`` alone is ``lock()``.
+    A string is read as the call in Python, of the function of that name with the same arguments, in
+    which names may be written without quotes. ``lock`` alone is ``lock()``.
 
     Raises
     ------
@@ -279,14 +279,14 @@ def parse(text: str) -> Policy:
     maker = _MAKERS.get(match["kind"]) if match else None
     if match is None or maker is None:
         raise ValueError(
-            f"{text!r} is no policy: write one of {', '.join(KINDS)}, as in lock(hdf5)"
+            f"{text!r} is not a policy: write one of {', '.join(KINDS)}, as in lock(hdf5)"
         )
     try:
         args, kwargs = _arguments(match["arguments"] or "")
         return maker(*args, **kwargs)
     except (TypeError, ValueError) as error:
         usage = f"{match['kind']}{inspect.signature(maker, eval_str=False)}".partition(" ->")[0]
-        raise ValueError(f"{text!r} is no policy: {error}; it is {usage}") from None
+        raise ValueError(f"{text!r} is not a policy: {error}; it is {usage}") from None
 
 
 def _arguments(text: str) -> tuple[list[Any], dict[str, Any]]:

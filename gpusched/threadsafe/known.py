@@ -92,7 +92,7 @@ CASES = (
         ("osgeo.gdal:MajorObject.*", "osgeo.gdal:Dataset.*", "osgeo.gdal:Band.*",
          "osgeo.ogr:MajorObject.*", "osgeo.ogr:DataSource.*", "osgeo.ogr:Layer.*"),
         "A dataset, its bands and its layers may be used by one thread at a time; which of them "
-        "belong together is not told, so that all wait for each other.",
+        "belong together is not known, so that all wait for each other.",
         ("https://gdal.org/user/multithreading.html",
          "https://gdal.org/development/rfc/rfc101_raster_dataset_threadsafety.html"),
     ),
@@ -184,7 +184,7 @@ def cases() -> tuple[Case, ...]:
     Raises
     ------
     ValueError
-        If a setting is no policy.
+        If a setting is not a policy.
 
     Examples
     --------

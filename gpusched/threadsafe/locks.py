@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusched.threadsafe import operations, waits
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.handle_classes import Home
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.threads import Thread, _local

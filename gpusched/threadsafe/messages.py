@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.handle_classes import Home
 from gpusched.threadsafe.operations import Operation
 
 

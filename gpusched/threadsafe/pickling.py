@@ -11,10 +11,10 @@ from typing import Any
 import cloudpickle
 
 from gpusched.threadsafe import operations
-from gpusched.threadsafe.cells import Cell, Instances, Unloaded
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.handle_classes import Home
 from gpusched.threadsafe.proxy import Proxy, _parts, _set_parts, build
+from gpusched.threadsafe.proxy_targets import Cell, Instances, Unloaded
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.wrapping import guard_for
 

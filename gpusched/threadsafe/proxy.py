@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Any, cast
 
 from gpusched.threadsafe import operations
-from gpusched.threadsafe.cells import Cell, Instances, Unloaded
 from gpusched.threadsafe.guards import Guard, Made, is_maker
-from gpusched.threadsafe.home import PLAIN, Home
+from gpusched.threadsafe.handle_classes import PLAIN, Home
+from gpusched.threadsafe.proxy_targets import Cell, Instances, Unloaded
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import current
 
@@ -33,7 +33,7 @@ class Proxy:
 
     Notes
     -----
-    Thread-safe, as far as the policy tells. `isinstance` sees the wrapped object's class, except
+    Thread-safe, as far as the policy says. `isinstance` sees the wrapped object's class, except
     that of Python functions, which pickling would take apart; ``type`` sees the proxy's.
     """
 
@@ -231,7 +231,7 @@ def _bind(self: Proxy, instance: Any, owner: type | None = None) -> Any:
 
 
 def _mro_entries(self: Proxy, bases: tuple[Any, ...]) -> tuple[type, ...]:
-    """Let classes derive from a wrapped class; they are not wrapped themselves, which is told."""
+    """Let classes derive from a wrapped class; they are not wrapped themselves, which is logged."""
     base, frame = unwrap(self), sys._getframe(1)
     logger.warning(
         "%s:%d: a class derives from %s, but its instances are not called under %s; wrap the class "
@@ -288,7 +288,7 @@ def _methods_of(kind: type) -> frozenset[str]:
 
 
 def _finish(self: Proxy, value: Any, attribute: bool = False) -> Any:
-    """Return a result as the caller shall have it."""
+    """Return a result as the caller is to have it."""
     cell, guard, home = _parts(self)
     if isinstance(value, Cell):
         return build(value, guard, home)

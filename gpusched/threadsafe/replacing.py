@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.home import Home, top_level
+from gpusched.threadsafe.handle_classes import Home, top_level
 from gpusched.threadsafe.kinds import Policy, parse
 from gpusched.threadsafe.known import Case
 from gpusched.threadsafe.wrapping import guard_for, wrap
@@ -140,7 +140,7 @@ class _Guards:
 
     Notes
     -----
-    Thread-safe. Objects are told apart by identity, for those of a library may be equal.
+    Thread-safe. Objects are distinguished by identity, for those of a library may be equal.
     """
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ def current() -> Thread:
 
 
 def answer_loop(answers: bool = True) -> None:
-    """Say that the calling thread runs a worker's event loop, which shall never wait for a policy.
+    """Say that the calling thread runs a worker's event loop, which must never wait for a policy.
 
     Where a call would wait, it raises `BlockedLoopError` instead.
     """

@@ -46,18 +46,18 @@ class Wait:
 
     resource: Resource
     is_over: Callable[[], bool]
-    """Tells whether the thread has been given the resource."""
+    """Whether the thread has been given the resource."""
 
 
 _waits = threading.Lock()
 """Held while a thread's ``waiting`` is written, and while chains of waits are followed."""
 
 is_cancelled: Callable[[Any], bool] = lambda key: False  # noqa: E731
-"""Tells whether a task of this worker's is not wanted any more. Replaced by the worker."""
+"""Returns whether a task of this worker's is not wanted any more. Replaced by the worker."""
 
 
 def forget_others() -> None:
-    """Start anew in a forked process, whose only thread waits for nothing."""
+    """Start again in a forked process, whose only thread waits for nothing."""
     global _waits
     _waits = threading.Lock()
     threads.current().waiting = None
@@ -87,7 +87,7 @@ def waiting(
     resource
         What it waits for.
     is_over
-        Tells any thread whether this one has been given it; true from that moment on until the
+        Says to any thread whether this one has been given it; true from that moment on until the
         wait is left.
     count
         Whether the wait is counted here.

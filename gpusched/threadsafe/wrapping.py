@@ -10,7 +10,7 @@ from typing import Any
 
 from gpusched.threadsafe import counts, guards, kinds, proxy, waits
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.home import Home
+from gpusched.threadsafe.handle_classes import Home
 from gpusched.threadsafe.kinds import Policy
 
 _named: dict[Policy, Guard] = {}
@@ -18,7 +18,7 @@ _making = threading.Lock()
 
 
 def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
-    """Return what behaves like an object, module, class or function, called as a policy tells.
+    """Return what behaves like an object, module, class or function, called as a policy says.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
     policy = kinds.parse(policy) if isinstance(policy, str) else policy
     if not isinstance(policy, Policy):
         raise TypeError(
-            f"{policy!r} is no policy: give one such as threadsafe.lock('name'), or its text"
+            f"{policy!r} is not a policy: give one such as threadsafe.lock('name'), or its text"
         )
     if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
         raise TypeError(f"{value!r} is asynchronous: an event loop must not wait for a policy")

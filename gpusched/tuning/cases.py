@@ -113,7 +113,7 @@ def random_case(kernel: Kernel, arguments: tuple[Any, ...], device: Device) -> C
         values = numbers(random, size, each.dtype, special=False)
         if number == kernel.labels:
             values[:] = labels(size, kernel.segmented)
-        inputs.append((values if device.name == "cpu" else device.take_in(values))[before:])
+        inputs.append((values if device.can.host_memory else device.take_in(values))[before:])
     return Case(kernel, tuple(inputs), arguments)
 
 

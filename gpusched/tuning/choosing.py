@@ -81,7 +81,7 @@ def tune(
     A number for `block`, `vector` or `unroll` is your choice, and taken whatever its time; a tuple
     is tried, and the fastest taken. If none is given, all sensible combinations are tried.
 
-    What is remembered lies in ``tuning.json`` in the cache directory, by kernel, device and
+    What is remembered is in ``tuning.json`` in the cache directory, by kernel, device and
     compiler. It is looked at when a kernel is compiled: workers that run already keep what they
     have compiled.
 

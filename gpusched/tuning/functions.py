@@ -1,4 +1,4 @@
-"""A user's function in the place of a kernel's `point`."""
+"""A user's function instead of a kernel's `point`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpusched.kernels.typed import typed
 
 @dataclass(frozen=True)
 class FunctionOverride(Override):
-    """A function of numbers in the place of all of a kernel's statements.
+    """A scalar function instead of all of a kernel's statements.
 
     Notes
     -----

@@ -22,7 +22,7 @@ def override(
     check: bool = True,
     target: str = "cpu",
 ) -> Edited:
-    """Run a version of your own in the place of a generated kernel, here and on workers.
+    """Run a version of your own instead of a generated kernel, here and on workers.
 
     It is compared with the original on samples first: ordinary numbers, and NaN, infinities, zeros,
     subnormals and extremes.
@@ -32,7 +32,7 @@ def override(
     kernel : str, kernel or override
         One of `gpusched.explain`'s kernels, or its name.
     mine : str, Path or callable
-        A function in the place of the source's `point`, with the same arguments (inputs, then
+        A function instead of the source's `point`, with the same arguments (inputs, then
         constants) and as many results; or the whole changed source, as text or in a file.
     tolerance : float, optional
         Largest relative difference of floating-point results from the original's. By default they
@@ -77,7 +77,7 @@ def override(
     if target not in ("cpu", "cuda"):
         raise ValueError(f"target {target!r}: say 'cpu' or 'cuda'")
     if tolerance is not None and not tolerance >= 0:
-        raise ValueError(f"tolerance {tolerance!r} is no relative difference of 0 or more")
+        raise ValueError(f"tolerance {tolerance!r} is not a relative difference of 0 or more")
     return _edited(kernel_of(kernel), mine, target, tolerance).apply(check)
 
 
@@ -104,5 +104,5 @@ def _path(mine: Any) -> Path | None:
         return None
     path = Path(mine).absolute()
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is no file; a source text would have several lines")
+        raise FileNotFoundError(f"{path} is not a file; a source text would have several lines")
     return path

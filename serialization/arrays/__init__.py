@@ -1,1 +1,1 @@
-"""Arrays of any library as headers and frames; one file a library."""
+"""Arrays of any library as headers and frames; one file per library."""

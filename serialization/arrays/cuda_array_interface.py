@@ -23,7 +23,7 @@ class Region:
     nbytes
         How many.
     stream
-        As the interface tells it: the stream that writes there, or None if all is written.
+        As the interface reports it: the stream that writes there, or None if all is written.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Region:
 
 
 def span(array: Any, itemsize: int) -> tuple[Layout, Region]:
-    """Return the memory that an array reaches, gaps included, and where its elements lie there.
+    """Return the memory that an array reaches, gaps included, and where its elements are there.
 
     Parameters
     ----------

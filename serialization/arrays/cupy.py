@@ -141,7 +141,7 @@ def to_host(array: Any) -> np.ndarray:
 
 
 def place(layout: Layout, dtype: np.dtype, data: Any) -> Any:
-    """Return the array that lies so in an array of bytes."""
+    """Return the array that is laid out so in an array of bytes."""
     import cupy
 
     return cupy.ndarray(layout.shape, dtype, data.data + layout.offset, layout.strides)

@@ -24,7 +24,7 @@ def pack(kind: str, layout: Layout, dtype: Any, frame: Any, /, **extra: Any) -> 
     kind
         One of `gpusched.serialization.arrays.families.READERS`.
     layout
-        Where the elements lie in the frame.
+        Where the elements are in the frame.
     dtype
         Of NumPy's.
     frame

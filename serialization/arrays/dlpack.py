@@ -35,7 +35,7 @@ def can_rebuild(value: Any) -> bool:
     """Return whether the receiver can make just such an array of the bytes; it is tried.
 
     Not of types that say themselves how to pickle them, and of arrays with attributes that the
-    bytes do not tell, such as a unit: those are pickled.
+    bytes do not report, such as a unit: those are pickled.
 
     Examples
     --------

@@ -168,7 +168,7 @@ def _structured(fields: list[_Field], itemsize: int, aligned: bool) -> np.dtype:
 def _extension(name: str) -> np.dtype:
     found = vars(importlib.import_module(_EXTENSIONS)).get(name)
     if not isinstance(found, type) or not issubclass(found, np.generic):
-        raise CorruptFrameError(f"{name!r:.200} is no dtype of {_EXTENSIONS}")
+        raise CorruptFrameError(f"{name!r:.200} is not a dtype of {_EXTENSIONS}")
     return np.dtype(found)
 
 

@@ -126,7 +126,7 @@ def _is_on_gpu(array: Any) -> bool:
 
 
 def _is_dense(array: Any) -> bool:
-    """Return whether elements lie in one GPU's memory in C's order, each in bytes of its own."""
+    """Return whether elements are in one GPU's memory in C's order, each in bytes of its own."""
     name, builtin = array.dtype.name, np.dtype(array.dtype).isbuiltin == 1
     if len(array.devices()) != 1 or not (builtin or name.startswith(("bfloat16", "float8"))):
         return False

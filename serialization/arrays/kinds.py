@@ -1,4 +1,4 @@
-"""Which library's reader a message is for, told in the open and under its seal."""
+"""Which library's reader a message is for, named in the open and under its seal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to be sent of a strided array, and how to lay it out again."""
+"""What has to be sent of a strided array, and how to arrange it again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_DIMENSIONS = 64
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of an array lie in a buffer."""
+    """Where the elements of an array are in a buffer."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -99,7 +99,7 @@ def restore(layout: Layout, dtype: np.dtype, buffer: Any) -> np.ndarray:
     Raises
     ------
     CorruptFrameError
-        If an element would lie outside the buffer.
+        If an element would be outside the buffer.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def check(layout: Layout, dtype: np.dtype, nbytes: int) -> None:
     Raises
     ------
     CorruptFrameError
-        If an element would lie outside of them.
+        If an element would be outside of them.
     """
     shape, strides = layout.shape, layout.strides
     whole = all(type(number) is int for number in (*shape, *strides, layout.offset))

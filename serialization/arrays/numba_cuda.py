@@ -104,7 +104,7 @@ def _to_device(array: np.ndarray) -> Any:
 
 
 def _place(layout: Layout, dtype: np.dtype, data: Any) -> Any:
-    """Return the array that lies so in an array of bytes."""
+    """Return the array that is laid out so in an array of bytes."""
     from numba import cuda
 
     if not data.nbytes:

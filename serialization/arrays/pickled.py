@@ -49,5 +49,5 @@ def unpack(kind: str, header: dict[str, Any], frames: list[Any]) -> Any:
     kinds.check(kind, about)
     writeable = about.get("writeable")
     if not isinstance(writeable, list) or len(writeable) != len(frames) - 1:
-        raise CorruptFrameError(f"{len(frames)} frames, of which {writeable!r:.200} are told")
+        raise CorruptFrameError(f"{len(frames)} frames, of which {writeable!r:.200} are named")
     return pickle_loads({"writeable": writeable}, frames)

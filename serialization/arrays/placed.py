@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,17 @@ def serialize(value: Placed, context: dict[str, Any] | None = None) -> Message:
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the chunk: in device memory where this process keeps chunks, else NumPy's array.
 
+    It is NumPy's too where the device has no room for it: its task then finds that out.
+
     Raises
     ------
     CorruptFrameError
         If the header or the frames are not those that were sent.
     """
-    if mover() is None:
-        return kinds.unpack(_KIND, header, frames)[0]
-    return Placed(cupy.unpack_to_device(_KIND, header, frames)[0])
+    if mover() is not None:
+        with suppress(MemoryError):
+            return Placed(cupy.unpack_to_device(_KIND, header, frames)[0])
+    return kinds.unpack(_KIND, header, frames)[0]
 
 
 def cuda_serialize(value: Placed) -> Message:

@@ -9,6 +9,8 @@ from dask.utils import Dispatch
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
+from gpusched.adapters.distributed import registered
+
 
 def replace(cls: type, serialize: Callable[..., Any], deserialize: Callable[..., Any]) -> None:
     """Register functions for a type, and for those of its subclasses that have no own ones.
@@ -20,7 +22,7 @@ def replace(cls: type, serialize: Callable[..., Any], deserialize: Callable[...,
     serialize, deserialize
         Of distributed's family ``dask``.
     """
-    theirs = dask_serialize._lookup.get(cls)
+    theirs = dict(registered(dask_serialize)).get(cls)
     # A class that inherits a function was noted with it once it was first sent, so that the type
     # alone would not replace it.
     inheriting = [] if theirs is None else _inheriting(dask_serialize, cls, theirs)
@@ -36,6 +38,5 @@ def replace_cuda(cls: type, serialize: Callable[..., Any], deserialize: Callable
 
 
 def _inheriting(dispatch: Dispatch, cls: type, function: Any) -> list[type]:
-    # The list is a copy because other threads serialize meanwhile.
-    noted = list(dispatch._lookup.items())
+    noted = registered(dispatch)
     return [each for each, known in noted if known is function and issubclass(each, cls)]

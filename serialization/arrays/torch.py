@@ -37,7 +37,7 @@ def cuda_serialize(tensor: Any) -> Message:
     Raises
     ------
     NotImplementedError
-        If the tensor is no plain one on a GPU; distributed then goes on with the next family.
+        If the tensor is not a plain one on a GPU; distributed then goes on with the next family.
     """
     import torch
 

@@ -85,7 +85,7 @@ def compress(block: np.ndarray, itemsize: int, shuffle: str) -> bytes:
 
 
 def decompress(frame: Any, part: np.ndarray) -> None:
-    """Write what a block holds, which must have the lengths that its header tells.
+    """Write what a block holds, which must have the lengths that its header reports.
 
     c-blosc reads and writes as far as the header says, so compare that with both before.
 

@@ -25,8 +25,8 @@ def choose(data: Any, itemsize: int, link: Link | Transfer | None) -> Sample | N
     """Return the sample that shows how to compress a buffer, or None to leave it as it is.
 
     It is compressed if that is expected to take less time, all in all: with ``n`` bytes, ratio
-    ``r``, ``c`` seconds a byte to compress and decompress on ``p`` threads, and a link of ``w``
-    bytes a second, if ``n c / p + n / (r w)`` is well below ``n / w``. Between two processes of
+    ``r``, ``c`` seconds per byte to compress and decompress on ``p`` threads, and a link of ``w``
+    bytes per second, if ``n c / p + n / (r w)`` is well below ``n / w``. Between two processes of
     one machine ``p`` is 1, since sender and receiver need its other cores to pass the bytes.
 
     The faster the link, the less time there is to look: what cannot pay is not looked at to the
@@ -69,7 +69,7 @@ def choose(data: Any, itemsize: int, link: Link | Transfer | None) -> Sample | N
 
 
 def _cost(nbytes: int, link: Link | Transfer | None) -> Callable[[Sample], float]:
-    """Return what tells the seconds that a byte takes, from compressing to decompressing it."""
+    """Return what measures the seconds that a byte takes, from compressing to decompressing it."""
     if link is None:
         return lambda sample: 1 / sample.ratio
     threads = 1 if link.shares_cores else blocks.parallel(nbytes)

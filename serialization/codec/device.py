@@ -14,9 +14,9 @@ import numpy as np
 
 from gpusched.serialization.codec import blocks, blosc
 from gpusched.serialization.codec.blosc import Header
+from gpusched.serialization.codec.byte_shuffle import shuffle as shuffled
+from gpusched.serialization.codec.byte_shuffle import unshuffle as unshuffled
 from gpusched.serialization.codec.staging import staging
-from gpusched.serialization.codec.turning import shuffle as shuffled
-from gpusched.serialization.codec.turning import unshuffle as unshuffled
 from gpusched.serialization.frames import CorruptFrameError
 
 

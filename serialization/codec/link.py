@@ -17,7 +17,7 @@ KEY = "gpusched-link"
 """Where a `Transfer` stands among what distributed knows of the receiver."""
 
 _LEAST = 1 << 20
-"""Bytes: shorter messages tell more of the delay than of the bandwidth."""
+"""Bytes: shorter messages measure the delay more than the bandwidth."""
 _MEMORY = 5
 """Observations that count."""
 
@@ -28,9 +28,9 @@ class Link:
     Parameters
     ----------
     bandwidth
-        Bytes a second, until there are observations.
+        Bytes per second, until there are observations.
     most
-        Bytes a second; observations above it count as this. A disk's page cache is faster than
+        Bytes per second; observations above it count as this. A disk's page cache is faster than
         the disk, for one.
     shares_cores
         Whether both ends work on the same processor cores.
@@ -114,7 +114,7 @@ class Transfer:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.link.bandwidth
 
     @property
@@ -147,7 +147,7 @@ class Transfer:
 
 
 _SAME_HOST = 1.2e9
-"""Bytes a second, as measured between two processes of one machine."""
+"""Bytes per second, as measured between two processes of one machine."""
 
 
 def usual(sender: str, recipient: str) -> Link:

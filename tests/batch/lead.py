@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from gpusched.batch import head, systems
-from gpusched.batch.plan import Plan
+from gpusched.batch import launcher, systems
+from gpusched.batch.launch_options import Plan
 from gpusched.batch.systems.local import Local
 
 
@@ -29,9 +29,9 @@ class Scripted(Local):
 def main(folder: str, requeues: str, grace: str, *scripts: str) -> int:
     """Run the job and return its exit code."""
     systems.find = lambda name: Scripted(list(scripts))
-    head.CLOSING = float(os.environ.get("GPUSCHED_TEST_CLOSING", head.CLOSING))
+    launcher.CLOSING = float(os.environ.get("GPUSCHED_TEST_CLOSING", launcher.CLOSING))
     plan = Plan(backend="local", folder=Path(folder), requeues=int(requeues), grace=float(grace))
-    return head.lead(plan)
+    return launcher.lead(plan)
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(ValueError, match="cannot be a checkpoint's key"):
             gpusched.checkpoint(key, x, tmp_path)  # type: ignore[arg-type]
     for value in (np.ones(3), 1, None):
-        with pytest.raises(TypeError, match="is no dask collection: call it before compute"):
+        with pytest.raises(TypeError, match="is not a dask collection: call it before compute"):
             gpusched.checkpoint("x", value, tmp_path)
     with pytest.raises(ValueError, match="'x' has no folder: pass directory="):
         gpusched.checkpoint("x", x)

@@ -20,7 +20,7 @@ from tests.cli.conftest import Runner
 from tests.waiting import wait_for
 
 LOCAL = ("submit", "--backend=local", "--gpus-per-node=0")
-TWO = (*LOCAL, "--nodes=2", "--worker-options=--nthreads=1")
+TWO = (*LOCAL, "--nodes=2", "--worker-options=--threads=1")
 
 
 HELPED = """\
@@ -28,7 +28,7 @@ from helper import twice
 from dask.distributed import default_client
 print("twice", default_client().submit(twice, 3).result())
 """
-"""Workers import what lies beside the script."""
+"""Workers import what is beside the script."""
 
 
 def test_script_runs_on_two_nodes_and_its_code_is_the_commands(gpusched: Runner) -> None:

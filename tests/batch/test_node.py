@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gpusched.batch import node
-from gpusched.batch.plan import Plan
+from gpusched.batch.launch_options import Plan
 from gpusched.cli import main
 from tests.batch.scripts import RUNS
 from tests.cli.conftest import Runner, call
@@ -38,13 +38,13 @@ def test_plan_and_flags_say_the_same() -> None:
         backend="local",
         folder=Path("/a folder"),
         nodes=2,
-        gpus=0,
+        gpus_per_node=0,
         limit=1e6,
         grace=90.5,
         requeues=3,
         checkpoints=Path("/kept"),
         tls=Path("/tls"),
-        worker_options="--nthreads 2",
+        worker_options="--threads 2",
         code_to_file=True,
     )
     command = main.get_command(click.Context(main), "launch")
@@ -102,7 +102,14 @@ def test_launcher_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.M
 def test_any_launcher_may_start_the_nodes(gpusched: Runner) -> None:
     """As mpirun does: by a variable, and the exit code is the script's."""
     gpusched.script(RUNS)
-    words = ("launch", "--gpus=0", "--run=run", "--worker-options=--nthreads=1", "--", "script.py")
+    words = (
+        "launch",
+        "--gpus-per-node=0",
+        "--run=run",
+        "--worker-options=--threads=1",
+        "--",
+        "script.py",
+    )
     started = []
     for rank in ("1", "0"):
         gpusched.environment["PMIX_RANK"] = rank
@@ -123,7 +130,15 @@ def test_any_launcher_may_start_the_nodes(gpusched: Runner) -> None:
 def test_node_whose_workers_wait_ends_when_it_is_told_to(gpusched: Runner) -> None:
     (gpusched.folder / "run").mkdir()
     gpusched.script("")
-    words = ("launch", "--gpus=0", "--run=run", "--rank=1", "--grace=0.1", "--", "script.py")
+    words = (
+        "launch",
+        "--gpus-per-node=0",
+        "--run=run",
+        "--rank=1",
+        "--grace=0.1",
+        "--",
+        "script.py",
+    )
     with socket.socket() as silent:
         # Bound and not listening, so that nobody else can answer there.
         silent.bind(("127.0.0.1", 0))
@@ -139,14 +154,14 @@ def test_node_whose_workers_wait_ends_when_it_is_told_to(gpusched: Runner) -> No
 def test_node_without_a_first_one_gives_up(gpusched: Runner) -> None:
     gpusched.script("")
     gpusched.environment["DASK_GPUSCHED__BATCH__START_TIMEOUT"] = "0"
-    done = gpusched("launch", "--gpus=0", "--run=run", "--rank=5", "--", "script.py")
+    done = gpusched("launch", "--gpus-per-node=0", "--run=run", "--rank=5", "--", "script.py")
     assert done.returncode == 1
     assert "Error: node 5 found no scheduler in run within 0 s: start node 0" in done.stderr
 
 
 def test_scheduler_that_cannot_start_ends_the_job(gpusched: Runner) -> None:
     gpusched.script("")
-    words = ("launch", "--gpus=0", "--run=run", "--rank=0", "--scheduler-options=--port=x")
+    words = ("launch", "--gpus-per-node=0", "--run=run", "--rank=0", "--scheduler-options=--port=x")
     done = gpusched(*words, "--", "script.py")
     assert done.returncode == 1
     assert "the scheduler did not start; what it said is above" in done.stderr

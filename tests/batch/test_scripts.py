@@ -110,7 +110,7 @@ def test_what_was_not_asked_for_is_left_to_the_batch_system(backend: str) -> Non
 @pytest.mark.parametrize("backend", ["slurm", "pbs", "lsf"])
 def test_no_gpu_is_asked_for_by_none(backend: str) -> None:
     assert "gpu" not in " ".join(directives(backend, "--gpus-per-node=0"))
-    assert "--gpus=0" in script(backend, "--gpus-per-node=0")
+    assert "--gpus-per-node=0" in script(backend, "--gpus-per-node=0")
 
 
 @pytest.mark.parametrize("backend", SHELLS)

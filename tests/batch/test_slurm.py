@@ -18,7 +18,7 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
-NODES = ("--backend=slurm", "--nodes=2", "--gpus-per-node=0", "--worker-options=--nthreads=1")
+NODES = ("--backend=slurm", "--nodes=2", "--gpus-per-node=0", "--worker-options=--threads=1")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_cancelled_job_leaves_nothing(submit: Runner, slurm: Slurm, jobs: Path) 
     submit.script(STAYS)
     job = submitted(submit)
     wait_for((submit.folder / "up").exists)
-    assert "is told to stop" in submit("jobs", "cancel", job).stdout
+    assert "is asked to stop" in submit("jobs", "cancel", job).stdout
     slurm.wait_for_state(job.removeprefix("slurm-"), "CANCELLED")
     wait_for((jobs / job / "code").exists)
     assert submit("jobs", "logs", job).returncode == 0

@@ -16,7 +16,7 @@ import pytest
 
 from gpusched.batch import systems
 from gpusched.batch.jobs import Job, status
-from gpusched.batch.plan import Plan
+from gpusched.batch.launch_options import Plan
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import SystemFailure
 from tests.batch.dry import first_on_path, program
@@ -47,7 +47,7 @@ def test_pbs_job_runs_on_both_nodes(gpusched: Runner, jobs: Path) -> None:
     flags = (
         "--nodes=2",
         "--gpus-per-node=0",
-        "--worker-options=--nthreads=1",
+        "--worker-options=--threads=1",
         "--tls=tls",
         "--wait",
     )

@@ -44,8 +44,8 @@ BAD = [
     ([SLURM, "--name=my job", "script.py"], "'my job' cannot be a job's name"),
     ([SLURM, "--option=exclusive", "script.py"], "should be one flag of the batch system"),
     (
-        [SLURM, "--worker-options=--nthreads=x", "script.py"],
-        "--worker-options '--nthreads=x': 'x' is",
+        [SLURM, "--worker-options=--threads=x", "script.py"],
+        "--worker-options '--threads=x': 'x' is",
     ),
     ([SLURM, "--worker-options='", "script.py"], "cannot read --worker-options"),
     ([SLURM, "--worker-options=--help", "script.py"], "starts nothing"),

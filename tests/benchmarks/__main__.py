@@ -7,13 +7,14 @@ import os
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 # Idle OpenMP threads of one contender must not spin while the next one is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from gpusched.fusion import service
-from tests.benchmarks import page, report, results
+from tests.benchmarks import first_calls, page, report, results
 from tests.benchmarks.contenders import CONTENDERS
 from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.measure import measure
@@ -29,20 +30,30 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", nargs="*", choices=WORKS, default=list(WORKS), help="works; none measures nothing"
     )
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument(
+        "--contenders", nargs="*", choices=CONTENDERS, default=list(CONTENDERS),
+        help="who is timed; none measures first calls only",
+    )  # fmt: skip
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
     parser.add_argument("--repeat", type=int, default=5, help="timings of each (default 5)")
     parser.add_argument(
         "--budget", type=float, default=3, metavar="SECONDS",
         help="of timings of each contender, work and dtype: slow ones are timed less often",
     )  # fmt: skip
+    parser.add_argument(
+        "--first-calls", type=int, default=3, metavar="N",
+        help="fresh processes of each kind for first calls (default 3); 0 measures none",
+    )  # fmt: skip
+    parser.add_argument(
+        "--missing", action="store_true", help="measure only what the results of --merge lack"
+    )
     parser.add_argument("--elements", type=int, help="of every work, instead of its own number")
     parser.add_argument(
         "--json", type=Path, default=JSON, help=f"where results are kept as they come ({JSON})"
     )
     parser.add_argument(
         "--merge", nargs="+", type=Path, default=[], metavar="PATH",
-        help="results of earlier runs, beside which these are put",
+        help="results of earlier runs, beside which these are put; what is not there is empty",
     )  # fmt: skip
     parser.add_argument("--write", type=Path, metavar="PATH", help="page to write them to")
     return parser
@@ -52,7 +63,10 @@ def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     found: results.Results = {}
     for path in options.merge:
-        found |= results.load(path)
+        if path.exists():
+            found = results.merged(found, results.load(path))
+        else:
+            print(f"{path} is not there yet: it begins empty", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="gpusched-benchmarks-") as folder:
         _compile_anew(Path(folder))
         _measure(options, report.header("tests.benchmarks", arguments), found)
@@ -85,14 +99,29 @@ def _measure(options: argparse.Namespace, run: str, found: results.Results) -> N
             for dtype in (x for x in options.dtype if x in WORKS[name].elements):
                 count = options.elements or WORKS[name].elements[dtype] // (16**options.quick)
                 print(f"- {name} {dtype}: {count:,} elements", file=sys.stderr, flush=True)
-                case = Case.of(WORKS[name], dtype, count)
-                timings = measure(case, options.contenders, options.repeat, options.budget)
-                found[name, dtype] = results.Measured(name, dtype, count, run, timings)
-                results.save(options.json, found)
+                for new in _rows(options, run, found, (name, dtype), count):
+                    found |= results.merged(found, {(name, dtype): new})
+                    results.save(options.json, found)
                 print(file=sys.stderr)
     finally:
         clusters.close()
         service.stop()
+
+
+def _rows(
+    options: argparse.Namespace, run: str, found: results.Results, row: tuple[str, str], count: int
+) -> Iterator[results.Measured]:
+    """Measure a row, and yield each part of it as it comes."""
+    known = found.get(row) if options.missing else None
+    if options.contenders and not (known and known.timings):
+        case = Case.of(WORKS[row[0]], row[1], count)
+        timings = measure(case, options.contenders, options.repeat, options.budget)
+        yield results.Measured(*row, count, run, timings)
+    for place in first_calls.PLACES if options.first_calls else ():
+        if not (known and place in known.first_calls):
+            print(f"  first calls, {place}", file=sys.stderr, end="", flush=True)
+            calls = first_calls.measure(*row, count, place, options.first_calls, run)
+            yield results.Measured(*row, count, run, {}, {place: calls})
 
 
 if __name__ == "__main__":

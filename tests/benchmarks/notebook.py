@@ -54,7 +54,8 @@ def session(fused: bool) -> dict[str, Any]:
         seconds = perf_counter() - started
     counted = gpusched.statistics()
     return {"seconds": seconds, "results": results, "unfused": counted.unfused_tasks,
-            "fused": counted.fused_tasks, "requested": len(counted.kernels_requested)}  # fmt: skip
+            "fused": counted.fused_tasks, "requested": len(counted.kernels_requested),
+            "used": sorted(counted.kernels)}  # fmt: skip
 
 
 def run(fused: bool) -> dict[str, Any]:
@@ -68,13 +69,19 @@ def run(fused: bool) -> dict[str, Any]:
 
 
 def one(fused: bool) -> None:
-    """Print what a session gives, and what compiling has cost beside it, as JSON."""
-    from gpusched.fusion import service
+    """Print what a session gives, and what compiling has cost beside it and after it, as JSON."""
+    from gpusched.fusion import background, service
 
     found = session(fused)
-    told = service.status() or {"seconds": 0.0, "compiled": 0}
+    background.join()  # What is asked for is compiled after a session, too.
+    made = service.made()
     service.stop()
-    print(json.dumps(found | {"compile_seconds": told["seconds"], "compiled": told["compiled"]}))
+    print(json.dumps(found | {"made": made}))
+
+
+def spent(made: dict[str, float]) -> str:
+    """Return how many kernels were compiled, and what that took, in words."""
+    return f"{len(made)} compiled in {sum(made.values()):.1f} s of processor time"
 
 
 def main(arguments: list[str]) -> int:
@@ -95,8 +102,9 @@ def main(arguments: list[str]) -> int:
     last = fused[-1]
     print(f"plain dask {theirs:.2f} s, gpusched {ours:.2f} s: {ours / theirs:.2f} of its time")
     print(f"{last['unfused']} tasks unfused, {last['fused']} fused; {last['requested']} kernels "
-          f"asked for, {last['compiled']} compiled in {last['compile_seconds']:.1f} s "
-          "of processor time")  # fmt: skip
+          f"asked for, {spent(last['made'])}")  # fmt: skip
+    unused = {name: s for name, s in last["made"].items() if name not in last["used"]}
+    print(f"of these never used: {spent(unused)}")
     return 0
 
 

@@ -62,7 +62,7 @@ def chunk_task(array: da.Array) -> tuple[Program, list[np.ndarray]]:
 
 def fresh(program: Program) -> Program:
     """Return an equal program that has recorded nothing yet."""
-    return Program(program.steps, program.inputs)
+    return Program(program.steps, program.inputs, program.overrides)
 
 
 def seconds(call: Callable[[], Any], times: int = 1) -> float:

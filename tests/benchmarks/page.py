@@ -43,14 +43,36 @@ def replace(path: Path, measured: str) -> None:
 
 
 def body(results: Results, picture: str) -> str:
-    """Return the part that is measured."""
-    image = f"![How many times faster than dask on threads, by work]({picture})"
-    return "\n\n".join([runs(results), image, works(results), report.tables(results)])
+    """Return the part that is measured: the summary and the chart first."""
+    image = f"![How many times faster than dask on threads, by workload]({picture})"
+    return "\n\n".join(
+        [
+            report.summary(results),
+            image,
+            report.tables(results),
+            f"## Workloads\n\n{works(results)}",
+            f"## Where and when it was measured\n\n{runs(results)}",
+        ]
+    )
 
 
 def runs(results: Results) -> str:
-    """Return the date, machine, versions and command of each run that the results come from."""
-    return "\n\n".join(dict.fromkeys(measured.run for measured in results.values()))
+    """Return machine and versions, and the date and command of each run on them, each once."""
+    told: dict[str, list[str]] = {}
+    for run in _told(results):
+        lines = dict(line.removeprefix("- ").split(": ", 1) for line in run.splitlines())
+        where = "\n".join(f"- {name}: {lines[name]}" for name in ("machine", "versions"))
+        told.setdefault(where, []).append(f"- {lines['date']}: {lines['command']}")
+    return "\n\n".join("\n".join([where, *commands]) for where, commands in told.items())
+
+
+def _told(results: Results) -> list[str]:
+    """Return what is known of each run that something was measured in."""
+    found = []
+    for measured in results.values():
+        found += [measured.run] if measured.timings else []
+        found += [calls.run for calls in measured.first_calls.values()]
+    return list(dict.fromkeys(found))
 
 
 def works(results: Results) -> str:
@@ -59,6 +81,7 @@ def works(results: Results) -> str:
     for (name, dtype), measured in results.items():
         sizes.setdefault(name, []).append(f"{measured.elements / 1e6:,.4g}M {dtype}")
     return "\n".join(
-        f"- **{name}**: {WORKS[name].title}; {', '.join(of)}; chunks of {WORKS[name].chunk:,}"
+        f"- **{WORKS[name].label}** (`{name}`): {WORKS[name].title}; {', '.join(of)}; chunks of "
+        f"{WORKS[name].chunk:,}"
         for name, of in sizes.items()
     )

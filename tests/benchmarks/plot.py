@@ -8,6 +8,7 @@ from typing import Any
 from tests.benchmarks import report
 from tests.benchmarks.contenders import LIMITS
 from tests.benchmarks.results import Results
+from tests.benchmarks.works import WORKS
 
 OURS = "#c2410c"
 LOOKS = {
@@ -27,13 +28,15 @@ def write(path: Path, results: Results) -> None:
 
     # Text as text: small, and searchable. The salt makes equal pictures equal files.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "gpusched", "font.size": 9}):
-        figure = Figure((9, 1.6 + 0.26 * len(results)), layout="constrained")
+        rows = sum(bool(measured.timings) for measured in results.values())
+        figure = Figure((9, 1.6 + 0.26 * rows), layout="constrained")
         _draw(figure.subplots(), results)
         figure.savefig(path, metadata={"Date": None})
 
 
 def _draw(axes: Any, results: Results) -> None:
     others = iter(OTHERS)
+    results = {row: measured for row, measured in results.items() if measured.timings}
     for name in report.shown(results):
         ratios = [report.ratio(measured.timings, name) for measured in results.values()]
         look = LOOKS.get(name) or {"marker": next(others), "markersize": 5, "alpha": 0.75}
@@ -42,7 +45,9 @@ def _draw(axes: Any, results: Results) -> None:
             axes.plot(*zip(*places, strict=True), linestyle="none", label=name, **look)
     axes.axvline(1, color="#334155", linewidth=0.8, zorder=0)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(results)), [f"{work} {dtype}" for work, dtype in results])
+    axes.set_yticks(
+        range(len(results)), [f"{WORKS[work].label}, {dtype}" for work, dtype in results]
+    )
     axes.set_ylim(len(results) - 0.4, -0.6)
     axes.grid(axis="y", linewidth=0.3)
     axes.set_xlabel(f"times faster than dask on threads ({', '.join(LIMITS)}: computing nothing)")

@@ -17,8 +17,8 @@ from typing import Any
 
 from gpusched.fusion.backends.cuda.runtime import compile_for
 from gpusched.fusion.backends.cuda.skeleton.text import width
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.devices import HOST
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import EXACT, FAST, Access, Kernel
 from gpusched.fusion.plan import Launch
 from gpusched.fusion.precision import applied

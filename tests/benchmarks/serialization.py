@@ -84,7 +84,7 @@ def message(array: np.ndarray, compression: str | None = None) -> list[Any]:
 
 
 def received(frames: list[Any]) -> Any:
-    """Return the array, from frames that lie in memory of the receiver."""
+    """Return the array, from frames that are in memory of the receiver."""
     return loads([np.frombuffer(frame, np.uint8).data for frame in frames])["x"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.benchmarks import page, report, results
+from tests.benchmarks import first_calls, page, report, results
 from tests.benchmarks.contenders import CONTENDERS, LIMITS, load, loops
 from tests.benchmarks.contenders.base import Case
+from tests.benchmarks.first_calls import FirstCalls
 from tests.benchmarks.measure import Timing, check, measure
 from tests.benchmarks.works import WORKS
 from tests.benchmarks.works.base import Work, largest_error
@@ -83,6 +85,68 @@ def test_errors_are_of_the_largest_value_and_see_every_nan() -> None:
     assert largest_error(np.array([np.nan, -8.0, np.nan]), true) == np.inf
 
 
+def run(command: str) -> str:
+    return f"- date: today\n- machine: one\n- versions: 1, 2\n- command: `python {command}`"
+
+
+FIRST = FirstCalls(run("first"), [1.0, 2.0, 3.0], [2.2, 9.0, 2.0], [2.0], [1.0], [1.0], [0.5])
+
+
+def test_first_calls_are_shown_in_times_of_dask_s() -> None:
+    rows = {
+        ("clip", "float32"): results.Measured(
+            "clip",
+            "float32",
+            10,
+            "",
+            {},
+            {"threads": FIRST, "cluster": FirstCalls("", absent="no")},
+        )
+    }
+    text = report.tables(rows)
+    assert re.search(
+        r"^\| clipped.* \| 1.10 +\| 2.00 +\| 0.50 +\| - .* \| 0.5 +\|$", text, re.MULTILINE
+    )
+    assert "- first calls, cluster: no" in text
+    assert "in 0 of 1; the longest takes 1.10 times as long (clipped" in report.summary(rows)
+
+
+def test_what_is_measured_later_is_put_beside_what_was_measured_before(tmp_path: Path) -> None:
+    timings = {"dask": Timing([1.0])}
+    before = {("clip", "float32"): results.Measured("clip", "float32", 10, run("a"), timings)}
+    after = {
+        ("clip", "float32"): results.Measured(
+            "clip", "float32", 10, run("b"), {}, {"threads": FIRST}
+        )
+    }
+    results.save(tmp_path / "both.json", results.merged(before, after))
+    (found,) = results.load(tmp_path / "both.json").values()
+    assert (found.timings, found.first_calls) == (timings, {"threads": FIRST})
+    assert page.runs(results.load(tmp_path / "both.json")).count("today") == 2
+
+
+def test_commands_name_no_files_of_whoever_measured() -> None:
+    arguments = ["--json", "/tmp/a.json", "--only", "clip", "heat", "--merge", "b", "c", "--quick"]
+    command = report.header("tests.benchmarks", arguments).splitlines()[-1]
+    assert command == "- command: `python -m tests.benchmarks --only clip heat --quick`"
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_first_calls_are_measured_in_processes_of_their_own() -> None:
+    found = first_calls.measure("clip", "float32", 400_000, "threads", 1, "")
+    assert not found.absent
+    for each in (found.dask, found.first, found.second, found.steady, found.warm):
+        assert len(each) == 1 and each[0] > 0
+    assert found.unused == [0.0]
+
+
+@pytest.mark.processes
+def test_first_calls_that_fail_say_so() -> None:
+    found = first_calls.measure("clip", "float99", 400_000, "threads", 1, "")
+    assert "float99" in found.absent
+
+
 @pytest.mark.processes
 def test_parts_measured_at_different_times_come_together_on_the_page(tmp_path: Path) -> None:
     parts = []
@@ -92,7 +156,7 @@ def test_parts_measured_at_different_times_come_together_on_the_page(tmp_path: P
             "dask": Timing([1.0, 1.0, 4.0], first=1.0, error=0.5),
             "cupy": Timing(absent="no GPU here"),
         }
-        part = results.Measured(name, "float32", 25_000_000, f"- run of {name}", timings)
+        part = results.Measured(name, "float32", 25_000_000, run(f"on {name}"), timings)
         parts.append(tmp_path / f"{name}.json")
         results.save(parts[-1], {(name, "float32"): part})
     found = results.load(parts[0]) | results.load(parts[1])
@@ -102,10 +166,13 @@ def test_parts_measured_at_different_times_come_together_on_the_page(tmp_path: P
     text = written.read_text()
     assert "old" not in text
     assert text.endswith("## What they mean\n")
-    assert "- run of clip\n\n- run of heat" in text
+    assert text.count("- machine: one") == 1, "what both runs have in common is said once"
+    assert "- today: `python on clip`\n- today: `python on heat`" in text
+    assert "gpusched is faster than plain dask in 1 of 2 workloads" in text
+    assert text.index("1 of 2 workloads") < text.index("figures.svg") < text.index("machine")
     assert "gpusched takes 2.00 times dask's time" in text
     assert "- cupy: no GPU here" in text
-    assert "| clip float32 | 0.50     | 1.00 |" in text
+    assert re.search(r"^\| clipped arithmetic, float32 +\| 0.50 +\| 1.00 +\|$", text, re.MULTILINE)
     assert "</svg>" in (tmp_path / "figures.svg").read_text()
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gpusched as package
-from gpusched.fusion import cache, kernelfiles, packs
+from gpusched.fusion import cache, emitters, kernelfiles, packs
 
 from .conftest import Runner, call
 
@@ -69,7 +69,7 @@ def test_a_pack_brings_the_kernels_that_it_was_made_of(pack: Path, tmp_path: Pat
         assert call("cache", "import", str(pack)).output == "0 kernels imported, 1 were there\n"
         told = json.loads(call("cache", "info", "--json").output)
     assert [(each["kernels"], each["usable"]) for each in told["made"]] == [(1, True)]
-    assert told["made"][0]["made_with"] == cache.made_with()
+    assert told["made"][0]["made_with"] == emitters.made_with()
 
 
 def rewritten(pack: Path, change: Callable[[str, bytes], tuple[str, bytes]]) -> None:
@@ -87,7 +87,7 @@ def flipped(name: str, content: bytes) -> tuple[str, bytes]:
 
 
 def newer(name: str, content: bytes) -> tuple[str, bytes]:
-    return name, content.replace(b'"format": 1', b'"format": 9')
+    return name, content.replace(b'"format": 2', b'"format": 9')
 
 
 def elsewhere(name: str, content: bytes) -> tuple[str, bytes]:
@@ -100,7 +100,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "cut": (lambda p: p.write_bytes(p.read_bytes()[:-50]), "is not a pack of kernels, or damaged"),
     "another file": (lambda p: p.write_text("kernels"), "is not a pack of kernels"),
     "another format": (lambda p: rewritten(p, newer), "of format 9, and this gpusched reads"),
-    "a path": (lambda p: rewritten(p, elsewhere), "which is no kernel"),
+    "a path": (lambda p: rewritten(p, elsewhere), "which is not a kernel"),
     "writable by others": (lambda p: p.chmod(0o666), "somebody else owns it or may write it"),
     "missing": (lambda p: p.unlink(), "No such file"),
 }
@@ -121,7 +121,7 @@ def test_a_pack_that_does_not_verify_is_refused_whole(
 
 
 def test_kernels_for_another_processor_are_left_out(pack: Path, tmp_path: Path) -> None:
-    ours = cache.folder_name()
+    ours = emitters.folder_name()
     theirs = f"{ours.partition('-')[0]}-{'0' * 12}"
 
     def moved(name: str, content: bytes) -> tuple[str, bytes]:

@@ -109,16 +109,16 @@ def test_program_that_fails_is_told() -> None:
 
 def test_spill_folder_in_memory_or_missing(tmp_path: Path) -> None:
     with dask.config.set({"temporary-directory": "/dev/shm"}):
-        assert "lies in memory" in host.spill_folder().text
+        assert "is in memory" in host.spill_folder().text
     with dask.config.set({"temporary-directory": "/dev/shm/no/such"}):
-        assert "lies in memory" in host.spill_folder().text
+        assert "is in memory" in host.spill_folder().text
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "under"):
         with dask.config.set({"temporary-directory": str(path)}):
             found = host.spill_folder()
         assert found.status == "failure"
         assert str(path) in found.text
-        assert f"{tmp_path / 'file'} is no folder that can be written" in found.text
+        assert f"{tmp_path / 'file'} is not a folder that can be written" in found.text
 
 
 def test_spill_folder_that_workers_will_make(

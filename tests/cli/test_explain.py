@@ -32,6 +32,14 @@ def test_each_computation_is_explained(gpusched: Runner) -> None:
     assert "largest (300,)" in done.stderr
 
 
+def test_it_says_whether_a_script_fits(gpusched: Runner) -> None:
+    options = ("--memory-limit", "1 TiB", "--workers", "2", "--threads", "3")
+    done = gpusched("explain", "--json", *options, gpusched.script(SCRIPT))
+    for each in json.loads(done.stdout):
+        assert each["fit"]["cluster"] == {"memory": 2**40, "workers": 2, "threads": 3}
+        assert each["fit"]["fits"] and each["fit"]["at_once"] == 3
+
+
 def test_json_is_one_document(gpusched: Runner) -> None:
     done = gpusched("explain", "--json", gpusched.script(SCRIPT))
     first, second = json.loads(done.stdout)

@@ -78,7 +78,7 @@ def contents(folder: Path) -> dict[str, Any]:
 CHILD = f"""
 import json, sys
 from pathlib import Path
-from gpusched.cli.writes import Stopped, stopping
+from gpusched.cli.write_guard import Stopped, stopping
 {HEAD}
 writers = json.load(sys.stdin)
 with stopping(Path("cache"), []) as watch:

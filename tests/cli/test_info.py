@@ -19,7 +19,7 @@ import gpusched
 from gpusched import Cluster
 from gpusched.cli import info as module
 from gpusched.installing import DISTRIBUTION
-from gpusched.origins import effective_settings
+from gpusched.setting_origins import effective_settings
 from gpusched.workers import links, nvml
 from tests.waiting import PATIENCE
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from gpusched.cli import COMMANDS, main
 from gpusched.cli.options import certificate_files
 
 from .conftest import call
@@ -49,11 +55,61 @@ def test_value_is_refused_before_the_script_runs(
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("command", [[], ["cluster"], ["jobs"]], ids=" ".join)
+def test_help_lists_each_command_with_its_own_first_sentence() -> None:
+    context = click.Context(main)
+    for name, text in COMMANDS.items():
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.get_short_help_str(limit=80) == text
+
+
+@pytest.mark.processes
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys\n"
+        "from gpusched.cli import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "heavy = ('gpusched.cli.', 'distributed.', 'numpy.')\n"
+        "found = [m for m in sys.modules if m.startswith(heavy)]\n"
+        "assert not found, found\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("command", [[], ["cluster"], ["jobs"], ["cache"]], ids=" ".join)
 def test_help_of_no_command_is_cut(command: list[str]) -> None:
     listed = call(*command, "--help").stdout.partition("Commands:")[2]
     assert listed.strip()
     assert "..." not in listed
+
+
+def options(command: click.Command, path: str = "") -> Iterator[tuple[str, click.Option]]:
+    """Yield the options of a command and of its subcommands, each with its command's words."""
+    yield from ((path, each) for each in command.params if isinstance(each, click.Option))
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from options(found, f"{path} {name}".strip())
+
+
+def test_options_have_one_spelling_in_all_commands() -> None:
+    spellings: dict[str | None, set[str]] = {}
+    for _, option in options(main):
+        long = {word for word in option.opts if word.startswith("--")}
+        spellings.setdefault(option.name, set()).update(long)
+    several = {name: found for name, found in spellings.items() if len(found) > 1}
+    assert not several
+    assert spellings["n_workers"] | spellings["nthreads"] == {"--workers", "--threads"}
+
+
+def test_help_names_only_options_that_exist() -> None:
+    known = {word for _, each in options(main) for word in (*each.opts, *each.secondary_opts)}
+    for command, option in options(main):
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", option.help or ""))
+        assert named <= known, f"gpusched {command} {option.opts}"
 
 
 def test_folder_of_certificates_stands_for_its_files() -> None:

@@ -16,6 +16,7 @@ def test_everything_counted_is_told() -> None:
         kernels=Counter(first=999, second=1),
         compilations=2,
         compile_seconds=0.5,
+        compilation_microseconds=Counter(second=250_000, third=125_000),
         bytes_read=2**30,
         bytes_written=2**20,
         breaks=Counter({("sort", "no scalar meaning"): 3, ("fft", "not known"): 1}),
@@ -26,6 +27,7 @@ def test_everything_counted_is_told() -> None:
         "  kernels   2, launched 1,000 times",
         "  data      1.00 GiB read and 1.00 MiB written by kernels",
         "  compiled  2 times, 0.50 s",
+        "  unused    one kernel compiled, 0.12 s of processor time",
         "  unfused   sort: no scalar meaning (3 times)",
         "  unfused   fft: not known (once)",
     ]

@@ -46,9 +46,10 @@ def status(dask_worker: Any) -> str:
 
 def test_flags_are_dasks() -> None:
     ours = {parameter.name: parameter for parameter in worker.params}
+    spelled = {"--nworkers": "--workers", "--nthreads": "--threads"}
     for parameter in dask_worker.main.params:
         if parameter.name not in ("dashboard_prefix", "version"):
-            assert set(parameter.opts) <= set(ours[parameter.name].opts)
+            assert [spelled.get(o, o) for o in parameter.opts] == ours[parameter.name].opts
             if parameter.name not in ("memory_limit", "worker_class"):
                 assert ours[parameter.name].default == parameter.default
 
@@ -103,7 +104,7 @@ def scheduler(gpusched: Runner) -> Iterator[str]:
 
 
 def test_cpu_workers_get_what_was_asked_for(gpusched: Runner, scheduler: str) -> None:
-    asked = ["--nworkers", "2", "--nthreads", "3", "--memory-limit", "300 MiB", "--name", "w"]
+    asked = ["--workers", "2", "--threads", "3", "--memory-limit", "300 MiB", "--name", "w"]
     more = ["--resources", "A=2,B=3", "--pid-file", "pid"]
     process = gpusched.start("worker", scheduler, *CPU, *asked, *more, stderr=subprocess.DEVNULL)
     with Client(scheduler, set_as_default=False) as client:
@@ -223,7 +224,7 @@ def test_scheduler_file_may_appear_later_or_be_an_old_one(gpusched: Runner) -> N
 def test_request_to_stop_ends_everything(
     gpusched: Runner, scheduler: str, number: signal.Signals, whole_group: bool
 ) -> None:
-    process = gpusched.start("worker", scheduler, *CPU, "--nworkers", "2")
+    process = gpusched.start("worker", scheduler, *CPU, "--workers", "2")
     # Workers that are told themselves leave at once, and cannot clean up.
     gpusched.may_leave_files = whole_group and number == signal.SIGTERM
     with Client(scheduler, set_as_default=False) as client:
@@ -280,7 +281,7 @@ def test_second_request_ends_it_at_once(gpusched: Runner, scheduler: str) -> Non
 
 def test_killed_command_leaves_no_worker(gpusched: Runner, scheduler: str) -> None:
     gpusched.may_leave_files = True
-    process = gpusched.start("worker", scheduler, *CPU, "--nworkers", "2")
+    process = gpusched.start("worker", scheduler, *CPU, "--workers", "2")
     with Client(scheduler, set_as_default=False) as client:
         joined(client, 2)
         computing(client, gpusched)
@@ -330,7 +331,7 @@ def held(gpusched: Runner, address: str, *flags: str) -> subprocess.Popen[str]:
     ("flags", "message"),
     [
         ([], ENDED),
-        (["--nworkers", "2"], ENDED),
+        (["--workers", "2"], ENDED),
         (["--no-nanny"], ENDED),
         (["--death-timeout", "8"], "not up within its death timeout of 8 s"),
     ],
@@ -413,7 +414,7 @@ def test_worker_that_takes_too_long_to_start(gpusched: Runner, scheduler: str) -
     (gpusched.folder / "slow.py").write_text(
         "import threading\ndef dask_setup(worker):\n    threading.Event().wait()\n"
     )
-    flags = ["--nworkers", "2", "--preload", "slow.py", "--death-timeout", "4"]
+    flags = ["--workers", "2", "--preload", "slow.py", "--death-timeout", "4"]
     done = gpusched("worker", scheduler, *CPU, *flags)
     assert done.returncode == 1
     (told,) = (line for line in done.stderr.splitlines() if line.startswith("Error: worker"))
@@ -429,7 +430,7 @@ def test_worker_of_another_version_is_refused(gpusched: Runner, scheduler: str) 
     (gpusched.folder / "skew.py").write_text(
         "from gpusched.workers import versions\nversions.own_versions = lambda: {'lz4': '0.1'}\n"
     )
-    done = gpusched("worker", scheduler, *CPU, "--nworkers", "2", "--preload", "skew.py")
+    done = gpusched("worker", scheduler, *CPU, "--workers", "2", "--preload", "skew.py")
     assert done.returncode == 1
     (told,) = (line for line in done.stderr.splitlines() if line.startswith("Error: worker"))
     assert re.match(
@@ -468,16 +469,16 @@ def test_worker_whose_name_is_taken_is_refused(gpusched: Runner, scheduler: str)
         (["a:1", "--pool-size", "much"], 2, "--pool-size 'much' cannot be read"),
         (["a:1", "--device-memory-limit", "odd"], 2, "cannot read 'odd' as a memory limit"),
         (["a:1", "--memory-limit", "odd"], 2, "cannot read 'odd' as a memory limit"),
-        (["a:1", "--cpu", "--nworkers", "0"], 2, "at least one worker"),
-        (["a:1", "--nworkers", "many"], 2, "cannot read --nworkers 'many'"),
+        (["a:1", "--cpu", "--workers", "0"], 2, "at least one worker"),
+        (["a:1", "--workers", "many"], 2, "cannot read --workers 'many'"),
         (
-            ["a:1", "--nthreads", "-1"],
+            ["a:1", "--threads", "-1"],
             2,
             "the number of threads cannot be -1: write a whole number",
         ),
-        (["a:1", "--cpu", "--nworkers", "2", "--no-nanny"], 2, "--no-nanny runs one worker"),
+        (["a:1", "--cpu", "--workers", "2", "--no-nanny"], 2, "--no-nanny runs one worker"),
         (["a:1", "--worker-port", "x"], 2, "cannot read --worker-port 'x'"),
-        (["a:1", "--cpu", "--nworkers", "2", "--nanny-port", "1"], 2, "Not enough ports"),
+        (["a:1", "--cpu", "--workers", "2", "--nanny-port", "1"], 2, "Not enough ports"),
         (["a:1", "--interface", "eth99"], 2, "'eth99' is not a valid network interface"),
         (["a:1", "--protocol", "odd"], 2, "unknown address scheme 'odd'"),
         (["a:1", "--resources", "GPU"], 2, "cannot read 'GPU' in --resources"),
@@ -500,7 +501,7 @@ def test_bad_flag_is_named(flags: list[str], code: int, message: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "code", "message"),
     [
-        (["a:1", "--worker-class", "os.path"], 2, "--worker-class os.path is no subclass"),
+        (["a:1", "--worker-class", "os.path"], 2, "--worker-class os.path is not a subclass"),
         (["a:1", "--worker-class", "no.such"], 2, "cannot import --worker-class no.such"),
         (["a:1", "--preload", "no_such"], 2, "cannot load --preload no_such"),
         (["tls://a:1"], 2, "tls://a:1 needs certificates"),

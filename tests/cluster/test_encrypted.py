@@ -211,7 +211,7 @@ def test_printed_settings_are_enough(tmp_path_factory: pytest.TempPathFactory, o
         address = starter.scheduler("gpusched", "scheduler")
         assert address.startswith("tls://")
         starter.start(
-            "-m", "gpusched", "worker", address.removeprefix("tls://"), "--cpu", "--nthreads", "1"
+            "-m", "gpusched", "worker", address.removeprefix("tls://"), "--cpu", "--threads", "1"
         )
         code, output = starter.run("-c", CLIENT, address, "", "", "")
         assert (code, output.split()) == (0, ["3", address])

@@ -114,12 +114,12 @@ def note_left() -> None:
 
     worthwhile.noted = []  # type: ignore[attr-defined]
 
-    def gain(handles: Any, seconds: float, left: int) -> float:
+    def gain(handles: Any, seconds: float, left: int, starting: float) -> float:
         worthwhile.noted.append(left)  # type: ignore[attr-defined]
         return -1.0
 
     worthwhile.gain = gain
-    worthwhile.later = lambda handles: False
+    worthwhile.later = lambda handles, starting: False
 
 
 def noted_left() -> list[int]:

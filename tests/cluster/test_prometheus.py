@@ -1,4 +1,4 @@
-"""The scheduler's /metrics page has what its workers told."""
+"""The scheduler's /metrics page has what its workers reported."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def running(*commands: list[str]) -> Iterator[None]:
 def worker(file: Path, name: str, *flags: str) -> list[str]:
     """Return the command that starts a worker for `running`."""
     where = [f"--scheduler-file={file}", f"--local-directory={file.parent}", "--host=127.0.0.1"]
-    kind = ["--cpu", "--nthreads=1", "--no-dashboard", f"--name={name}"]
+    kind = ["--cpu", "--threads=1", "--no-dashboard", f"--name={name}"]
     return ["gpusched", "worker", *where, *kind, *flags]
 
 

@@ -176,3 +176,15 @@ def test_page_says_that_nothing_has_run(page: Page) -> None:
 @pytest.mark.parametrize("name", SHOWS)
 def test_pictures_are_small(name: str) -> None:
     assert 0 < (PICTURES / f"dashboard-{name}.png").stat().st_size < LARGEST
+
+
+def test_explanation_fits_a_notebook(page: Page) -> None:
+    with gpusched.enable():
+        x = da.random.default_rng(0).random((400, 400), chunks=200)
+        a_variable_with_a_long_name_of_many_words = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-9)
+        found = gpusched.explain(a_variable_with_a_long_name_of_many_words.sum(axis=1))
+    page.set_viewport_size({"width": 720, "height": 640})
+    page.set_content(f"<body>{found.html()}</body>")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 720
+    # Nor is the table wider than the page, so that nothing has to be scrolled to.
+    assert page.evaluate("document.querySelector('.gpusched-explain').scrollWidth") <= 720

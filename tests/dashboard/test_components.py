@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpusched.dashboard.components.breaks import Breaks
 from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.figures import SHOWN
 from gpusched.dashboard.components.fusedtasks import FusedTasks
@@ -14,7 +15,6 @@ from gpusched.dashboard.components.kernelbars import KernelBars
 from gpusched.dashboard.components.kerneltable import KernelTable
 from gpusched.dashboard.components.memory import Memory
 from gpusched.dashboard.components.spill import Spill
-from gpusched.dashboard.components.stops import Stops
 from gpusched.dashboard.components.timeline import WINDOW, Timeline
 from gpusched.dashboard.components.utilization import Utilization
 from gpusched.dashboard.fused import Fusion
@@ -62,16 +62,16 @@ def test_nothing_is_there_yet(scheduler: Any) -> None:
         told.append(plot.root.title.text)
     assert told == [
         "Memory by tier: no worker is there yet",
-        "Utilisation: no worker has told it yet",
+        "Utilisation: no worker has reported it yet",
         "Spilled, by device: nothing so far",
         "Tasks before and after fusion: no fused array function was sent yet",
         "Timeline: nothing has happened since this was opened",
     ]
-    bars, stops, table = KernelBars(scheduler), Stops(scheduler), KernelTable(scheduler)
+    bars, stops, table = KernelBars(scheduler), Breaks(scheduler), KernelTable(scheduler)
     for each in (bars, stops, table):
         each.update()
     assert bars.times.title.text == "Time in kernels: no kernels have run yet"
-    assert stops.title.text == "Fusion stops: nothing has run yet"
+    assert stops.title.text == "Graph breaks: nothing has run yet"
     assert table.text.text.startswith("No kernels have run yet")
 
 
@@ -114,7 +114,7 @@ def test_bars_are_the_longest_kernels(scheduler: Any, observer: Observer) -> Non
     assert "not measured yet" in bars.rates.title.text
     observer.launches.limits["host", "cpu"] = 2e9, 4e9
     bars.update()
-    assert bars.rates.title.text == "Bytes a second"
+    assert bars.rates.title.text == "Bytes per second"
     assert set(bars.source.data["limit"]) == {2.0}
 
 
@@ -152,9 +152,9 @@ def test_stops_have_remedies(scheduler: Any, observer: Observer) -> None:
          "breaks": [["sum", "SMALL_CHUNKS", "small chunks", 2],
                     ["f", "NO_KERNEL", "no kernel for this function", 1]]},
     )  # fmt: skip
-    stops = Stops(scheduler)
+    stops = Breaks(scheduler)
     stops.update()
-    assert stops.title.text == "Fusion stopped 3 times, for these reasons"
+    assert stops.title.text == "3 graph breaks, for these reasons"
     assert stops.source.data["remedy"][0].startswith("make chunks larger")
 
 

@@ -1,4 +1,4 @@
-"""Memory by tier, utilisation and spilling, from what workers tell."""
+"""Memory by tier, utilisation and spilling, from what workers report."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_where_tasks_of_numpy_programs_ran_is_counted() -> None:
     fusion.tell(("host", 2), told(3))
     counted = fusion.counted()
     assert (counted.device_tasks, counted.host_tasks) == (4, 2)
-    assert fusion.stops() == [("sort", "on the host: no kernel", 2)]
+    assert fusion.breaks() == [("sort", "on the host: no kernel", 2)]
 
 
 def test_tasks_of_a_batch_count_each() -> None:
@@ -79,7 +79,7 @@ def test_what_a_process_tells_again_replaces_what_it_told() -> None:
     )
     fusion.tell(("host", 1), told(4, ("sort", "NO_KERNEL", NONE, 4)))
     assert fusion.counted() == Counted(tasks=9, fused_tasks=7, launches=9)
-    assert fusion.stops() == [
+    assert fusion.breaks() == [
         ("f", "x", 9),
         ("sort", NONE, 6),
     ]

@@ -180,7 +180,7 @@ def test_plain_scheduler_shows_them_and_workers_of_dask_are_devices(tmp_path: Pa
     common = [f"--scheduler-file={file}", "--host=127.0.0.1"]
     page = ["--port=0", "--dashboard-address=127.0.0.1:0"]
     preload = ["--preload=gpusched.cluster.scheduler"]
-    kind = ["--nthreads=1", "--no-dashboard", "--name=0", f"--local-directory={tmp_path}"]
+    kind = ["--threads=1", "--no-dashboard", "--name=0", f"--local-directory={tmp_path}"]
     with (
         running(["dask", "scheduler", *common, *page, *preload],
                 ["dask", "worker", *common, *kind]),

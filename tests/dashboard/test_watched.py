@@ -1,4 +1,4 @@
-"""What a worker tells while it is watched; its stream is the test's."""
+"""What a worker reports while it is watched; its stream is the test's."""
 
 from __future__ import annotations
 
@@ -96,6 +96,15 @@ def test_spans_are_on_the_schedulers_clock(worker: Any, watch: Watched) -> None:
     assert abs(end - start - 1) < 1e-3
     # As far apart as two readings of the clock were: generously, for a machine that paused.
     assert abs(end - (before + 100)) < 60
+
+
+def test_tasks_that_ran_unfused_are_on_the_timeline(worker: Any, watch: Watched) -> None:
+    watch.watch(60, 10)
+    events.record("unfused", "a", 1.0, 3.0)
+    watch._tell()
+    (span,) = worker.batched_stream.sent[-1]["spans"]
+    assert span[:2] == ("unfused", "a")
+    assert worker.batched_stream.sent[-1]["kernels"] == []
 
 
 def test_longest_spans_are_sent(worker: Any, watch: Watched) -> None:

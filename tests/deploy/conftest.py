@@ -39,7 +39,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     file = site.folder / "scheduler.json"
     page = "--dashboard-address=127.0.0.1:0"
     common = ["--host=127.0.0.1", f"--scheduler-file={file}", page]
-    worker = ["worker", *common, "--cpu", "--nthreads=1", "--memory-limit=1GiB"]
+    worker = ["worker", *common, "--cpu", "--threads=1", "--memory-limit=1GiB"]
     started = [
         subprocess.Popen([environment["GPUSCHED"], *each], env=environment, stderr=subprocess.PIPE)
         for each in (["scheduler", *common, "--port=0"], worker)

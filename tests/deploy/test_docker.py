@@ -105,6 +105,23 @@ def test_final_images_run_as_an_ordinary_user() -> None:
         assert re.search(rf"^FROM base AS {name}$", DOCKERFILE, re.MULTILINE)
 
 
+def test_a_warm_image_imports_a_pack_as_the_user_that_runs_in_it() -> None:
+    """The pack is that user's, as imports want it, and named as the command names it."""
+    warm = stages()["warm"]
+    assert "USER" not in warm
+    [copied] = re.findall(
+        r"^COPY --from=pack --chown=1000:1000 --chmod=0600 (.*)$", warm, re.MULTILINE
+    )
+    [command] = re.findall(r"^RUN gpusched (.*?) &&", warm, re.MULTILINE)
+    check(command.split())
+    home = re.findall(r"^WORKDIR (\S+)$", stages()["base"], re.MULTILINE)[-1]
+    assert copied.split() == [command.split()[-1], f"{home}/{command.split()[-1]}"]
+
+
+def test_the_default_target_needs_no_pack() -> None:
+    assert list(stages())[-1] != "warm"
+
+
 def test_context_holds_what_is_copied_and_needed(tmp_path: Path) -> None:
     """The patterns that the file lists; a wheel is built from what they let through."""
     lines = (FOLDER / "Dockerfile.dockerignore").read_text().splitlines()

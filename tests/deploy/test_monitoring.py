@@ -72,12 +72,6 @@ def test_each_metric_of_a_scheduler_is_shown(exported: set[str]) -> None:
         "kernels_unshared_total",
         "policy_waits_total",
         "policy_abandoned_total",
-        "device_copied_bytes_total",
-        "device_tasks_total",
-        "host_copied_bytes_total",
-        "host_tasks_total",
-        "unfused_seconds_total",
-        "unfused_tasks_total",
     }
 
 

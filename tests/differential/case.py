@@ -49,6 +49,8 @@ class Case:
     """Whether each result is also computed by several threads at once."""
     config: dict[str, Any] = field(default_factory=dict)
     """Settings of gpusched's besides those that have every chunk fused."""
+    magnitude: float = 0.0
+    """Sum of the absolute values of its inputs, once they are known: sums round in units of it."""
     features: frozenset[str] = frozenset()
     """Tags of the constructs in it, for the report."""
 

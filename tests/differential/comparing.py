@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Difference:
 def differences(case: Case, plain: Run, fused: Run) -> list[Difference]:
     """Return all differences between the runs of one case."""
     found: list[Difference] = []
+    case = replace(case, magnitude=magnitude(plain.state))
     failed = any(outcome.error for outcome in plain.outcomes.values())
     for name in {**plain.outcomes, **fused.outcomes}:
         one, other = plain.outcomes.get(name), fused.outcomes.get(name)
@@ -51,6 +52,20 @@ def differences(case: Case, plain: Run, fused: Run) -> list[Difference]:
             given = fused.state.get(name)
             found += _relabelled(case, category, name, value, given)
     return found
+
+
+def magnitude(state: dict[str, Any]) -> float:
+    """Return the sum of the absolute values of all inputs.
+
+    A sum rounds by so many units in the last place of this number, however small it is itself:
+    numbers may cancel.
+    """
+    numbers = [
+        np.abs(array[np.isfinite(array)].astype("f8")).sum()
+        for name, array in state.items()
+        if name.startswith("input") and isinstance(array, np.ndarray) and array.dtype.kind in "biuf"
+    ]
+    return float(sum(numbers))
 
 
 def _repetitions(plain: Run, fused: Run) -> Iterator[Difference]:
@@ -174,19 +189,28 @@ def _floats(case: Case, where: str, one: np.ndarray, other: np.ndarray,
             yield Difference("zero", where, text)
         return
     close = case.loose and one.dtype.kind == "f"
-    if close and _within(one, other, BOUND.get(one.dtype.str[1:], 1e-11)):
+    cancelled = float(np.finfo(one.dtype).eps) * case.magnitude
+    if close and _within(one, other, BOUND.get(one.dtype.str[1:], 1e-11), cancelled):
         return
     yield Difference("value", where, text, close)
 
 
-def _within(one: np.ndarray, other: np.ndarray, bound: float) -> bool:
-    """Return whether floats are equal within a part of the largest magnitude among them."""
+def _within(one: np.ndarray, other: np.ndarray, bound: float, least: float) -> bool:
+    """Return whether floats are equal within a part of the largest magnitude among them.
+
+    Parameters
+    ----------
+    bound
+        The part.
+    least
+        What they may always be apart.
+    """
     special = ~(np.isfinite(one) & np.isfinite(other))
     if not np.array_equal(one[special], other[special], equal_nan=True):
         return False
     one, other = one[~special].astype("f8"), other[~special].astype("f8")
     size = float(np.max(np.abs(one), initial=0))
-    return bool(np.all(np.abs(one - other) <= bound * max(size, 1e-300)))
+    return bool(np.all(np.abs(one - other) <= max(bound * max(size, 1e-300), least)))
 
 
 def _ordered(case: Case, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -49,7 +49,7 @@ LAYOUTS = ("{}", "{}", "{}", "{}[::2]", "{}.T", "np.asfortranarray({})", "{}[::-
            "readonly({})", "{}.astype({}.dtype.newbyteorder())",
            "np.repeat({}, 2, axis=-1)[..., ::2]",
            "np.broadcast_to({}, (3, *{}.shape)).copy()")  # fmt: skip
-"""How the input of a program lies in memory."""
+"""How the input of a program is in memory."""
 
 READONLY = """\
 def readonly(array):
@@ -79,6 +79,8 @@ class _Program:
         self.arrays: dict[str, Any] = {}
         self.exact: dict[str, bool] = {}
         """By name, whether the sums of an array are exact in any order."""
+        self.huge: set[str] = set()
+        """Arrays of integers so large that only their sums as integers are."""
         self.lines: list[str] = []
         self.features: set[str] = set()
         self.names: dict[str, Any] = {"np": np, "da": da, "dask": dask}
@@ -121,6 +123,8 @@ class _Program:
         array = eval(text, _names)
         line = f"{name} = da.from_array(DATA[{name!r}], chunks={self.chunks(array.shape)})"
         self.try_line(line, name, grid, DATA={name: array})
+        if special and dtype in ("i4", "i8", "u4", "u8"):
+            self.huge.add(name)
         return f"{name!r}: {text}"
 
     def chunks(self, shape: tuple[int, ...]) -> str:
@@ -167,8 +171,12 @@ class _Program:
         text, others = self.fill(template, first, name, usable)
         exact = exact and all(self.exact[each] for each in others)
         line = text if "<t>" in template else f"{name} = {text}"
-        if not self.try_line(line, name, exact):
+        huge = not self.huge.isdisjoint((first, *others))
+        whole = huge and "<g>" in template and not self.loose
+        if not self.try_line(line, name, exact, whole):
             return False
+        if huge:
+            self.huge.add(name)
         self.features.add(template.replace("<", "").replace(">", ""))
         return True
 
@@ -224,8 +232,10 @@ class _Program:
         """Return whether later lines may not use an array."""
         return _unknown(array) or array.size > LARGEST[self.large] or array.npartitions > 60
 
-    def try_line(self, line: str, name: str, exact: bool, **extra: Any) -> bool:
-        """Run a line on dask arrays, and keep it if it makes one."""
+    def try_line(
+        self, line: str, name: str, exact: bool, whole: bool = False, **extra: Any
+    ) -> bool:
+        """Run a line on dask arrays, and keep it if it makes one; of integers, if `whole`."""
         names = {**self.names, **self.arrays, **extra}
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -233,7 +243,8 @@ class _Program:
                 exec(line, names)
         except Exception:
             return False
-        if not isinstance(names[name], da.Array):
+        made = names[name]
+        if not isinstance(made, da.Array) or (whole and made.dtype.kind == "f"):
             return False
         self.arrays[name], self.exact[name] = names[name], exact
         self.lines.append(line)

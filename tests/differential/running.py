@@ -245,7 +245,7 @@ def _libraries_put_back() -> Iterator[None]:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Interrupt what never ends, where signals are to be had; a busy machine is no reason."""
+    """Interrupt what never ends, where signals are to be had; a busy machine is not a reason."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

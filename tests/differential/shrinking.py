@@ -13,7 +13,7 @@ ATTEMPTS = 250
 """Cases that are tried for each failing one."""
 
 KEPT = ("main", "DATA")
-"""Names without which a module is no case."""
+"""Names without which a module is not a case."""
 INPUTS = ("DATA", "sprinkled", "readonly")
 """Names of what makes the inputs, which stay as they are."""
 

@@ -43,6 +43,7 @@ def activate() -> None:
             "cupy_backends.cuda.api.runtime": "runtime",
             "cupy.cuda.compiler": "cupy_kernels",
             "cupy.cuda.thrust": "sorting",
+            "cupy.random._generator_api": "random_numbers",
             "numba.cuda.codegen": "numba_kernels",
         }
     )

@@ -13,10 +13,16 @@ SOURCE = Path(__file__).resolve().parent / "source"
 
 DRIVER = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
+CUBLAS = "libcublas.so.13"
+CUBLASLT = "libcublasLt.so.13"
+CURAND = "libcurand.so.10"
 
 _SOURCES = {
     DRIVER: ("driver.c", "memory.c", "modules.c", "kernels.c", "streams.c", "cupy_runtime.c"),
     NVML: ("nvml.c",),
+    CUBLAS: ("cublas.c",),
+    CUBLASLT: ("cublaslt.c",),
+    CURAND: ("curand.c",),
 }
 _FLAGS = ("-O2", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall")
 
@@ -56,7 +62,8 @@ def _compile(target: Path, sources: tuple[str, ...]) -> None:
     run(
         ["gcc", *_FLAGS, f"-I{sysconfig.get_path('include')}"]
         + [str(SOURCE / name) for name in sources]
-        + [f"-Wl,-soname,{target.name}", "-lpthread"],
+        # CuPy is linked to symbols whose version is their library's name.
+        + [f"-Wl,-soname,{target.name}", "-Wl,--default-symver", "-lpthread", "-lm"],
         target,
     )
 

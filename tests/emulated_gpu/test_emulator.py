@@ -181,3 +181,45 @@ print(json.dumps([float((x * 2).sum()), x.T.max(axis=0).get().tolist()[:2], fits
 """
     want = [float(np.arange(10_000).sum() * 2), [99.0, 199.0], "memory" not in modes]
     assert in_a_process(code, modes) == want
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+def test_products_of_matrices(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-4, 5, s).astype(dtype) for s in ((3, 4, 5), (3, 5, 2)))
+    x, y = cupy.asarray(a), cupy.asarray(b)
+    for found, expected in [
+        (x @ y, a @ b),
+        (x[0] @ y[0], a[0] @ b[0]),
+        (x[0].T @ x[0].conj(), a[0].T @ a[0].conj()),
+        (x[0] @ y[0, :, 0], a[0] @ b[0, :, 0]),
+        (cupy.vdot(x[0, 0], x[0, 1]), np.vdot(a[0, 0], a[0, 1])),
+        (cupy.tensordot(x, y, ([2], [1])), np.tensordot(a, b, ([2], [1]))),
+    ]:
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found.get(), expected)
+
+
+def test_products_wait_for_their_operands() -> None:
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        x = cupy.arange(16.0).reshape(4, 4) + 1
+        found = x @ x
+        assert emulator.pending() > 0
+        stream.synchronize()
+    host = np.arange(16.0).reshape(4, 4) + 1
+    np.testing.assert_array_equal(found.get(), host @ host)
+
+
+@pytest.mark.parametrize("make", [cupy.random.RandomState, cupy.random.default_rng])
+def test_random_numbers_have_their_distributions_and_depend_on_the_seed(make: Any) -> None:
+    def drawn(seed: int) -> np.ndarray:
+        generator = make(seed)
+        return np.array([generator.standard_normal(size=4000).get(),
+                         generator.exponential(2.0, size=4000).get(),
+                         generator.poisson(3.0, size=4000).get()])  # fmt: skip
+
+    first, again, other = drawn(3), drawn(3), drawn(4)
+    np.testing.assert_array_equal(first, again)
+    assert (first[:2] != other[:2]).all()
+    np.testing.assert_allclose(first.mean(axis=1), [0, 2, 3], atol=0.15)
+    np.testing.assert_allclose(first.std(axis=1), [1, 2, 3**0.5], atol=0.15)

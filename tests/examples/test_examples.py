@@ -54,6 +54,7 @@ def widest_gap(picture: np.ndarray) -> float:
     return max(map(len, bands)) / picture.shape[1]
 
 
+@pytest.mark.slow
 def test_terrain_fused_equals_unfused(terrain: ModuleType, tmp_path: Path) -> None:
     np.save(tmp_path / "relief.npy", relief())
     arguments = [str(tmp_path / "relief.npy"), "--scale", "3", "--chunk", "50", "--quiet"]

@@ -21,7 +21,7 @@ import pytest
 from distributed import KilledWorker, as_completed, wait
 from distributed.core import Status
 
-from gpusched.cluster import obituaries
+from gpusched.cluster import exit_reasons
 from gpusched.workers import exits
 from gpusched.workers.device import PoisonedContextError
 from gpusched.workers.nanny import DeviceNanny
@@ -112,21 +112,21 @@ def test_worker_that_replaces_another_does_not_wait_for_word_of_its_end(
     async def tell_nothing(*arguments: Any) -> None:
         pass
 
-    monkeypatch.setattr(obituaries, "_PATIENCE", 600)
+    monkeypatch.setattr(exit_reasons, "_PATIENCE", 600)
     monkeypatch.setattr(DeviceNanny, "_tell", tell_nothing)
     monkeypatch.setattr(DeviceNanny, "_unregister", tell_nothing)
     harmed = start(1, {"distributed.scheduler.allowed-failures": 0})
     future = harmed.client.submit(die)
     with pytest.raises(KilledWorker) as caught:
         future.result(timeout=PATIENCE)
-    assert "nobody told how its process ended" in caught.value.__notes__[0]
+    assert "nobody reported how its process ended" in caught.value.__notes__[0]
     assert harmed.client.submit(lambda: 7).result(timeout=PATIENCE) == 7
 
 
 def test_worker_that_ends_before_its_nanny_knows_its_address(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(obituaries, "_PATIENCE", 600)
+    monkeypatch.setattr(exit_reasons, "_PATIENCE", 600)
     harmed = start(1, {"distributed.scheduler.allowed-failures": 0})
     (nanny,) = harmed.cluster.workers.values()
     nanny.process.worker_address = None
@@ -145,6 +145,25 @@ def test_worker_that_is_slow_to_come_back_is_not_given_up(start: Start) -> None:
     assert harmed.pids()[0] != pid
     assert list(harmed.cluster.workers.values()) == [nanny]
     assert nanny.status == Status.running
+
+
+def test_nanny_gives_up_a_worker_that_ends_before_each_first_task(
+    start: Start, tmp_path: Path
+) -> None:
+    broken, preload = tmp_path / "broken", tmp_path / "leaves.py"
+    preload.write_text(
+        "import os\n"
+        "def dask_setup(worker):\n"
+        f"    if os.path.exists({str(broken)!r}):\n"
+        "        os._exit(3)\n"
+    )
+    harmed = start(1, worker_options={"preload": [str(preload)]})
+    (nanny,) = harmed.cluster.workers.values()
+    (pid,) = harmed.pids().values()
+    broken.touch()
+    harmed.kill(pid)
+    wait_for(lambda: nanny.status == Status.closed)
+    assert nanny.gave_up.endswith("the last one left with exit code 3")
 
 
 def test_nanny_that_is_gone_is_given_up(start: Start) -> None:

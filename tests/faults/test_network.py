@@ -212,7 +212,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 def test_scheduler_that_restarts_is_a_clear_error_for_its_clients(served: Served) -> None:
     scheduler, address = served.scheduler("--port", "0")
-    worker = served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
+    worker = served.run("worker", address, "--cpu", "--threads", "1", "--no-dashboard")
     with Client(address, timeout=PATIENCE, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
         endless = client.submit(time.sleep, 1000)  # noqa: TID251
@@ -223,7 +223,7 @@ def test_scheduler_that_restarts_is_a_clear_error_for_its_clients(served: Served
         # The worker leaves, since a new scheduler knows nothing of what it holds.
         worker.wait(timeout=PATIENCE)
     again, _ = served.scheduler("--port", address.rpartition(":")[2])
-    served.run("worker", address, "--cpu", "--nthreads", "1", "--no-dashboard")
+    served.run("worker", address, "--cpu", "--threads", "1", "--no-dashboard")
     with Client(address, timeout=PATIENCE, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
         assert client.submit(lambda: 7).result(timeout=PATIENCE) == 7

@@ -57,6 +57,13 @@ def _small_chunks_too() -> Iterator[None]:
     gpusched.reset_statistics()
 
 
+@pytest.fixture(autouse=True)
+def _groups_by_xarray_itself() -> Iterator[None]:
+    """Leave out flox, which does not know dask-array's arrays."""
+    with xr.set_options(use_flox=False):
+        yield
+
+
 @pytest.fixture
 def registered() -> Iterator[Callable[[], None]]:
     """Give what makes dask-array xarray's chunk manager for the rest of the test."""

@@ -16,10 +16,12 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.fusion import codefiles
+from gpusched.fusion import codefiles, kernelstore
 from gpusched.fusion.backends import native
-from gpusched.fusion.cache import KernelCache
+from gpusched.fusion.cache import KernelCache, reference
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
+from gpusched.fusion.kernelstore import KernelStore
 from gpusched.fusion.statistics import reset_statistics, statistics
 
 UNIT = (Access.UNIT,)
@@ -158,3 +160,44 @@ def test_code_that_others_can_write_is_not_run(directory: Path, what: str) -> No
         run_kernel(KernelCache())
     assert statistics().kernels_loaded == 0
     assert statistics().compilations == 1
+
+
+class Counting(KernelStore):
+    """A store of kernels that Python runs, which counts what it makes."""
+
+    made = 0
+
+    def loaded(self, kernel: Kernel) -> None:
+        return None
+
+    def obtained(self, kernel: Kernel) -> CompiledKernel:
+        self.made += 1
+        return reference(kernel)
+
+
+def test_the_oldest_kernels_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernelstore, "MOST", 2)
+    store = Counting()
+    first, *others = (sample_kernel(f"float64({number})") for number in range(4))
+    held = store.handle(first)
+    held.wait()
+    for kernel in others:
+        store.handle(kernel).wait()
+    assert (len(store), store.made, list(store)) == (2, 4, others[1:])
+    assert len(store._locks) <= 2
+    store.get(others[-1])
+    assert store.made == 4
+    x, out = np.arange(4.0), np.empty(4)
+    held.call(x, out, 4)  # It is called as before.
+    np.testing.assert_array_equal(out, x * 0 + 1)
+    store.get(first)
+    assert store.made == 5
+
+
+def test_a_kernel_is_forgotten_in_all_stores() -> None:
+    one, other = Counting(), Counting()
+    kernel = sample_kernel()
+    for store in (one, other):
+        store.get(kernel)
+    kernelstore.forget(kernel)
+    assert (kernel in one, kernel in other) == (False, False)

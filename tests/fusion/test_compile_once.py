@@ -15,8 +15,9 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.fusion.cache import CompiledKernel, KernelCache
+from gpusched.fusion.cache import KernelCache
 from gpusched.fusion.codefiles import DamagedCodeError, seal, unseal
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from tests.fusion.test_cache import sample_kernel
 

@@ -52,6 +52,14 @@ FUSED = [
 ]
 
 
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize("target", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_conversions_to_integers_are_compiled_with_their_test(source: str, target: str) -> None:
+    found = record(lambda x: (x + 1).astype(target), np.array([3.0] * 20, source))
+    assert errors_of(found, np.array([3.0] * 20, source)) == 0
+    assert errors_of(found, np.array([3.0] * 19 + [1e30], source)) == INVALID
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [pytest.param(n, d, marks=pytest.mark.exhaustive if d == "float32" else ()) for n, d in FUSED],

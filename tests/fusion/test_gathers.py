@@ -52,9 +52,7 @@ def test_integers_of_any_dtype_are_labels_as_numpy_takes_them(data: st.DataObjec
     dtype = data.draw(st.sampled_from(["i1", "u1", "i4", "u4", "i8", "u8"]))
     length = data.draw(st.integers(1, 5))
     low = 0 if dtype[0] == "u" else -length
-    labels = data.draw(
-        hnp.arrays(dtype, st.integers(1, 9), elements=st.integers(low, length - 1))
-    )
+    labels = data.draw(hnp.arrays(dtype, st.integers(1, 9), elements=st.integers(low, length - 1)))
     values = np.arange(length * 3.0).reshape(length, 3)
     check(lambda v, b: v[b] + 1, values, labels, backend="python")
 

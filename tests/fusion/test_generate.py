@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+from gpusched.fusion.generate import helper_source
 from tests.fusion.recording import record
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -66,3 +67,11 @@ def test_names_are_stable_across_processes() -> None:
     launch = record(CASES["clip_chain"][0], X, Y).launches[0]
     golden = (GOLDEN / "clip_chain.py").read_text()
     assert golden.startswith(f"# {launch.kernel.name},")
+
+
+def test_only_functions_that_are_called_are_written() -> None:
+    text = (
+        "def point(a):\n    return my_clip_float(a) + module.sign_float(a) + minimum_float(a, a)\n"
+    )
+    assert helper_source(text).startswith("def minimum_float(")
+    assert helper_source(text).count("def ") == 1

@@ -75,7 +75,7 @@ def test_rows_of_any_length_and_distance_are_reduced(backend: str) -> None:
 
 @pytest.fixture
 def taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let rows that lie apart be reduced in turn, of small arrays and on any processor."""
+    """Let rows that are apart be reduced in turn, of small arrays and on any processor."""
     monkeypatch.setattr(processors, "reads_ahead", lambda: True)
     monkeypatch.setattr(schedule, "WORTHWHILE", 1)
 

@@ -11,7 +11,7 @@ import dask
 import pytest
 
 from gpusched.files import UnsafeFolderError
-from gpusched.fusion import cache, kernelfiles
+from gpusched.fusion import emitters, kernelfiles
 from gpusched.fusion.cache import KernelCache
 from gpusched.fusion.statistics import reset_statistics, statistics
 from tests.fusion.test_cache import run_kernel, sample_kernel
@@ -41,8 +41,8 @@ def names(root: Path) -> set[str]:
 def test_a_folder_says_what_its_kernels_are_for(root: Path) -> None:
     compiled = KernelCache().get(sample_kernel())
     (found,) = kernelfiles.folders(root)
-    assert found.path.name == cache.folder_name()
-    assert found.made_with == cache.made_with()
+    assert found.path.name == emitters.folder_name()
+    assert found.made_with == emitters.made_with()
     (kernel,) = found.kernels
     assert {path.suffix for path in kernel.paths} == {".py", ".code"}
     assert kernel.size == sum(path.stat().st_size for path in kernel.paths)

@@ -7,6 +7,7 @@ import io
 import os
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.fusion import cache, codefiles, packs
+from gpusched.fusion import codefiles, emitters, packs, tuned
 from gpusched.fusion.backends import processors
 from gpusched.fusion.cache import KernelCache
+from gpusched.fusion.kernel import Options
 from gpusched.fusion.packs import PackError
 from gpusched.fusion.statistics import reset_statistics, statistics
 from tests.fusion.test_cache import run_kernel, sample_kernel
@@ -67,8 +69,8 @@ def test_equal_packs_are_equal_files(pack: Path, root: Path, tmp_path: Path) -> 
 def test_kernels_for_elsewhere_are_never_loaded(
     what: str, pack: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module, name = (processors, "key") if what == "processor" else (cache, "toolchain")
-    monkeypatch.setattr(module, name, lambda: "0123456789abcdef")
+    module, name = (processors, "key") if what == "processor" else (emitters, "toolchain")
+    monkeypatch.setattr(module, name, lambda *packages: "0123456789abcdef")
     found = packs.read(pack)
     assert len(found.files) == 2
     assert not found.usable.files
@@ -85,9 +87,9 @@ def test_another_processor_s_kernels_in_this_one_s_folder_are_never_loaded(
         elsewhere.setattr(processors, "key", lambda: "0123456789abcdef")
         KernelCache().get(sample_kernel())
         packs.write(packs.collect(root)[0], tmp_path / "kernels.pack")
-        theirs = cache.folder_name()
+        theirs = emitters.folder_name()
     found = packs.read(tmp_path / "kernels.pack")
-    moved = {n.replace(theirs, cache.folder_name()): c for n, c in found.files.items()}
+    moved = {n.replace(theirs, emitters.folder_name()): c for n, c in found.files.items()}
     packs.install(packs.Pack(moved, {}), root)
     reset_statistics()
     run_kernel(KernelCache())
@@ -110,7 +112,7 @@ def unreadable(name: str, content: bytes) -> tuple[str, bytes]:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(pickled, "is no kernel"), (unreadable, "pack.json"), (other_key, "the seal of")],
+    [(pickled, "is not a kernel"), (unreadable, "pack.json"), (other_key, "the seal of")],
 )
 def test_what_does_not_verify_is_refused(change: Any, message: str, pack: Path) -> None:
     with pytest.raises(PackError, match=f"{pack.name}.*{message}"):
@@ -172,3 +174,82 @@ def test_what_was_imported_computes_the_same(pack: Path, root: Path) -> None:
     x, found = np.arange(5.0), np.zeros(5)
     KernelCache().get(sample_kernel("float64(4)")).call(x, found, 5)
     np.testing.assert_array_equal(found, x * 4 + 1)
+
+
+BEST = tuned.Choice("multiply_add", Options(vector=128), 0.9, "2026-11-25T11:00:00")
+
+
+@pytest.fixture
+def tuned_pack(root: Path, tmp_path: Path) -> Path:
+    """Give a pack of a kernel that was tuned, whose cache directory is empty by now."""
+    assert tuned.remember(sample_kernel(), tuned.here(), BEST)
+    KernelCache().get(sample_kernel())
+    path = tmp_path / "tuned.pack"
+    packs.write(packs.collect(root)[0], path)
+    root.rename(tmp_path / "before")
+    reset_statistics()
+    return path
+
+
+def test_what_was_tuned_comes_with_a_pack(tuned_pack: Path, root: Path) -> None:
+    found = packs.read(tuned_pack).usable
+    assert packs.install_tunings(found, root) == 1
+    packs.install(found, root)
+    assert tuned.find(sample_kernel(), tuned.here()) == BEST
+    run_kernel(KernelCache())
+    assert (statistics().compilations, statistics().kernels_loaded) == (0, 1)
+
+
+def test_what_was_measured_here_stays(tuned_pack: Path, root: Path) -> None:
+    own = replace(BEST, options=Options(vector=256), ratio=0.8)
+    tuned.remember(sample_kernel(), tuned.here(), own)
+    assert packs.install_tunings(packs.read(tuned_pack), root) == 0
+    assert tuned.find(sample_kernel(), tuned.here()) == own
+
+
+def test_what_was_tuned_for_elsewhere_is_left_out(
+    tuned_pack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuned, "here", lambda: tuned.Place("cpu", "another", "toolchain"))
+    found = packs.read(tuned_pack)
+    assert len(found.tunings) == 1 and not found.usable.tunings
+
+
+def resealed(change: Callable[[bytes], bytes]) -> Callable[[str, bytes], tuple[str, bytes]]:
+    def changed(name: str, content: bytes) -> tuple[str, bytes]:
+        if name != tuned.FILE:
+            return name, content
+        return name, codefiles.seal(name, change(codefiles.unseal(name, content)))
+
+    return changed
+
+
+def unsealed(name: str, content: bytes) -> tuple[str, bytes]:
+    return name, content[:-1] + b" " if name == tuned.FILE else content
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (unsealed, "checksum"),
+        (resealed(lambda text: text[:-1]), "delimiter"),
+        (resealed(lambda text: b"[]"), "AttributeError"),
+        (resealed(lambda text: text.replace(b"|cpu|", b"|gpu|")), "a kernel named"),
+        (resealed(lambda text: text.replace(b"128", b"129")), "vector=129"),
+        (resealed(lambda text: text.replace(b'"vector"', b'"width"')), "TypeError"),
+        (resealed(lambda text: text.replace(b'"ratio"', b'"times"')), "KeyError"),
+    ],
+)
+def test_choices_that_do_not_verify_are_refused(
+    change: Any, message: str, tuned_pack: Path
+) -> None:
+    with pytest.raises(PackError, match=f"{tuned_pack.name}.*tuning.json.*{message}"):
+        packs.read(rewritten(tuned_pack, change))
+
+
+def test_damaged_choices_are_left_out_of_a_pack(tuned_pack: Path, root: Path) -> None:
+    found = packs.read(tuned_pack)
+    packs.install(found, root)
+    (root / tuned.FILE).write_text("{")
+    pack, left_out = packs.collect(root)
+    assert (len(pack.files), pack.tunings, left_out) == (1, {}, [root / tuned.FILE])

@@ -14,7 +14,7 @@ from gpusched.fusion import codefiles, sharing
 from gpusched.fusion.backends.cuda import cubins
 from gpusched.fusion.backends.cuda.compiler import Compiled
 from gpusched.fusion.cache import KernelCache
-from gpusched.fusion.statistics import reset_statistics, statistics
+from gpusched.fusion.statistics import count_compilation, reset_statistics, statistics
 from tests.fusion.test_cache import sample_kernel
 
 CUBIN = b"\x7fELF" + bytes(range(256))
@@ -65,7 +65,7 @@ def use() -> None:
 
 def compile_cubin(cubin: bytes = CUBIN) -> Compiled:
     def build() -> Compiled:
-        sharing.count_compilation()
+        count_compilation("add_1", 0.25)
         return Compiled("add_1", (9, 0), cubin)
 
     return cubins.cached("add_1", "text", (9, 0), build)[0]

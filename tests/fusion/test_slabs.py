@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -244,3 +247,28 @@ def test_the_loop_comes_from_disk(tmp_path: Any) -> None:
         for _ in range(2)
     ]  # fmt: skip
     assert int(run[0]) > 0 and int(run[1]) == 0
+
+
+def test_slabs_do_not_wait_for_kernels_of_other_slabs() -> None:
+    compiled, asked = threading.Event(), threading.Event()
+
+    def compile_slowly() -> None:
+        asked.set()
+        assert compiled.wait(60)
+
+    def slabs_with(wait: Any) -> Slabs:
+        kernel = SimpleNamespace(native=None, wait=wait)
+        launch: Any = MagicMock(kernel=kernel)
+        return Slabs((launch,), 8)
+
+    waiting = threading.Thread(target=slabs_with(compile_slowly), args=([],))
+    other = threading.Thread(target=slabs_with(lambda: None), args=([],))
+    waiting.start()
+    assert asked.wait(60)
+    other.start()
+    other.join(10)
+    finished = not other.is_alive()
+    compiled.set()
+    waiting.join()
+    other.join()
+    assert finished, "it waits for a lock that is held while another one's kernels are compiled"

@@ -73,3 +73,12 @@ def test_what_has_taken_as_long_as_its_compilation_is_compiled_in_idle_time() ->
     assert not later([code])
     code.spent = 1.1 * expected(code)
     assert later([code]) and gain([code], code.spent, 0) < 0
+
+
+def test_the_start_of_a_compiler_counts_too() -> None:
+    code = handle_of(add)
+    cost = expected(code)
+    assert gain([code], cost, 20) > 0 > gain([code], cost, 20, starting=10 * cost)
+    assert gain([code], cost, 200, starting=10 * cost) > 0
+    code.spent = 2 * cost
+    assert later([code]) and not later([code], starting=10 * cost)

@@ -1,1 +1,1 @@
-"""Programs whose chunks lie on a GPU, NVIDIA's or the emulated one."""
+"""Programs whose chunks are on a GPU, NVIDIA's or the emulated one."""

@@ -152,6 +152,21 @@ def test_what_a_function_says_of_errors_holds_in_it(function: Callable[..., Any]
     same(chunk([1.0, 0.0, 3.0] * 40).map_blocks(function, dtype=float))
 
 
+def quotient_of_lengths(block: Any) -> Any:
+    return block * 2 + np.float64(block.ndim) / np.float64(0)
+
+
+def too_large(block: Any) -> Any:
+    return block * 2 + np.float32(3e38) * np.float32(block.ndim * 4)
+
+
+@pytest.mark.parametrize("function", [quotient_of_lengths, too_large])
+def test_numbers_that_a_function_computes_are_reported_for_each_run(
+    function: Callable[..., Any],
+) -> None:
+    same(chunk([1.0, 2.0] * 40).map_blocks(function, dtype=float, meta=np.empty(0)))
+
+
 def test_warnings_as_errors() -> None:
     x = chunk([1.0, 0.0, 3.0] * 40)
     with warnings.catch_warnings(), dask.config.set(SETTINGS), enable():

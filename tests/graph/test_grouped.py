@@ -57,8 +57,11 @@ REDUCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-MORE = [pytest.param(name, marks=pytest.mark.exhaustive) for name in REDUCTIONS
-        if name not in ("sum", "std")]
+MORE = [
+    pytest.param(name, marks=pytest.mark.exhaustive)
+    for name in REDUCTIONS
+    if name not in ("sum", "std")
+]
 
 
 @pytest.mark.parametrize("name", ["sum", "std", *MORE])

@@ -177,7 +177,7 @@ def test_calls_between_kernels_keep_their_error_state():
 
 
 def test_a_failure_that_passes_is_for_one_run(monkeypatch):
-    def failing(kernel):
+    def failing(self, kernel):
         raise OSError("too many open files")
 
     x = da.from_array(X, chunks=10_000)
@@ -185,8 +185,8 @@ def test_a_failure_that_passes_is_for_one_run(monkeypatch):
     with enable(), dask.config.set({"gpusched.fusion.strict": False}):
         with monkeypatch.context() as patch:
             cache.kernels.clear()
-            patch.setattr(cache, "_loaded", lambda kernel: None)
-            patch.setattr(cache, "_obtained", failing)
+            patch.setattr(cache.KernelCache, "loaded", lambda self, kernel: None)
+            patch.setattr(cache.KernelCache, "obtained", failing)
             np.testing.assert_allclose(program.compute(scheduler="sync"), (X + 1.0625) * 2.71875)
         before = statistics().fused_tasks
         program.compute(scheduler="sync")

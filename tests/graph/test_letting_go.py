@@ -45,8 +45,8 @@ def chain(*functions: tuple[Callable[..., Any], bool]) -> Program:
 def test_what_kernels_and_calls_no_longer_need_is_let_go(minimum: int) -> None:
     watch = Watch()
     fused = (operator.mul, True), (operator.add, True)
-    program = chain(*fused, (watch, False), *fused, (watch, False), *fused, (watch, False))
     with dask.config.set({"gpusched.fusion.minimum-elements": minimum}):
+        program = chain(*fused, (watch, False), *fused, (watch, False), *fused, (watch, False))
         for _ in range(3):
             program(np.ones(SIZE))
     assert watch.alive == [0] * len(watch.alive) and len(watch.alive) == 9

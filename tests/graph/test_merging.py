@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from operator import getitem
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -17,12 +18,13 @@ import pytest
 from dask._task_spec import Task, TaskRef
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
+from distributed import Scheduler
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
 from gpusched.fusion import shortage
-from gpusched.graph import disable, enable, merging, optimisation, optimize
+from gpusched.graph import disable, enable, limits, merging, optimisation, optimize
 from gpusched.graph.merging import TIMES, merge_bytes, merged
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
@@ -38,14 +40,14 @@ CHUNKS = 4
 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(merging, "CPU_COUNT", 2)
+    monkeypatch.setattr(merging, "threads", lambda: 2)
     with dask.config.set(SETTINGS), enable():
         gpusched.reset_statistics()
         yield
 
 
 def numbers(rows: int = 40, seed: int = 0) -> Any:
-    """Return an array of four chunks that lie in memory."""
+    """Return an array of four chunks that are in memory."""
     values = np.random.default_rng(seed).uniform(0.5, 2, (rows, 5))
     return da.from_array(values, chunks=(rows // CHUNKS, 5)).persist(scheduler="sync")
 
@@ -198,7 +200,7 @@ def test_tasks_that_are_put_together_are_the_same_in_every_process(tmp_path: Pat
         "import dask, dask.array as da, gpusched, numpy as np\n"
         "from gpusched.fusion.cache import kernels\n"
         "from gpusched.graph import merging\n"
-        "merging.CPU_COUNT = 1\n"
+        "merging.threads = lambda: 1\n"
         "x = da.from_array(np.ones((8, 5)), chunks=(2, 5), name='x').persist()\n"
         "with gpusched.enable(), dask.config.set({'gpusched.fusion.merge-bytes': 1}):\n"
         "    y = np.sqrt(x) * x\n"
@@ -273,6 +275,15 @@ def test_fewer_chunks_than_threads_are_left_to_several_threads() -> None:
     found = run(shared + x, shared - x * 3)
     np.testing.assert_array_equal(found[1], unfused(shared - x * 3)[0])
     assert launches() == 2
+
+
+def test_a_cluster_has_the_threads_of_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CPU_COUNT", 64)
+    clusters: list[Any] = []
+    monkeypatch.setattr(Scheduler, "_instances", clusters)
+    assert limits.threads() == 64
+    clusters += [SimpleNamespace(total_nthreads=3), SimpleNamespace(total_nthreads=0)]
+    assert limits.threads() == 3, "the machine of the scheduler computes nothing"
 
 
 def test_tasks_that_are_to_run_in_a_way_of_their_own_stay_alone() -> None:

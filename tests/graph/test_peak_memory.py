@@ -22,7 +22,7 @@ CHUNK = ROWS * COLUMNS * 8
 """Bytes; each array has six chunks."""
 
 SLACK = SMALLEST
-"""Bytes for Python's own objects and for arrays that are no chunks."""
+"""Bytes for Python's own objects and for arrays that are not chunks."""
 
 
 class Noting(dict[int, int]):

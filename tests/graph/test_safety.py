@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
+import types
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpusched.graph.safety import LIBRARY, examined, kind_of, why_unsafe
-from gpusched.graph.safety.kinds import Kind
+from gpusched.graph.safety.kinds import Kind, Known
 
 FACTOR = 2.5
 TABLE = np.arange(5)
@@ -398,3 +401,89 @@ def test_what_is_read_from_outside_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patch:
         patch.setattr(np, "hypot", np.add)
         assert not found.holds()
+
+
+# What looks like something that is known, and is an object of its own -----------------------------
+
+
+class Derived(np.float64):
+    """A number that may do anything."""
+
+
+class Module(types.ModuleType):
+    @property
+    def factor(self) -> float:
+        """Return what no dictionary holds."""
+        return 3.0
+
+
+class Names(dict):  # type: ignore[type-arg]
+    def __getitem__(self, name: str) -> Any:
+        return 3.0
+
+
+derived = Derived(2)
+changeable = np.zeros(1, [("number", "f8")])[0]
+module = Module("module")
+vars(module)["factor"] = 2.0
+bounds = slice(np.array(0), np.array(3))
+
+
+class OwnError(ValueError):
+    def __init__(self) -> None:
+        super().__init__("made")
+
+
+class PlainError(ValueError):
+    pass
+
+
+ERROR = ValueError("one for all")
+
+
+def raising(error: Any) -> Callable[[Any], Any]:
+    def call(x: Any) -> Any:
+        if x.ndim == 7:
+            raise error
+        return x
+
+    return call
+
+
+def executed(text: str, names: Any) -> Any:
+    exec(text, names)
+    return names["f"]
+
+
+OBJECTS = {
+    "derived": lambda x: x * derived,
+    "derived class": lambda x: x * Derived(2),
+    "its type": lambda x: x.astype(Derived),
+    "record": lambda x: np.full_like(x, changeable),
+    "module": lambda x: x * module.factor,
+    "slice": lambda x: x[bounds],
+    "error": raising(OwnError),
+    "error object": raising(ERROR),
+    "builtins": executed("f = lambda x: abs(x)", {"__builtins__": {"abs": print}}),
+    "globals": executed("def f(x): return x * factor", Names(factor=2.0)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_what_only_looks_known_is_not(name: str) -> None:
+    assert why_unsafe(OBJECTS[name]) is not None
+
+
+def test_exceptions_that_are_made_by_python_itself_may_be_raised() -> None:
+    assert why_unsafe(raising(PlainError)) is None
+    assert why_unsafe(raising(KeyError)) is None
+
+
+def test_known_values_have_the_hash_of_what_they_are_equal_to() -> None:
+    values = [0, 1, True, 0.0, -0.0, 1.0, math.nan, "1", (1, 2), slice(1), np.float32(1), len, []]
+    for left in values:
+        for right in [*values, copy.copy(left)]:
+            if Known(left) == Known(right):
+                assert hash(Known(left)) == hash(Known(right))
+    # A graph gives each chunk's call another number: examined in linear time.
+    assert len({hash(Known(k)) for k in range(1000)}) > 900

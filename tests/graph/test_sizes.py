@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import Task, TaskRef
+from dask.array.optimization import optimize
 
 from gpusched.graph.known import is_first_step
 from gpusched.graph.sizes import Sizes
@@ -53,3 +54,19 @@ def test_moments_leave_as_many_arrays_as_their_order_has() -> None:
 def test_functions_with_the_same_options_are_none(options: dict[str, Any]) -> None:
     task = Task("x", np.sum, TaskRef("y"), **{"keepdims": True, **options})
     assert not is_first_step(task)
+
+
+def test_task_takes_what_its_calls_leave_each_other() -> None:
+    x = da.ones((40, 10), chunks=(20, 10))
+    y = da.exp(x.persist(scheduler="sync") * 2 + 1)
+    tasks = optimize(y.dask, y.__dask_keys__())
+    sizes = Sizes(y.dask.layers)
+    assert {sizes.extra(node) for node in tasks.values() if type(node) is Task} == {2 * 8 * 200}
+
+
+def test_task_that_reduces_takes_what_it_reduces_and_little_more() -> None:
+    x = da.ones((40, 100), chunks=(20, 100)).persist(scheduler="sync")
+    y = ((x - 1) ** 2).sum(axis=1, keepdims=True)
+    sizes = Sizes(y.dask.layers)
+    (first, *_) = [n for n in optimize(y.dask, y.__dask_keys__()).values() if type(n) is Task]
+    assert sizes.extra(first) == 2 * 8 * 20 * 100

@@ -19,9 +19,8 @@ import pytest
 
 import gpusched
 from gpusched.fusion import background, cache, tiers, worthwhile
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.handles import Handle
+from gpusched.fusion.handles import CompiledKernel, Handle
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.slabs import Slabs
 from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
@@ -158,7 +157,7 @@ def test_much_work_is_known_from_the_graph_after_one_chunk(
 ) -> None:
     left: list[int] = []
 
-    def gain(codes: Any, seconds: float, count: int) -> float:
+    def gain(codes: Any, seconds: float, count: int, starting: float) -> float:
         left.append(count)
         return 1.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,21 +18,13 @@ import gpusched
 from gpusched.fusion.plan import Register
 from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import disable, enable, fusible
+from gpusched.graph.messages import refer
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 
-SETTINGS = {
-    "gpusched.fusion.strict": True,
-    "gpusched.fusion.minimum-elements": 0,
-    "gpusched.fusion.minimum-operations": 0,
-}
+from .conftest import SETTINGS
 
-
-@pytest.fixture(autouse=True)
-def fused() -> Iterator[None]:
-    with dask.config.set(SETTINGS), enable():
-        reset_statistics()
-        yield
+pytestmark = pytest.mark.usefixtures("everything_fused")
 
 
 def values() -> np.ndarray:
@@ -619,6 +612,19 @@ def test_functions_of_numpys_that_are_replaced(name: str, monkeypatch: pytest.Mo
     assert statistics().launches
 
 
+@pytest.mark.parametrize(
+    "reduced",
+    [lambda x: np.nanmax(x, axis=()), lambda x: x.max(axis=()), lambda x: np.sum(x, axis=())],
+)
+def test_a_reduction_over_no_axes_is_an_array_of_its_own(reduced: Any) -> None:
+    compare(lambda x: x.map_blocks(reduced, dtype=float).map_blocks(adds_in_place, dtype=float))
+
+
+@pytest.mark.parametrize("reduced", [da.nanmin, da.nanmax, da.min, da.sum, da.nansum, da.any])
+def test_reductions_of_dasks_over_no_axes(reduced: Any) -> None:
+    compare(lambda x: reduced(x * 2 + 1, axis=()))
+
+
 def adds_hundred(t: Any) -> Any:
     t += 100
     return t * 2
@@ -666,3 +672,144 @@ def test_a_function_that_is_alone_in_its_task_is_counted() -> None:
     (((name, reason), count),) = statistics().breaks.items()
     assert (name, count) == ("notes", 2)
     assert reason.startswith("your function uses .append of seen, a list")
+
+
+# Objects that are equal and do different things ---------------------------------------------------
+
+
+class Named:
+    """Equal by its name."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.factor
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class LikePartial:
+    """Has the attributes of a partial application, and one more."""
+
+    def __init__(self, factor: float) -> None:
+        self.func, self.args, self.keywords, self.factor = abs, (), {}, factor
+
+    def __call__(self, x: Any) -> Any:
+        return self.func(x) * self.factor
+
+
+class Unit(int):
+    """A whole number of something."""
+
+    def __new__(cls, factor: float) -> Unit:
+        made = super().__new__(cls, 3)
+        made.factor = factor
+        return made
+
+    factor: float
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.factor
+
+
+@pytest.mark.parametrize("kind", [Named, LikePartial])
+def test_callables_that_are_equal_are_two(kind: Any) -> None:
+    one, other = kind(2.0), kind(5.0)
+    compare(
+        lambda x: da.concatenate([(x + 1).map_blocks(f, dtype=float) + 1 for f in (one, other)])
+    )
+    compare(lambda x: da.concatenate(
+        [(x + 1).map_blocks(calls, f, dtype=float) + 1 for f in (one, other)]
+    ))  # fmt: skip
+
+
+def times(x: Any, unit: Any) -> Any:
+    return x * unit + 1
+
+
+def test_numbers_of_derived_classes_are_objects() -> None:
+    compare(lambda x: da.concatenate(
+        [(x + 1).map_blocks(times, Unit(f), dtype=float) for f in (2.0, 5.0)]
+    ))  # fmt: skip
+
+
+# What a function does beside computing ------------------------------------------------------------
+
+
+class CountedError(Exception):
+    made = 0
+
+    def __init__(self, *args: Any) -> None:
+        CountedError.made += 1
+        super().__init__(*args)
+
+
+class CountedFloat(np.float64):
+    made = 0
+
+    def __new__(cls, *args: Any) -> CountedFloat:
+        CountedFloat.made += 1
+        return super().__new__(cls, *args)
+
+
+def raises_its_own(x: Any) -> Any:
+    if x.ndim == 2:
+        raise CountedError("two")
+    return x * 2
+
+
+def raises_its_own_class(x: Any) -> Any:
+    if x.ndim == 2:
+        raise CountedError
+    return x * 2
+
+
+def makes_its_own(x: Any) -> Any:
+    return x * CountedFloat(2.0) + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (raises_its_own, CountedError),
+        (raises_its_own_class, CountedError),
+        (makes_its_own, CountedFloat),
+    ],
+)
+def test_what_is_made_is_made_as_often(function: Any, kind: Any) -> None:
+    counts = []
+    for switch in (disable, enable):
+        kind.made = 0
+        with switch():
+            outcome(lambda x: (x + 1).map_blocks(function, meta=np.empty((0, 0)), dtype=float))
+        counts.append(kind.made)
+    assert counts[0] == counts[1] > 0
+
+
+def counting() -> Callable[[Any], Any]:
+    calls = [0]
+
+    def counted(x: Any) -> Any:
+        calls[0] += 1
+        return x * calls[0]
+
+    return counted
+
+
+def test_each_task_that_is_sent_has_functions_as_they_were_sent() -> None:
+    """Plain dask unpickles a function for each task, with a counter or generator of its own."""
+    steps = (
+        ProgramStep(np.add, (Register(0), 1), {}, recorded=True),
+        ProgramStep(counting(), (Register(1),)),
+    )
+    sent = pickle.dumps(Program(steps, 1))
+    one, other = pickle.loads(sent), pickle.loads(sent)
+    for program in (one, other, refer(one.payload()[0])):
+        np.testing.assert_array_equal(program(values()), values() + 1)
+    np.testing.assert_array_equal(one(values()), (values() + 1) * 2)
+    assert statistics().recordings == 1

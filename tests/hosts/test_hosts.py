@@ -56,7 +56,7 @@ def start_scheduler(site: Site, host: Host, *flags: str) -> Running:
 
 
 def start_worker(site: Site, host: Host, *flags: str, **environment: str) -> Running:
-    own = ("worker", "--scheduler-file", "scheduler.json", "--cpu", "--nthreads", "1")
+    own = ("worker", "--scheduler-file", "scheduler.json", "--cpu", "--threads", "1")
     local = ("--no-dashboard", "--local-directory", str(site.folder / f"scratch-{host.address}"))
     return site.popen(host, ["-m", "gpusched", *own, *local, *flags], environment)
 

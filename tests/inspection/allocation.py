@@ -14,7 +14,7 @@ import numpy as np
 from dask._task_spec import DataNode, Task
 
 from gpusched.fusion import devices
-from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from gpusched.fusion.memory import pool
 from gpusched.graph.optimisation import regrouped

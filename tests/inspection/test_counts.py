@@ -40,7 +40,7 @@ def test_what_is_explained_is_what_runs(build: Callable[[], Any]) -> None:
     # Counted there for each part of a task, where a call stands between two kernels.
     assert found.totals.fused_tasks <= counted.fused_tasks
     stops: Counter[tuple[str, str]] = Counter()
-    for stop in found.stops:
+    for stop in found.breaks:
         if stop.counted:
             stops[stop.operation, stop.reason] += stop.tasks
     assert {k[0] for k in stops} == {k[0] for k in counted.breaks}

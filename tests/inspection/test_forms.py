@@ -7,6 +7,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
+import dask
 import dask.array as da
 import pytest
 
@@ -46,8 +47,8 @@ def test_text_says_what_matters() -> None:
     assert text.startswith(("30 tasks as built, 6 as run", "24 tasks as built"))
     assert "\nStage 1  total (truediv)\n" in text
     assert "total = ((x + 1.5) * x - 2.5) / 3" in text
-    assert "6 launches, 4 operations an element" in text
-    assert "intensity 0.25 operations a byte" in text
+    assert "6 launches, 4 operations per element" in text
+    assert "intensity 0.25 operations per byte" in text
     assert "; a task costs " in " ".join(text.split())
 
 
@@ -103,7 +104,15 @@ def test_html_escapes_the_users_text() -> None:
 def test_one_line_that_stops_in_many_stages_is_shown_once() -> None:
     maxima = [da.nanmax(numbers((60, 40), 20, seed=k)) for k in range(3)]
     found = explain(maxima)
-    several = [stop for stop in found.stops if stop.operation == "_nanmax_skip"]
+    several = [stop for stop in found.breaks if stop.operation == "_nanmax_skip"]
     assert len(several) == 3
     assert [stop.tasks for stop in merged(tuple(several))] == [18]
-    assert "Fusion stops at 1 more place" in str(found)
+    assert "1 more graph break" in str(found)
+
+
+def test_small_arrays_say_at_once_that_nothing_is_fused_and_why() -> None:
+    with dask.config.set({"gpusched.fusion.minimum-elements": 4096}):
+        found = explain(numbers((10,), 5) * 2 + 1)
+    told = "Nothing is fused: small chunks."
+    assert str(found).startswith(told)
+    assert told in found.html()

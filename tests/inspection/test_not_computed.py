@@ -32,7 +32,7 @@ def test_functions_of_chunks_are_not_called() -> None:
     x = da.ones((40, 40), chunks=20)
     found = explain(((x + 1) * 2).map_blocks(raises, dtype="float64") * 3 - 1)
     assert found.totals.launches == 8
-    (stop,) = [stop for stop in found.stops if stop.operation == "raises"]
+    (stop,) = [stop for stop in found.breaks if stop.operation == "raises"]
     assert stop.tasks == 4
     assert stop.reason.startswith("your function ")
     assert stop.place is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dask.array as da
@@ -32,6 +32,13 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "weighted": lambda x: x.weighted(xr.DataArray(np.arange(8.0), dims="y")).mean(("y", "x")),
     "dataset": lambda x: (xr.Dataset({"a": x, "b": x + 1}) * 2 + 1).to_array().sum("variable"),
 }
+
+
+@pytest.fixture(autouse=True)
+def _groups_by_xarray_itself() -> Iterator[None]:
+    """Leave out flox, whose groups have tests of their own: tests/graph/test_grouped.py."""
+    with xr.set_options(use_flox=False):
+        yield
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))

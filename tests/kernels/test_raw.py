@@ -239,7 +239,7 @@ def test_what_the_simulator_lacks_is_said() -> None:
     def shuffles(x):
         x[cuda.grid(1)] = cuda.shfl_sync(-1, 1, 0)
 
-    with pytest.raises(NotImplementedError, match=r"the simulator has no cuda\.shfl_sync"):
+    with pytest.raises(KernelError, match=r"the simulator has no cuda\.shfl_sync"):
         shuffles.simulate(1, 1)(np.zeros(1))
 
 

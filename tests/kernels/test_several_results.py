@@ -132,7 +132,7 @@ def test_stencils() -> None:
 
 
 def test_a_function_that_returns_a_tuple_of_arrays() -> None:
-    """What is no kernel gives a task of its own; its arrays are no constants of a plan."""
+    """What is not a kernel gives a task of its own; its arrays are not constants of a plan."""
     x, y = arrays()
 
     # Not recorded, since it changes its argument.

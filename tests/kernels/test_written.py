@@ -174,12 +174,12 @@ def test_an_identity_is_asked_for(kind: str) -> None:
             attempt()
 
 
-WIDTH = 1
+WIDTH = [1]
 
 
 def over_a_name(a):
     total = 0.0
-    for i in range(-WIDTH, WIDTH + 1):
+    for i in range(-WIDTH[0], WIDTH[0] + 1):
         total += a[i]
     return total
 

@@ -60,7 +60,7 @@ def test_chunks_share_a_program() -> None:
 def test_explain_shows_the_model_and_has_no_remedy_for_it() -> None:
     found = gpusched.explain(program())
     assert len(found.kernels) == 2
-    (stop,) = found.stops
+    (stop,) = found.breaks
     assert (stop.operation, stop.reason) == ("apply-project", "a model that Python computes")
     assert stop.remedy.startswith("nothing: ")
     assert stop.tasks == CHUNKS

@@ -89,7 +89,9 @@ class TestModels:
             gpusched.apply(np.random.default_rng(), rows())
 
     def test_a_file_of_another_kind(self) -> None:
-        with pytest.raises(ModelError, match=r"weights.h5 is no model: files end with .pt, .pth"):
+        with pytest.raises(
+            ModelError, match=r"weights.h5 is not a model: files end with .pt, .pth"
+        ):
             gpusched.apply("weights.h5", rows())
 
     def test_one_that_cannot_be_pickled(self) -> None:
@@ -146,7 +148,7 @@ class TestResults:
 
     @pytest.mark.parametrize("value", ["text", None, {1, 2}])
     def test_no_arrays(self, value: Any) -> None:
-        with pytest.raises(ModelError, match="which is no array"):
+        with pytest.raises(ModelError, match="which is not an array"):
             gpusched.apply(lambda x: value, rows())
 
 

@@ -73,7 +73,9 @@ def test_files(form: str, tmp_path: Path) -> None:
 
 def test_a_file_of_weights_is_refused(tmp_path: Path) -> None:
     torch.save(network().state_dict(), tmp_path / "weights.pt")
-    with pytest.raises(ModelError, match="holds a OrderedDict, which is no model but its weights"):
+    with pytest.raises(
+        ModelError, match="holds a OrderedDict, which is not a model but its weights"
+    ):
         gpusched.apply(tmp_path / "weights.pt", rows())
 
 

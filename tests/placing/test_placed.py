@@ -139,16 +139,22 @@ DOUBLE_PLUS_ONE = Program(
 )
 
 
+def run(mover: Any, program: Program, chunk: Any) -> Any:
+    """Return what a worker keeps of a task."""
+    with placed.lent(mover):
+        return program(chunk)
+
+
 def test_large_results_stay_on_the_device(mover: Any) -> None:
-    found = DOUBLE_PLUS_ONE(np.arange(100_000.0))
+    found = run(mover, DOUBLE_PLUS_ONE, np.arange(100_000.0))
     assert type(found) is Placed
-    again = DOUBLE_PLUS_ONE(found)
+    again = run(mover, DOUBLE_PLUS_ONE, found)
     np.testing.assert_array_equal(again.to_host(), np.arange(100_000.0) * 4 + 3)
 
 
 def test_small_chunks_are_computed_on_the_host(mover: Any) -> None:
     before = statistics()
-    assert type(DOUBLE_PLUS_ONE(np.arange(100.0))) is np.ndarray
+    assert type(run(mover, DOUBLE_PLUS_ONE, np.arange(100.0))) is np.ndarray
     reasons = statistics().host_reasons - before.host_reasons
     assert reasons == {("mul", "small chunks"): 1}
 
@@ -156,7 +162,7 @@ def test_small_chunks_are_computed_on_the_host(mover: Any) -> None:
 def test_a_task_that_finds_no_room_computes_on_the_host(mover: Any) -> None:
     before = statistics()
     with in_pieces(16):
-        found = DOUBLE_PLUS_ONE(np.arange(100_000.0))
+        found = run(mover, DOUBLE_PLUS_ONE, np.arange(100_000.0))
     np.testing.assert_array_equal(found, np.arange(100_000.0) * 2 + 1)
     reasons = statistics().host_reasons - before.host_reasons
     assert reasons == {("mul", "there was no room on the device"): 1}
@@ -166,7 +172,7 @@ def test_unfused_tasks_compute_on_the_host_until_kernels_are_compiled(mover: Any
     before = statistics()
     program = Program(DOUBLE_PLUS_ONE.steps[:1], inputs=1)
     with dask.config.set({"gpusched.fusion.compile": "off"}):
-        found = program(np.ones(1_000_000, "int16"))
+        found = run(mover, program, np.ones(1_000_000, "int16"))
     np.testing.assert_array_equal(found, np.full(1_000_000, 2, "int16"))
     ((_, reason),) = statistics().host_reasons - before.host_reasons
     assert reason == "its kernels are not compiled yet"

@@ -31,7 +31,8 @@ Where the chunk tasks of an unchanged NumPy program run on workers that own a GP
 Each program is in `tests/placing/programs.py`, on arrays of {SHAPE[0]} x {SHAPE[1]} float64 in
 chunks of {CHUNKS[0]} x {CHUNKS[1]}, and was compared with what plain dask gives on the host: dtype,
 shape and type equal, floats within a relative and absolute 1e-12, all else exactly. The counts were
-made on the emulated GPU of `tests/emulated_gpu`. cuBLAS, cuFFT and cuSOLVER are not used for NumPy
+made on the emulated GPU of `tests/emulated_gpu`. A task counts as the host's if any of its calls
+ran there, but for those on what is small by then. cuBLAS, cuFFT and cuSOLVER are not used for NumPy
 programs. Tasks that only load, create, store or fetch chunks
 are not counted; of others, one more or less may find its chunk on the GPU from run to run.
 

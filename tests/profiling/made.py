@@ -6,7 +6,7 @@ from typing import Any
 
 from gpusched.profiling import Profile
 from gpusched.profiling.clocks import Offset
-from gpusched.profiling.recorded import Gathered, Report
+from gpusched.profiling.process_report import Gathered, Report
 
 
 def event(kind: str, name: str, start: float, end: float, **more: Any) -> tuple[Any, ...]:

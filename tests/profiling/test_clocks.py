@@ -41,7 +41,7 @@ def test_processes_of_one_system_share_a_clock() -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     time, clock = out.stdout.strip().split("|")
     if not before.clock:
-        pytest.skip("this system does not tell which clock a process has")
+        pytest.skip("this system does not report which clock a process has")
     assert clock == before.clock
     assert before.time < float(time) < read().time
     found = offset([Exchange(Reading(float(time), clock), before.time, read().time)])

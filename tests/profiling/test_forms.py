@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpusched.profiling import Profile, html
-from gpusched.profiling.recorded import Gathered
+from gpusched.profiling.process_report import Gathered
 from gpusched.profiling.timeline import KINDS
 
 from .made import event, kernel, profile
@@ -174,3 +174,16 @@ def test_page_runs_without_a_complaint(tmp_path: Path) -> None:
     assert told["errors"] == []
     assert told["zoomed"] and told["whole"] and told["hidden"] == 1
     assert told["height"] > 0 and told["told"]
+
+
+def test_tasks_outside_kernels_are_named() -> None:
+    worker = [
+        event("task", "", 0.0, 4.0, task=("sort-1f", 0)),
+        kernel(1.0, 2.0, task=("sort-1f", 0)),
+        event("task", "", 5.0, 6.0, task=("load-2e", 0)),
+        event("task", "", 6.0, 8.0, task=("sort-1f", 1)),
+    ]
+    found = profile(("0", worker))
+    assert found.outside_kernels == {"sort": 5.0, "load": 1.0}
+    assert re.search(r"Tasks, outside kernels\n  sort +5.0 s\n  load +1.0 s", found.text())
+    assert "<h2>Tasks, outside kernels</h2>" in found.html()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.profiling.recorded import Gathered, Limit
+from gpusched.profiling.process_report import Gathered, Limit
 from gpusched.profiling.timeline import Span
 
 from .made import event, kernel, profile

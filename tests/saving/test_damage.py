@@ -256,7 +256,7 @@ def test_versions_may_differ(tmp_path: Path, whole: bytes) -> None:
 def test_names_that_lead_elsewhere(tmp_path: Path, whole: bytes, name: str) -> None:
     found = members(whole, tmp_path / "x")
     found[name] = b"harm"
-    with pytest.raises(CorruptFrameError, match="is no member"):
+    with pytest.raises(CorruptFrameError, match="is not a member"):
         gpusched.load(forge(found, tmp_path / "x"))
 
 

@@ -147,7 +147,7 @@ NO_VALUES = [
 
 @pytest.mark.parametrize("array", NO_VALUES, ids=range(len(NO_VALUES)))
 def test_bytes_that_are_no_values_are_refused(array: np.ndarray) -> None:
-    with pytest.raises(CorruptFrameError, match=r"is no (bool|character)"):
+    with pytest.raises(CorruptFrameError, match=r"is not a (bool|character)"):
         elements.check(array)
 
 
@@ -177,7 +177,7 @@ NO_ARGUMENTS: list[Any] = [
 @pytest.mark.parametrize("value", NO_ARGUMENTS, ids=str)
 def test_numpys_own_forms_of_dtypes_are_no_arguments(value: Any) -> None:
     for call in (([3, value], {}), ([3], {"dtype": value}), ([3, (1, value)], {})):
-        with pytest.raises(CorruptFrameError, match="is no argument"):
+        with pytest.raises(CorruptFrameError, match="is not an argument"):
             check_arguments(np.zeros, *call)
 
 

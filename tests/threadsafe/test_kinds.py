@@ -57,7 +57,7 @@ NONE = [
 
 @pytest.mark.parametrize("text", NONE)
 def test_what_is_no_policy_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no policy"):
+    with pytest.raises(ValueError, match="is not a policy"):
         parse(text)
 
 
@@ -68,13 +68,13 @@ def test_refusal_says_how_the_policy_is_called() -> None:
 
 @pytest.mark.parametrize("value", [None, 5, False, ["lock"]])
 def test_settings_that_are_no_text_are_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="is no policy"):
+    with pytest.raises(ValueError, match="is not a policy"):
         parse(value)
 
 
 @pytest.mark.parametrize("policy", [None, 5, threadsafe.lock, object()])
 def test_what_is_no_policy_does_not_wrap(policy: Any) -> None:
-    with pytest.raises(TypeError, match="is no policy: give one such as"):
+    with pytest.raises(TypeError, match="is not a policy: give one such as"):
         threadsafe.wrap(object(), policy)
 
 

@@ -218,7 +218,7 @@ def test_settings_add_a_library(library: Any, monkeypatch: pytest.MonkeyPatch) -
 def test_setting_that_is_no_policy_is_refused() -> None:
     with (
         dask.config.set({"gpusched.threadsafe.policies": {"netCDF4": "locked"}}),
-        pytest.raises(ValueError, match="is no policy"),
+        pytest.raises(ValueError, match="is not a policy"),
     ):
         threadsafe.protect()
 

@@ -162,7 +162,7 @@ def test_integers_are_compared_at_their_extremes() -> None:
         (lambda a: a, EditionError, "takes 1 arguments; point of kernel .* takes 2: a: float64"),
         (lambda a, s0: "x", KernelError, "returns a number"),
         (3, TypeError, "not 3 of type int"),
-        ("nowhere.py", FileNotFoundError, "is no file"),
+        ("nowhere.py", FileNotFoundError, "is not a file"),
         ("def point(a, s0):\n    return (a\n", EditionError, "<your version>:2: "),
         ("x = 1\n", EditionError, "neither point nor kernel"),
         ("def point(a, s0):\n    return a + b\n", EditionError, ":2: name 'b' is not defined"),

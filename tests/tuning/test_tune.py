@@ -19,11 +19,13 @@ import pytest
 import gpusched
 from gpusched.fusion import tuned
 from gpusched.fusion.backends.cuda.geometry import geometry
-from gpusched.fusion.cache import CompiledKernel, directory, kernels
+from gpusched.fusion.cache import kernels
 from gpusched.fusion.choices import ChoiceError, defaults, possible
 from gpusched.fusion.devices import HOST
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.hostloops import BLOCK
 from gpusched.fusion.kernel import Kernel, Options
+from gpusched.fusion.kernelfiles import directory
 from gpusched.fusion.tuned import Place
 from gpusched.kernels.errors import KernelError
 from gpusched.tuning import choosing, measuring

@@ -143,7 +143,7 @@ def test_worker_that_joins_later_has_it_too(client: Client, cluster: Cluster) ->
 def test_persisting_is_refused(client: Client, program: da.Array) -> None:
     with constant(kernel_of(program), 1):
         kept = program.persist()
-        with pytest.raises(OverrideError, match="Compute in the place of persisting"):
+        with pytest.raises(OverrideError, match="Compute instead of persisting"):
             client.gather(client.futures_of(kept))
     np.testing.assert_array_equal(program.persist().compute(), program.compute())
 

@@ -1,4 +1,4 @@
-"""What workers tell: in heartbeats, on their own /metrics pages, and in the reference."""
+"""What workers report: in heartbeats, on their own /metrics pages, and in the reference."""
 
 from __future__ import annotations
 
@@ -72,8 +72,17 @@ class Results(dict[Any, Any]):
         return dict(SPILL)
 
 
+class Admission:
+    """What tasks are started by, which says what it has reserved."""
+
+    def metrics(self) -> dict[str, Any]:
+        keys = [metric.key for metric in METRICS if metric.section == "memory"]
+        return {**dict.fromkeys(keys, 2**30), "reason": "running tasks"}
+
+
 @dataclass
 class Worker:
+    admission: Admission = field(default_factory=Admission)
     device: Device = field(default_factory=Device)
     data: Results = field(default_factory=Results)
     recoveries: Recoveries = field(default_factory=Recoveries)
@@ -92,7 +101,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> dict[str, Sample]:
 def test_every_number_of_the_table_is_told(nvml: dict[str, Sample]) -> None:
     told = collect(Worker())
     listed = {(metric.section, metric.key) for metric in METRICS}
-    labels = {("device", key) for key in ("uuid", "name", "kind")}
+    labels = {("device", key) for key in ("uuid", "name", "kind")} | {("memory", "reason")}
     assert {(section, key) for section, values in told.items() for key in values} == listed | labels
     assert told["device"] == {
         "uuid": UUID, "name": "NVIDIA H200", "kind": "cuda", "memory_used": 3 << 30,
@@ -104,7 +113,7 @@ def test_every_number_of_the_table_is_told(nvml: dict[str, Sample]) -> None:
 
 
 def test_numbers_are_small_and_plain(nvml: dict[str, Sample]) -> None:
-    worker = Worker(Device(lent=2**45), recoveries=Recoveries(10**9, 10**9, 10**9))
+    worker = Worker(device=Device(lent=2**45), recoveries=Recoveries(10**9, 10**9, 10**9))
     packed = msgpack.packb(collect(worker))
     assert len(packed) < 1024
     assert msgpack.unpackb(packed) == collect(worker)
@@ -119,7 +128,7 @@ def test_what_is_not_known_is_left_out(nvml: dict[str, Sample]) -> None:
 
 
 def test_host_is_not_looked_for_in_nvml(nvml: dict[str, Sample]) -> None:
-    told = collect(Worker(Device(uuid="", name="host", kind="cpu")))
+    told = collect(Worker(device=Device(uuid="", name="host", kind="cpu")))
     assert told["device"]["kind"] == "cpu"
     assert "temperature" not in told["device"]
 
@@ -130,7 +139,7 @@ def test_section_that_fails_costs_no_other(
     monkeypatch.setattr(snapshot, "_failed", set())
     worker = Worker(device=SimpleNamespace(uuid=UUID))
     assert "device" not in collect(worker)
-    assert {"spill", "kernels", "memory_errors", "policies"} == set(collect(worker))
+    assert {"spill", "memory", "kernels", "memory_errors", "policies"} == set(collect(worker))
     assert caplog.text.count("the metrics of device cannot be read") == 1
 
 
@@ -245,7 +254,7 @@ class TestSampler:
                 break
         assert told == [None, None, None]
         assert self.sampler.latest("a") == "back"
-        assert caplog.text.count("NVML tells nothing of a") == 1
+        assert caplog.text.count("NVML reports nothing of a") == 1
 
     def test_in_a_thread(self) -> None:
         import threading
@@ -309,6 +318,7 @@ def test_heartbeats_have_the_numbers(cluster: LocalCluster, nvml: dict[str, Samp
 def test_page_of_a_worker(cluster: LocalCluster, nvml: dict[str, Sample]) -> None:
     (worker,) = cluster.workers.values()
     worker.device, worker.recoveries = Device(), Recoveries()
+    worker.admission = Admission()
     metrics.register(worker)
     with Client(cluster):
         fused_run()
@@ -418,7 +428,7 @@ each worker's page with the prefix `gpusched_worker_`, and for all workers on th
 with the prefix `gpusched_scheduler_`. Scrape either; the names differ so that a sum over both
 counts nothing twice. The labels of each are `{LABELS[0]}` (the GPU's, empty for a CPU worker) and
 `{LABELS[1]}` (its name). Counters start again at 0 when a worker's process does. Kernels are
-counted by process, so the workers of an in-process cluster all tell the same.
+counted by process, so the workers of an in-process cluster all report the same.
 
 | name for Prometheus | kind | section, key | meaning |
 | --- | --- | --- | --- |

@@ -60,7 +60,7 @@ class Device(Protocol):
     """Bytes that task results may take on the device; 0 for no limit."""
 
     def nbytes(self, value: Any) -> int:
-        """Return the bytes of device memory that a value holds; 0 if it lies on the host."""
+        """Return the bytes of device memory that a value holds; 0 if it is on the host."""
 
     def used(self) -> int:
         """Return the bytes that arrays take on the device, those of running tasks included."""

@@ -17,7 +17,7 @@ class HostDevice:
     Parameters
     ----------
     memory_limit
-        Not used for spilling, because results lie in host memory, which has its own limit.
+        Not used for spilling, because results are in host memory, which has its own limit.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class HostDevice:
         self._pool = HostPool()
 
     def nbytes(self, value: Any) -> int:
-        """Return 0: nothing lies anywhere but on the host."""
+        """Return 0: nothing is anywhere but on the host."""
         return 0
 
     def used(self) -> int:
@@ -51,8 +51,8 @@ class HostDevice:
         return self._pool.free_unused()
 
     def freeze(self, value: Any) -> Frozen:
-        """Refuse: no value lies on this device."""
-        raise TypeError(f"a {type(value).__name__} lies in host memory already")
+        """Refuse: no value is on this device."""
+        raise TypeError(f"a {type(value).__name__} is in host memory already")
 
     def thaw(self, frozen: Frozen) -> Any:
         """Refuse: no value comes from this device."""
@@ -60,10 +60,10 @@ class HostDevice:
 
     def adopt(self, array: np.ndarray) -> Frozen:
         """Refuse: a host array stays what it is."""
-        raise TypeError("a host array needs no freezing on a worker without a GPU")
+        raise TypeError("a host array need not be copied to the host on a worker without a GPU")
 
     def copies(self) -> None:
-        """Return None: chunks lie on the host already."""
+        """Return None: chunks are on the host already."""
 
     def stream(self) -> AbstractContextManager[Any]:
         """Return a block that changes nothing: calls on the host are done when they return."""

@@ -1,1 +1,1 @@
-"""Where task results lie: on the device, in host memory, on disk."""
+"""Where task results are: on the device, in host memory, on disk."""

@@ -13,6 +13,7 @@ from distributed.core import Status
 from distributed.protocol import pickle
 from tornado.ioloop import PeriodicCallback
 
+from gpusched.adapters.distributed import pause_or_resume
 from gpusched.workers.pool.host import HostPool
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class MemoryMonitor:
             self._go_on()
         if self._manager.memory_limit:
             memory = self._without_free_buffers(memory, self._manager.memory_limit)
-            self._manager._maybe_pause_or_unpause(self._worker, memory)
+            pause_or_resume(self._manager, self._worker, memory)
             await self._spill(memory)
 
     def _without_free_buffers(self, memory: int, limit: int) -> int:
@@ -90,7 +91,7 @@ class MemoryMonitor:
                 logger.debug("nothing to spill at %s of memory", format_bytes(memory))
                 break
             memory = self._worker.monitor.get_process_memory()
-            manager._maybe_pause_or_unpause(self._worker, memory)
+            pause_or_resume(manager, self._worker, memory)
 
     async def _wait_for_disk(self) -> None:
         """Pause until files can be written again, or need not be."""
@@ -114,7 +115,7 @@ class MemoryMonitor:
             self._worker.status = Status.running
 
     def _say_paused(self) -> None:
-        """Tell the log, and through the scheduler every client, as a warning."""
+        """Write to the log, and through the scheduler every client, as a warning."""
         data = self._worker.data
         message = (
             f"worker {self._worker.name} on {self._worker.address} is paused: it cannot spill to "

@@ -34,7 +34,7 @@ def pack(
     value
         Any object that distributed or pickle can serialize.
     compression
-        As distributed names it, for what is no array; None for none. It is left out where it
+        As distributed names it, for what is not an array; None for none. It is left out where it
         saves little.
     disk
         Where the frames are to be written. Without it, arrays are not compressed.

@@ -16,7 +16,7 @@ DEPTH = 4
 def device_nbytes(value: Any, depth: int = DEPTH) -> int:
     """Return the bytes of GPU memory that a value holds, in collections too.
 
-    Broadcast arrays count what lies behind them, so at most what their strides reach.
+    Broadcast arrays count what is behind them, so at most what their strides reach.
 
     Examples
     --------

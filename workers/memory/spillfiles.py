@@ -26,9 +26,9 @@ from gpusched.workers.memory.sizes import host_nbytes
 logger = logging.getLogger("distributed.worker.memory")
 
 _USUAL_BANDWIDTH = 500e6
-"""Bytes a second, of a disk that was not written to yet."""
+"""Bytes per second, of a disk that was not written to yet."""
 _MOST_BANDWIDTH = 1e9
-"""Bytes a second. Short bursts are faster, since the page cache takes them, until it is full."""
+"""Bytes per second. Short bursts are faster, since the page cache takes them, until it is full."""
 
 
 class LostValueError(KeyError):

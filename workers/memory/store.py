@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -32,13 +33,13 @@ _TURNS = 100
 class Store(MutableMapping[Key, object]):
     """The results that a worker holds.
 
-    A value that lies on the device goes from there to host memory, as bytes, and on to a file; any
+    A value that is on the device goes from there to host memory, as bytes, and on to a file; any
     other goes from host memory to a file. What is read comes back up.
 
     Parameters
     ----------
     device
-        Where device values lie.
+        Where device values are.
     files
         The lowest tier.
     host_limit
@@ -51,7 +52,7 @@ class Store(MutableMapping[Key, object]):
     -----
     Thread-safe. All copying between tiers is done by one thread, the mover, because two threads
     that bring the same value up would meet in zict's bookkeeping. Setting, deleting and reading
-    what lies in the upper tier never wait for it, but for a host value that takes the place of a
+    what is in the upper tier never wait for it, but for a host value that takes the place of a
     device value which is just being moved. There is never a moment when a value is in no
     tier: it leaves one after it has arrived in the next.
     """
@@ -80,6 +81,8 @@ class Store(MutableMapping[Key, object]):
         self.device_limit = device.memory_limit or math.inf
         self._device_keys: set[Key] = set()
         self._unspillable: set[Key] = set()
+        self._in_use: Counter[Key] = Counter()
+        """How many running tasks read each value: to move those down would free nothing."""
         self._lock = threading.Lock()
         self._waiting = False
         self._freezing: tuple[object, threading.Event] = _NOTHING, threading.Event()
@@ -89,7 +92,7 @@ class Store(MutableMapping[Key, object]):
         self._stopped = False
 
     def __setitem__(self, key: Key, value: object) -> None:
-        """Take a value into the tier where it lies; what is too much there goes down later."""
+        """Take a value into the tier where it is; what is too much there is spilled later."""
         self._forget(key)
         if isinstance(value, Frozen):
             self._device_keys.add(key)
@@ -107,7 +110,7 @@ class Store(MutableMapping[Key, object]):
             self[key] = other
 
     def __getitem__(self, key: Key) -> Any:
-        """Return a value, from wherever it lies.
+        """Return a value, from wherever it is.
 
         Raises
         ------
@@ -152,6 +155,25 @@ class Store(MutableMapping[Key, object]):
         that follow from setting a value, this one tries again after a file could not be written.
         """
         return self._mover.submit(self._make_room, host_bytes, device_bytes, keep, retry=True)
+
+    def use(self, keys: Collection[Key]) -> None:
+        """Note that a task reads these values, which are not moved down until it has ended."""
+        self._in_use.update(keys)
+
+    def release(self, keys: Collection[Key]) -> None:
+        """Note that a task which read these values has ended."""
+        for key in keys:
+            self._in_use[key] -= 1
+            if self._in_use[key] <= 0:
+                del self._in_use[key]
+
+    def movable_from_host(self, keep: Collection[Key] = ()) -> int:
+        """Return the bytes in host memory that may be moved down, but for some values."""
+        return self._movable(self.host.fast, keep)
+
+    def movable_from_device(self, keep: Collection[Key] = ()) -> int:
+        """Return the bytes on the device that may be moved down, but for some values."""
+        return self._movable(self.on_device.fast, keep)
 
     def is_overfull(self) -> bool:
         """Return whether results come in faster than they can be moved down."""
@@ -319,8 +341,7 @@ class Store(MutableMapping[Key, object]):
         moved = 0
         while not self._stopped and (excess() > 0 or moved < more):
             with fast.lock:
-                oldest = (k for k in fast.order if k not in self._unspillable and k not in keep)
-                key = next(oldest, None)
+                key = next((k for k in fast.order if self._may_go(k, keep)), None)
             if key is None:
                 break
             try:
@@ -338,6 +359,13 @@ class Store(MutableMapping[Key, object]):
                 self._unspillable.add(key)
                 logger.error("%s stays in memory: %s", key, error)
         return moved
+
+    def _may_go(self, key: Key, keep: Collection[Key]) -> bool:
+        return key not in self._unspillable and key not in self._in_use and key not in keep
+
+    def _movable(self, fast: zict.LRU[Key, Any], keep: Collection[Key]) -> int:
+        staying = {*self._in_use, *self._unspillable, *keep}
+        return int(fast.total_weight - sum(fast.weights.get(key, 0) for key in staying))
 
     def _evict(self, fast: zict.LRU[Key, Any], key: Key) -> int:
         """Move a value out of one tier, and return its bytes; 0 if it was deleted meanwhile."""

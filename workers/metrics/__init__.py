@@ -1,6 +1,6 @@
-"""What a worker tells of its device, its kernels and its memory: in heartbeats and at /metrics.
+"""What a worker reports of its device, its kernels and its memory: in heartbeats and at /metrics.
 
-From source to reader, a file a step: `sampler` (what NVML says, off the event loop), `snapshot`
+From source to reader, a file per step: `sampler` (what NVML says, off the event loop), `snapshot`
 (one dictionary), `table` (each number's name and meaning), `exposition` (Prometheus). Importing
 this package imports neither NVML, nor Prometheus, nor fusion.
 """
@@ -29,7 +29,7 @@ def register(worker: Any) -> None:
     ----------
     worker
         A `distributed.Worker`, of whose ``device``, ``data`` and ``recoveries`` what there is
-        gets told.
+        receives.
 
     Examples
     --------

@@ -89,7 +89,7 @@ class Sampler:
             sample = None
             if uuid not in self._failed:
                 self._failed.add(uuid)
-                logger.exception("NVML tells nothing of %s; told once", uuid)
+                logger.exception("NVML reports nothing of %s; logged once", uuid)
         with self._lock:
             self._samples[uuid] = (self._clock(), sample)
             self._asking.discard(uuid)

@@ -16,7 +16,7 @@ Values = dict[str, Any]
 
 _sampler = Sampler()
 _failed: set[str] = set()
-"""Sections that could not be read, each told once."""
+"""Sections that could not be read, each logged once."""
 
 
 def collect(worker: Any) -> dict[str, Values]:
@@ -48,7 +48,7 @@ def collect(worker: Any) -> dict[str, Values]:
             # A number must not cost the heartbeat, whose absence would cost the worker.
             if section not in _failed:
                 _failed.add(section)
-                logger.exception("the metrics of %s cannot be read; told once", section)
+                logger.exception("the metrics of %s cannot be read; logged once", section)
             continue
         if values:
             found[section] = {k: _plain(v) for k, v in values.items() if v is not None}
@@ -73,6 +73,11 @@ def _device(worker: Any) -> Values:
 def _spill(worker: Any) -> Values:
     metrics = getattr(getattr(worker, "data", None), "metrics", None)
     return {} if metrics is None else dict(metrics())
+
+
+def _memory(worker: Any) -> Values:
+    admission = getattr(worker, "admission", None)
+    return {} if admission is None else dict(admission.metrics())
 
 
 def _kernels(worker: Any) -> Values:
@@ -121,6 +126,7 @@ def _plain(value: Any) -> Any:
 _SECTIONS: dict[str, Callable[[Any], Values]] = {
     "device": _device,
     "spill": _spill,
+    "memory": _memory,
     "kernels": _kernels,
     "memory_errors": _memory_errors,
     "policies": _policies,

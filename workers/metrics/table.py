@@ -1,4 +1,4 @@
-"""Every number that a worker tells, with its name for Prometheus and its meaning."""
+"""Every number that a worker reports, with its name for Prometheus and its meaning."""
 
 from __future__ import annotations
 
@@ -56,6 +56,24 @@ METRICS = (
            "Bytes of spilled results read back from disk."),
     Metric("spill", "lost", "spill_lost_total", "counter",
            "Spilled results found damaged or gone, and computed again."),
+    Metric("memory", "limit_bytes", "memory_admission_limit_bytes", "gauge",
+           "Memory within which the worker's tasks are started (gpusched.memory.admission)."),
+    Metric("memory", "held_bytes", "memory_held_bytes", "gauge",
+           "Of it, what results take."),
+    Metric("memory", "reserved_bytes", "memory_reserved_bytes", "gauge",
+           "Of it, what running tasks may still take."),
+    Metric("memory", "unmanaged_bytes", "memory_unmanaged_bytes", "gauge",
+           "Of it, what the process takes for anything else."),
+    Metric("memory", "waiting", "memory_waiting_tasks", "gauge",
+           "Tasks that wait for memory; the heartbeat's key reason says for what."),
+    Metric("memory", "waited", "memory_waited_tasks_total", "counter",
+           "Tasks that had to wait for memory, or for others to be spilled."),
+    Metric("memory", "wait_seconds", "memory_wait_seconds_total", "counter",
+           "Seconds that they waited, summed over tasks."),
+    Metric("memory", "in_pieces", "memory_tasks_in_pieces_total", "counter",
+           "Tasks started on parts of their chunks, since they did not fit as a whole."),
+    Metric("memory", "refused", "memory_refused_tasks_total", "counter",
+           "Tasks refused, since they cannot fit."),
     Metric("kernels", "launches", "kernel_launches_total", "counter",
            "Launches of fused kernels."),
     Metric("kernels", "seconds", "kernel_seconds_total", "counter",

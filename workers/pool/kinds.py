@@ -14,7 +14,7 @@ class CupyPool:
     Notes
     -----
     Its free blocks belong to the stream that they were allocated on. So a limit may be reached
-    while other streams' blocks lie free, and CuPy itself does not look for them then.
+    while other streams' blocks are free, and CuPy itself does not look for them then.
     """
 
     kind = "cupy"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.batch.children import OUT_OF_TIME
-from gpusched.batch.plan import COMMAND, Plan
+from gpusched.batch.launch_options import COMMAND, Plan
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import System, SystemFailure, refuse_queueing
 
@@ -89,7 +89,7 @@ class Kubernetes(System):
         raise SystemFailure("on Kubernetes each pod runs its part: give --address, not --backend")
 
     def settled(self, request: Request) -> Request:
-        """Refuse what a Job lacks or cannot be told."""
+        """Refuse what a Job lacks or cannot be given."""
         if request.image is None:
             raise ValueError("--backend k8s needs --image: one with gpusched that nodes can pull")
         if request.claim is None or not request.claim.partition(":")[2].startswith("/"):
@@ -217,7 +217,7 @@ def _resources(request: Request) -> dict[str, Any]:
     asked = {
         "cpu": None if request.cpus is None else str(request.cpus),
         "memory": None if request.mebibytes is None else f"{request.mebibytes}Mi",
-        "nvidia.com/gpu": str(request.gpus) if request.gpus else None,
+        "nvidia.com/gpu": str(request.gpus_per_node) if request.gpus_per_node else None,
     }
     given = {name: value for name, value in asked.items() if value is not None}
     limits = {name: value for name, value in given.items() if name != "cpu"}

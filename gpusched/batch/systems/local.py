@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from gpusched.batch.plan import Plan
+from gpusched.batch.launch_options import Plan
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import (
     System,
@@ -65,7 +65,7 @@ class Local(System):
 
         refuse_queueing(request, "leave it out")
         there = len(visible_devices())
-        gpus = there // request.nodes if request.gpus is None else request.gpus
+        gpus = there // request.nodes if request.gpus_per_node is None else request.gpus_per_node
         if gpus * request.nodes > there:
             raise ValueError(
                 f"--gpus-per-node {gpus} on {request.nodes} local nodes takes "
@@ -73,7 +73,7 @@ class Local(System):
                 f"for CPU workers"
             )
         options = request.worker_options if gpus else _shared(request)
-        return super().settled(replace(request, gpus=gpus, worker_options=options))
+        return super().settled(replace(request, gpus_per_node=gpus, worker_options=options))
 
     def state(self, number: str) -> str | None:
         """Look whether the folder is locked."""
@@ -83,7 +83,7 @@ class Local(System):
         return "running" if state.is_alive(root() / f"local-{number}") else None
 
     def cancel(self, number: str) -> None:
-        """Tell the job to stop, by SIGTERM."""
+        """Ask the job to stop, by SIGTERM."""
         from gpusched.batch.jobs import root
 
         if self.state(number) is None:
@@ -99,13 +99,13 @@ class Local(System):
         commands = []
         for rank in range(part.nodes):
             mine = replace(part, rank=rank, nodes=1)
-            if part.gpus:
-                first = rank * part.gpus
-                positions = ",".join(map(str, range(first, first + part.gpus)))
+            if part.gpus_per_node:
+                first = rank * part.gpus_per_node
+                positions = ",".join(map(str, range(first, first + part.gpus_per_node)))
                 # A comma makes a list of one, too.
-                devices = f"--gpus={positions}{',' if part.gpus == 1 else ''}"
+                devices = f"--gpus={positions}{',' if part.gpus_per_node == 1 else ''}"
                 options = f"{devices} {part.worker_options}".strip()
-                mine = replace(mine, gpus=None, worker_options=options)
+                mine = replace(mine, gpus_per_node=None, worker_options=options)
             commands.append(node_command(mine))
         return commands
 
@@ -118,10 +118,10 @@ def _shared(request: Request) -> str:
     import dask.system
 
     options = request.worker_options
-    if "--nthreads" not in options and "--nworkers" not in options:
+    if "--threads" not in options and "--workers" not in options:
         cores = request.cpus or max(1, dask.system.CPU_COUNT // request.nodes)
-        options += f" --nthreads={cores}"
-    if "--memory-limit" not in options and "--nworkers" not in options:
+        options += f" --threads={cores}"
+    if "--memory-limit" not in options and "--workers" not in options:
         options += f" --memory-limit={request.memory or round(1 / request.nodes, 4)}"
     return options.strip()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusched.batch.plan import Plan
+from gpusched.batch.launch_options import Plan
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import System, SystemFailure, job_script, minutes, on_hosts
 
@@ -35,7 +35,7 @@ class Lsf(System):
         told = self.ask("bsub", text=self.script(request))
         found = re.search(r"Job <(\d+)>", told)
         if found is None:
-            raise SystemFailure(f"bsub told no job's number, but: {told}")
+            raise SystemFailure(f"bsub printed no job number, but: {told}")
         return found[1]
 
     def state(self, number: str) -> str | None:
@@ -66,7 +66,7 @@ def _flags(request: Request) -> list[str]:
         f"-J {request.name}",
         f"-n {cores * request.nodes}",
         f'-R "{" ".join(needs)}"',
-        *([f'-gpu "num={request.gpus}"'] if request.gpus else []),
+        *([f'-gpu "num={request.gpus_per_node}"'] if request.gpus_per_node else []),
         f"-W {minutes(request.seconds)}",
         "-wa USR2",
         f"-wt {minutes(request.grace)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusched.batch.plan import Plan
+from gpusched.batch.launch_options import Plan
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import System, clock, job_script, on_hosts
 
@@ -58,7 +58,7 @@ class Pbs(System):
 
 def _flags(request: Request) -> list[str]:
     memory = None if request.mebibytes is None else f"{request.mebibytes}mb"
-    asked = {"ncpus": request.cpus, "ngpus": request.gpus or None, "mem": memory}
+    asked = {"ncpus": request.cpus, "ngpus": request.gpus_per_node or None, "mem": memory}
     chunk = [f"{name}={value}" for name, value in asked.items() if value is not None]
     flags = {"-q": request.queue, "-A": request.account}
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gpusched.batch.plan import Plan
+from gpusched.batch.launch_options import Plan
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import (
     System,
@@ -77,7 +77,7 @@ class Slurm(System):
 
 def _flags(request: Request) -> list[str]:
     asked = {
-        "gpus-per-node": request.gpus or None,
+        "gpus-per-node": request.gpus_per_node or None,
         "cpus-per-task": request.cpus,
         "mem": None if request.mebibytes is None else f"{request.mebibytes}M",
         "partition": request.queue,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpusched.batch.plan import COMMAND, Plan
+from gpusched.batch.launch_options import COMMAND, Plan
 from gpusched.batch.request import Request
 
 _PATIENCE = 60.0
@@ -104,7 +104,7 @@ class System(ABC):
         return done.stdout.strip()
 
     def look_up(self, *command: str) -> str | None:
-        """Return what a command tells of a job, as `ask` does; None if the job is unknown."""
+        """Return what a command reports of a job, as `ask` does; None if the job is unknown."""
         try:
             return self.ask(*command)
         except SystemFailure as failure:

@@ -1,4 +1,4 @@
-"""What ``gpusched doctor`` looks at: one function a question, each with an answer and a remedy."""
+"""What ``gpusched doctor`` checks: one function per question, each with an answer and a remedy."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ print(gpusched.statistics().fused_tasks)
 def kernel_cache() -> Finding:
     """Write a file where kernels are kept."""
     from gpusched.files import own_folder
-    from gpusched.fusion.cache import directory
+    from gpusched.fusion.kernelfiles import directory
 
     folder = directory()
     if folder is None:
         return Finding.warning(
-            "kernels are kept in memory only, and compiled anew in each process",
+            "kernels are kept in memory only, and compiled again in each process",
             "set gpusched.fusion.cache-directory to a folder",
         )
     try:
@@ -36,7 +36,7 @@ def kernel_cache() -> Finding:
             return Finding.ok(str(folder))
     except OSError as error:
         return Finding.warning(
-            f"{folder} cannot be written ({error}), so kernels are compiled anew in each process",
+            f"{folder} cannot be written ({error}), so kernels are compiled again in each process",
             "set gpusched.fusion.cache-directory to a folder that can be",
         )
 

@@ -41,7 +41,7 @@ def has_hardware() -> bool:
 
 
 def on_the_bus() -> int:
-    """Return how many NVIDIA GPUs are plugged in, driver or not; 0 where Linux does not tell."""
+    """Return how many NVIDIA GPUs are plugged in, driver or not; 0 where Linux does not report."""
     found = 0
     for device in _BUS.glob("*"):
         try:
@@ -76,7 +76,7 @@ def driver() -> Finding:
 
 
 def supported_cuda() -> tuple[int, int] | None:
-    """Return the newest CUDA that the driver can run; None where it does not tell."""
+    """Return the newest CUDA that the driver can run; None where it does not report."""
     library, version = _library(), ctypes.c_int(0)
     if library is None or library.cuDriverGetVersion(ctypes.byref(version)):
         return None
@@ -156,7 +156,7 @@ def packages() -> Finding:
 
 
 def nvml() -> Finding:
-    """Ask NVML, which tells UUIDs, memory and the cores near a GPU."""
+    """Ask NVML, which reports UUIDs, memory and the cores near a GPU."""
     with management.session() as library:
         count = 0 if library is None else library.nvmlDeviceGetCount()
     if count:

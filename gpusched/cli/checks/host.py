@@ -130,12 +130,12 @@ def spill_folder() -> Finding:
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         unmade = "" if nearest == folder else f"{folder} cannot be made: "
-        return Finding.failure(f"{unmade}{nearest} is no folder that can be written", change)
+        return Finding.failure(f"{unmade}{nearest} is not a folder that can be written", change)
     free = shutil.disk_usage(nearest).free
     missing = "" if nearest == folder else " (made when needed)"
     told = f"{folder}{missing}, {format_bytes(free)} free"
     if _is_memory(nearest):
-        return Finding.warning(f"{told}, lies in memory: spilling there frees none", change)
+        return Finding.warning(f"{told}, is in memory: spilling there frees none", change)
     if free < _LITTLE_SPACE:
         return Finding.warning(told, change)
     return Finding.ok(told)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusched.cli.checks.finding import Finding
-from gpusched.cli.running import ask, describe
+from gpusched.cli.scheduler_connection import ask, describe
 from gpusched.cluster.contact import NoSchedulerError
 from gpusched.installing import DISTRIBUTION
 from gpusched.workers.versions import (
@@ -41,7 +41,7 @@ def versions(address: str, certificates: Mapping[str, str | None] | None = None)
 
 
 async def _collect(scheduler: Any, seconds: float) -> tuple[Versions, dict[str, Versions], str]:
-    """Return the scheduler's versions, its workers' by address, and which did not tell them."""
+    """Return the scheduler's versions, its workers' by address, and which did not report them."""
     async with asyncio.timeout(seconds):
         own = of_handshake(await scheduler.versions(packages=PACKAGES), {})
     known = (await describe(scheduler, seconds))["workers"]
@@ -58,12 +58,12 @@ async def _collect(scheduler: Any, seconds: float) -> tuple[Versions, dict[str, 
     except TimeoutError:
         last = min(others, key=lambda at: float(others[at]["last_seen"]))
         return own, told, (
-            f"of {len(others)} workers that are not gpusched's, not all told their versions within "
+            f"of {len(others)} workers that are not gpusched's, not all sent their versions within "
             f"{seconds:g} s; that at {last} was heard of longest ago"
         )  # fmt: skip
     told |= {at: of_handshake(answer, {}) for at, answer in answers.items()}
     missing = sorted(set(others) - set(answers))
-    return own, told, f"no versions were told by {', '.join(missing)}" if missing else ""
+    return own, told, f"no versions were reported by {', '.join(missing)}" if missing else ""
 
 
 def _alike(workers: Mapping[str, Versions]) -> list[tuple[Versions, str]]:

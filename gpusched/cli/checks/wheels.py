@@ -39,7 +39,7 @@ def conflict(driver: tuple[int, int] | None) -> Finding | None:
     Parameters
     ----------
     driver
-        The newest CUDA that the driver can run, as (major, minor); None where it does not tell.
+        The newest CUDA that the driver can run, as (major, minor); None where it does not report.
     """
     cupys = sorted(name for name in _installed() if name == "cupy" or _NAMED.fullmatch(name))
     if len(cupys) > 1:

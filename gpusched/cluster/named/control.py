@@ -22,7 +22,7 @@ class ControlError(RuntimeError):
 
 @contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """Give a name of the socket that is short enough for the system, however deep it lies."""
+    """Give a name of the socket that is short enough for the system, however deep its folder is."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET}"
@@ -60,7 +60,7 @@ def ask(folder: Path, request: dict[str, Any], timeout: float = 10) -> dict[str,
     Raises
     ------
     ControlError
-        If there is none in `timeout` seconds, or it tells of an error.
+        If there is none in `timeout` seconds, or it reports an error.
     """
     try:
         with _short(folder) as path, socket.socket(socket.AF_UNIX) as connection:

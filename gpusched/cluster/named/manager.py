@@ -1,7 +1,7 @@
 """The process that a named cluster lives in: ``python -m gpusched.cluster.named.manager``.
 
-It is started with the cluster's folder and arguments, tells on its output, in one line, that the
-cluster is up or why it is not, and serves requests until it is told to stop.
+It is started with the cluster's folder and arguments, prints on its output, in one line, that the
+cluster is up or why it is not, and serves requests until it is asked to stop.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Manager:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Start, serve until told to stop, and close."""
+        """Start, serve until asked to stop, and close."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -75,7 +75,7 @@ class Manager:
             server.close()
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what a request asks, and return what to tell."""
+        """Do what a request asks, and return the answer."""
         match request["op"]:
             case "status":
                 return self._status()

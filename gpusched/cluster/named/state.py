@@ -82,7 +82,7 @@ def names() -> list[str]:
 def acquire(folder: Path) -> IO[str] | None:
     """Lock a cluster's folder for this process; return the lock, or None if it is held.
 
-    The system lets go of it when the process ends, however it ends, so that the lock tells
+    The system lets go of it when the process ends, however it ends, so that the lock shows
     whether a cluster lives, and no other process can be taken for it.
 
     Raises

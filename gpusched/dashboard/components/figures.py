@@ -60,7 +60,7 @@ def legend_above(found: Any) -> None:
 
 
 def hover(found: Any, tooltips: list[tuple[str, str]], **kwargs: Any) -> None:
-    """Have a figure tell what is under the pointer."""
+    """Have a figure show what is under the pointer."""
     found.add_tools(HoverTool(tooltips=tooltips, point_policy="follow_mouse", **kwargs))
 
 

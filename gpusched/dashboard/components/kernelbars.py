@@ -1,4 +1,4 @@
-"""The kernels that took the longest: their time, and their bytes a second against the limit."""
+"""The kernels that took the longest: their time, and their bytes per second against the limit."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gpusched.inspection.units import flow, seconds
 SHOWN = 12
 """Kernels."""
 _LONGEST = 34
-"""Characters of a name."""
+"""Characters of a line; longer names take two."""
 
 
 class KernelBars(Component):
-    """Two bars a kernel. Times are taken while somebody looks.
+    """Two bars per kernel. Times are taken while somebody looks.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class KernelBars(Component):
         self.times.hbar(y="label", right="seconds", height=0.7, color="#2f9e62", line_color=None,
                         source=self.source, legend_label="all launches")  # fmt: skip
         self.times.xaxis.axis_label = "seconds, summed over threads"
-        self.rates = plot("Bytes a second", y_range=labels, sizing_mode=sizing, **kwargs)
+        self.rates = plot("Bytes per second", y_range=labels, sizing_mode=sizing, **kwargs)
         self.rates.hbar(y="label", right="rate", height=0.7, color="#3f7fcf", line_color=None,
                         source=self.source,
                         legend_label="read and written by a launch")  # fmt: skip
@@ -78,7 +78,7 @@ class KernelBars(Component):
         self.rates.x_range.end = 1.05 * max(
             [1, *(max(found.rate, found.limit or 0) / 1e9 for found in shown)]
         )
-        self.rates.title.text = "Bytes a second" + (
+        self.rates.title.text = "Bytes per second" + (
             ", the limit is not measured yet (it is when nothing runs)"
             if any(found.limit is None for found in shown)
             else ""
@@ -98,19 +98,35 @@ def _columns(rows: list[Row]) -> dict[str, list[Any]]:
     }
 
 
-def _short(found: Row) -> str:
-    """Return a kernel's name, its middle left out where it is long, with the device if not CPU."""
-    name = found.name
+def label(name: str, device: str) -> str:
+    """Return a kernel's name, on two lines where it is long, with the device if not the CPU.
+
+    Examples
+    --------
+    >>> from gpusched.dashboard.components.kernelbars import label
+    >>> label("subtract_divide_multiply_add_sqrt_47d7485d", "cpu").splitlines()
+    ['subtract_divide_multiply_', 'add_sqrt_47d7485d']
+    """
     if len(name) > _LONGEST:
-        name = f"{name[: _LONGEST - 10]}…{name[-9:]}"
-    return name if found.device == "cpu" else f"{name} ({found.device})"
+        words = name.split("_")
+        middle = min(
+            range(1, len(words)),
+            key=lambda k: abs(len("_".join(words[:k])) - len(name) / 2),
+            default=0,
+        )
+        name = "_".join(words[:middle]) + "_\n" + "_".join(words[middle:]) if middle else name
+    return name if device == "cpu" else f"{name} ({device})"
+
+
+def _short(found: Row) -> str:
+    return label(found.name, found.device)
 
 
 def _told(found: Row) -> str:
     timed = found.timed
     lines = [
         f"{seconds(timed.seconds)} in {timed.launches:,} launches",
-        f"{flow(found.rate)} a launch",
+        f"{flow(found.rate)} per launch",
     ]
     if found.share is not None and found.limit is not None:
         lines.append(f"{found.share:.0%} of {flow(found.limit)}")

@@ -24,7 +24,7 @@ _NONE = "No kernels have run yet. They do where fusion is on: gpusched.enable().
 
 
 class KernelTable(Component):
-    """A row a kernel. The source of the chosen one is fetched from a worker.
+    """A row per kernel. The source of the chosen one is fetched from a worker.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ COLORS = {
 
 
 class Memory(Component):
-    """A bar a worker: what lies on its GPU, in host memory, and on disk.
+    """A bar per worker: what is on its GPU, in host memory, and on disk.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Memory(Component):
     @without_property_validation
     @log_errors
     def update(self) -> None:
-        """Show what workers told last."""
+        """Show what workers reported last."""
         rows = devices(self.scheduler.workers.values())
         total = {tier: sum(row.tiers[tier] for row in rows) for tier in TIERS}
         host = sum(total[tier] for tier in ("results", "buffers", "other"))

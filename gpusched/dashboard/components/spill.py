@@ -57,7 +57,7 @@ class Spill(Component):
     @without_property_validation
     @log_errors
     def update(self) -> None:
-        """Show what workers told last."""
+        """Show what workers reported last."""
         rows = spilled(devices(self.scheduler.workers.values()))
         here = sum(row.host + row.disk for row in rows)
         written, read = sum(row.written for row in rows), sum(row.read for row in rows)

@@ -18,7 +18,7 @@ _KINDS = {"cuda": ("GPU: time in which a kernel ran", "#76b900"),
 
 
 class Utilization(Component):
-    """A bar a worker: what NVML says of its GPU, or how many of its threads compute.
+    """A bar per worker: what NVML says of its GPU, or how many of its threads compute.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ class Utilization(Component):
     @without_property_validation
     @log_errors
     def update(self) -> None:
-        """Show what workers told last."""
+        """Show what workers reported last."""
         rows = devices(self.scheduler.workers.values())
         known = [row for row in rows if row.utilization is not None]
         used = [(row.utilization or 0.0) / 100 for row in known]
         self.root.title.text = (
             f"Utilisation: {sum(used) / len(used):.0%} on average{more(known)}"
             if used
-            else "Utilisation: no worker has told it yet"
+            else "Utilisation: no worker has reported it yet"
         )
         shown = first(known)
         self.root.y_range.factors = [row.label for row in reversed(shown)]

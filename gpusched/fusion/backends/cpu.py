@@ -23,9 +23,8 @@ from gpusched.fusion.backends import (
     quiet,
     subnormals,
 )
-from gpusched.fusion.choices import WIDEST
+from gpusched.fusion.choices import WIDEST, interleave, vector_bits
 from gpusched.fusion.floatingpoint import INVALID
-from gpusched.fusion.hostloops import is_heavy
 from gpusched.fusion.kernel import FAST, Kernel
 from gpusched.fusion.vectormath import FEWER_STEPS, FUNCTIONS, integers, variants
 from gpusched.fusion.vectormath.bits import device
@@ -75,35 +74,6 @@ def pipeline(vector: int | None, interleave: int = 0, apart: bool = False) -> ty
     return type("Tuned", (Tuned,), choices)
 
 
-def interleave(kernel: Kernel) -> int:
-    """Return how many vectors a kernel's loop computes at once.
-
-    Where one takes hundreds of instructions that wait for each other, as those of `exp` do, the
-    processor does not look far enough ahead to begin the next one by itself.
-    """
-    return 4 if is_heavy(kernel) else 0
-
-
-def vector(kernel: Kernel) -> int:
-    """Return the bits of the vectors that a kernel's loop uses.
-
-    Sums of light expressions wait for memory, which gives more when it is asked for half as much
-    at a time: a tenth, measured on a processor with 512 bits. Those that compute in wider numbers
-    than they read are not light.
-    """
-    if kernel.options.vector:
-        return kernel.options.vector
-    adds = bool(kernel.outputs) and all(output.combine == "add" for output in kernel.outputs)
-    light = adds and not is_heavy(kernel) and not _widens(kernel)
-    return WIDEST // 2 if light else WIDEST
-
-
-def _widens(kernel: Kernel) -> bool:
-    read = [np.dtype(each.dtype).itemsize for each in kernel.inputs]
-    made = [np.dtype(each.dtype).itemsize for each in kernel.statements]
-    return max(made, default=0) > min(read, default=0)
-
-
 @lru_cache(maxsize=256)
 def _math(name: str) -> Any:
     """Return the vectorised function of that name, or the C library's through numba."""
@@ -125,29 +95,29 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     silent
         Whether they must raise no floating-point errors for NaN.
     """
+    called = generate.called_names(text)
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in names.DTYPES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
     found |= {"inf": math.inf, "nan": math.nan}
-    found |= {name: by_dtype(name) for name in ("exp", "exp2", "log1p") if f"{name}(" in text}
+    found |= {name: by_dtype(name) for name in {"exp", "exp2", "log1p"} & called}
     found |= {"floor_divide": integers.floor_divide, "remainder": integers.remainder}
-    if "fmod_f64" in FUNCTIONS and "fmod(" in text:
+    if "fmod_f64" in FUNCTIONS and "fmod" in called:
         found["fmod"] = by_dtype("fmod", 2)
     found |= {
         name: getattr(subnormals, name) for name in ("flush_subnormals", "restore_subnormals")
     }
-    found |= {name: _math(name) for name in names.math_names() if f"{name}(" in text}
+    found |= {name: _math(name) for name in names.math_names() if name in called}
     fewer = FEWER_STEPS if fast else {}
     found |= {name: fewer[name].function for name in fewer.keys() & found.keys()}
     if silent:
         found |= quiet.EXTREMES
-        called = [n for n in (*names.math_names(), "fmod") if f"{n}(" in text]
-        found |= {name: quiet.of_numbers(name, found[name]) for name in called}
+        numeric = called.intersection([*names.math_names(), "fmod"])
+        found |= {name: quiet.of_numbers(name, found[name]) for name in numeric}
     return found
 
 
 def _nextafter() -> Any:
-    import numpy as np
 
     return np.nextafter
 
@@ -216,5 +186,5 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
                 found[name] = device(value, pipeline_class=inlined)
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
-    chosen = pipeline(vector(kernel), interleave(kernel), apart)
+    chosen = pipeline(vector_bits(kernel), interleave(kernel), apart)
     return numba.njit(no_cfunc_wrapper=True, **options, pipeline_class=chosen)(found["kernel"])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpusched.fusion.backends import elf, symbols
+from gpusched.fusion.handles import NativeKernel
 
 RUN, CALL, FILL, NDARRAY, TILES = (
     f"gpusched.kernel.{name}" for name in ("run", "call", "fill", "ndarray", "tiles")
@@ -26,23 +25,6 @@ _FASTCALL = 0x80
 
 class UnknownCodeError(ValueError):
     """Bytes are not a kernel's machine code that runs here; the message says why."""
-
-
-@dataclass(frozen=True)
-class NativeKernel:
-    """A kernel's machine code in this process."""
-
-    call: Callable[..., int]
-    """Called with arrays, then numbers; raises `TypeError` for others than it is made for."""
-    fill: Callable[..., int]
-    """Called with an address and the same: writes the block there that `run` takes; returns its
-    length in words of 64 bits."""
-    run: int
-    """The address of ``int64 run(int64 *block)``, which may run without the GIL, and returns -1 if
-    the kernel has raised an error."""
-    tiles: Callable[..., int] | None
-    """Calls this kernel and others tile by tile, as `gpusched.fusion.backends.tiles` says; may be
-    called as long as this object is there."""
 
 
 _TILES = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)

@@ -22,8 +22,8 @@ _RUN = ir.FunctionType(_WORD, [_BLOCK]).as_pointer()
 def add(module: Any) -> None:
     """Add ``tiles(memory, kernels, rows, count)``, which returns the kernels' errors.
 
-    ``memory`` begins with a `gpusched.fusion.tilecalls.Call` for each kernel; ``rows`` are computed
-    ``count`` at a time.
+    ``memory`` begins with a `gpusched.fusion.tilecalls.Call` for each kernel; ``rows`` are
+    computed ``count`` at a time.
     """
     kind = ir.FunctionType(_WORD, [_BLOCK, _WORD, _WORD, _WORD])
     function = ir.Function(module, kind, TILES)

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpusched.fusion.floatingpoint import TESTS
 from gpusched.fusion.generate import arguments, input_names, output_names, parameter_names
-from gpusched.fusion.kernel import Access, Kernel, Output
+from gpusched.fusion.kernel import Access, Input, Kernel, Output
 from gpusched.fusion.operations import named
 
 BLOCK = 128
@@ -219,14 +219,18 @@ class Nest:
 
     def enter_block(self) -> None:
         """Move inputs to the start of a block, and ask for a later one."""
+        self.to_start(self.inputs, self.kernel.inputs)
+        for name, ahead in self.ahead.items():
+            self.write(f"prefetch({self.current[name]}, {ahead}, count)")
+
+    def to_start(self, names: Sequence[str], operands: Sequence[Input | Output]) -> None:
+        """Move operands to the start of a part of the innermost loop."""
         level = self.innermost
-        for name, operand in zip(self.inputs, self.kernel.inputs, strict=True):
+        for name, operand in zip(names, operands, strict=True):
             if operand.access[level] is Access.UNIT:
                 self.advance(name, "start", "_block")
             elif operand.access[level] is Access.STRIDED:
                 self.advance(name, f"start * {name}_s{level}", "_block")
-        for name, ahead in self.ahead.items():
-            self.write(f"prefetch({self.current[name]}, {ahead}, count)")
 
     def look_ahead(self) -> None:
         """Write how far ahead each input is asked for: a row, or a little further in a long row.

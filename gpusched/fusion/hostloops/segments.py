@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusched.fusion.generate import combine
 from gpusched.fusion.hostloops.nest import Nest
-from gpusched.fusion.kernel import Access, Kernel
+from gpusched.fusion.kernel import Kernel
 
 COLUMNS = 1024
 """Columns whose rows are joined before the next columns': so few that the results of some dozen
@@ -30,25 +30,18 @@ class Segmented(Nest):
             self.open(f"for start in range(0, n{self.innermost}, {size}):")
             self.write(f"count = min({size}, n{self.innermost} - start)")
             self.enter_block()
-            self.enter_results()
+            self.to_start(self.outputs, self.kernel.outputs)
         super().loop(level)
 
-    def enter_results(self) -> None:
-        """Move outputs to the start of a tile."""
-        level = self.innermost
-        for name, operand in zip(self.outputs, self.kernel.outputs, strict=True):
-            if operand.access[level] is Access.UNIT:
-                self.advance(name, "start", "_block")
-            elif operand.access[level] is Access.STRIDED:
-                self.advance(name, f"start * {name}_s{level}", "_block")
-
-    def enter_label(self, level: int) -> None:
-        """Move what labels move to the label's place, if there is one."""
-        self.write(f"label = {self.current[self.labels]}[0]")
-        self.open("if label >= 0:")
-        self.move_gathered(level)
-        for name in self.outputs:
-            self.advance(name, f"label * {name}_s{level}", f"_{level}")
+    def enter(self, level: int) -> None:
+        """Move what a loop moves to where it is now, and what labels move to the label's places."""
+        super().enter(level)
+        if level == self.level:
+            self.write(f"label = {self.current[self.labels]}[0]")
+            self.open("if label >= 0:")
+            self.move_gathered(level)
+            for name in self.outputs:
+                self.advance(name, f"label * {name}_s{level}", f"_{level}")
 
     def label(self, index: str) -> str:
         """Return in source the label of an element, which the loop has read."""

@@ -5,10 +5,23 @@ from gpusched.fusion.service.client import (
     compiled,
     here,
     is_used,
+    made,
+    starting,
     status,
     stop,
     urge,
     wishing,
 )
 
-__all__ = ["awaited", "compiled", "here", "is_used", "status", "stop", "urge", "wishing"]
+__all__ = [
+    "awaited",
+    "compiled",
+    "here",
+    "is_used",
+    "made",
+    "starting",
+    "status",
+    "stop",
+    "urge",
+    "wishing",
+]

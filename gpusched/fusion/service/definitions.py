@@ -63,7 +63,7 @@ def _value(kind: Any, data: Any) -> Any:
         return kind(data)
     if isinstance(kind, type) and type(data) is kind:
         return data
-    raise DefinitionError(f"{data!r:.100} in the place of {kind}")
+    raise DefinitionError(f"{data!r:.100}, where {kind} is expected")
 
 
 def _one_of(kinds: tuple[Any, ...], data: Any) -> Any:
@@ -74,4 +74,4 @@ def _one_of(kinds: tuple[Any, ...], data: Any) -> Any:
             return _value(kind, data)
         except DefinitionError:
             continue
-    raise DefinitionError(f"{data!r:.100} in the place of one of {kinds}")
+    raise DefinitionError(f"{data!r:.100}, where one of {kinds} is expected")

@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ _PAUSE = 0.05
 """Seconds between two looks at whether another one is ending."""
 _LOOK = 5.0
 """Seconds at most between two looks at whether there is still something to do."""
+_NAMED = 10_000
+"""Kernels whose seconds are remembered, those that were made last."""
 _BACKLOG = 1024
 """Processes that may wait to be let in: all those of a machine that start together."""
 
@@ -62,7 +65,8 @@ class Server:
         self._clients: dict[int, asyncio.StreamWriter] = {}
         self._number = 0
         self._compiled = 0
-        self._seconds = 0.0
+        self._spent = 0.0
+        self._seconds: OrderedDict[str, float] = OrderedDict()
         self._last = time.monotonic()
         self._stopping = asyncio.Event()
 
@@ -123,6 +127,8 @@ class Server:
                 self._crew.call()
             case "status":
                 self._send(client, {"id": message["id"], **self.status()})
+            case "made":
+                self._send(client, {"id": message["id"], "made": dict(self._seconds)})
             case "stop":
                 self._stopping.set()
             case other:
@@ -136,18 +142,24 @@ class Server:
             for job in self._jobs
         ]  # fmt: skip
         return {"pid": os.getpid(), "jobs": jobs, "clients": len(self._clients),
-                "compiled": self._compiled, "seconds": self._seconds}  # fmt: skip
+                "compiled": self._compiled, "seconds": self._spent}  # fmt: skip
 
     def _made(self, job: Job, answer: dict[str, Any], code: bytes) -> None:
         """Give everybody a kernel, and keep it for those that are to come."""
         self._last = time.monotonic()
         sealed = codefiles.seal(job.key, code) if code else b""
         if code:
-            self._compiled += 1
-            self._seconds += float(answer.get("seconds", 0.0))
+            self._count(job.name, float(answer.get("seconds", 0.0)))
             self._keep(job, sealed)
         for place, (client, number) in enumerate(self._jobs.finish(job)):
             self._send(client, {"id": number, "first": not place, **answer}, sealed)
+
+    def _count(self, name: str, seconds: float) -> None:
+        self._compiled += 1
+        self._spent += seconds
+        self._seconds[name] = self._seconds.pop(name, 0.0) + seconds
+        if len(self._seconds) > _NAMED:
+            self._seconds.popitem(last=False)
 
     def _keep(self, job: Job, sealed: bytes) -> None:
         path = job.request.get("path")

@@ -18,8 +18,8 @@ from typing import Any
 
 import tlz  # type: ignore[import-untyped]
 import toolz  # type: ignore[import-untyped]
-from dask._task_spec import GraphNode, Task
 
+from gpusched.adapters.tasks import GraphNode, Task
 from gpusched.graph.frontends.adapter import COUNTERPARTS, REWRITTEN, TOGETHER
 from gpusched.graph.frontends.alike import alike
 

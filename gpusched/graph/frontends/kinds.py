@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from typing import Any
+from weakref import WeakSet
 
 from dask.array import Array
 from dask.delayed import Delayed
@@ -14,7 +15,7 @@ from gpusched.graph.frontends.adapter import Expr, front_ends
 
 REASON = GraphBreak.COLLECTION("a collection whose graph no hook sees")
 
-_warned: set[type] = set()
+_warned: WeakSet[type] = WeakSet()
 
 
 def note_unknown(collections: Any) -> None:

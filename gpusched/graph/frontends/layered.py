@@ -6,11 +6,11 @@ import itertools
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, GraphNode, NestedContainer, Task
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.utils import typename
 from toolz import identity  # type: ignore[import-untyped]
 
+from gpusched.adapters.tasks import Alias, GraphNode, NestedContainer, Task
 from gpusched.graph.frontends.adapter import (
     ArrayBlockwiseDep,
     Expr,

@@ -10,17 +10,18 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import dask
 import numpy as np
-from dask._task_spec import GraphNode, TaskRef
 
+from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.fusion.plan import Register
+from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
+from gpusched.graph.partials import applied, bare
 from gpusched.graph.safety.calls import Unsafe
-from gpusched.graph.safety.interpreter import examine, is_of_a_library
+from gpusched.graph.safety.interpreter import examine
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
 from gpusched.graph.safety.outside import Outside
 
@@ -28,10 +29,6 @@ __all__ = ["LIBRARY", "Outside", "Verdict", "examined", "kind_of", "why_unsafe"]
 
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
-
-_PACKAGES = frozenset(["builtins", "cupy", "dask", "distributed", "functools", "gpusched", "numpy",
-                       "operator", "_operator", "scipy", "toolz", "cytoolz", "xarray"])  # fmt: skip
-"""Packages whose objects that can be called are not the user's to change either."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +51,10 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
     args, names
         Kinds of its arguments, as `kind_of` returns them.
     """
-    args, names = list(args), dict(names)
-    while isinstance(function, partial):
-        args = [*map(kind_of, function.args), *args]
-        names = {**{k: kind_of(v) for k, v in function.keywords.items()}, **names}
-        function = function.func
+    function, args, names = _spread(function, args, names)
     if not isinstance(function, types.FunctionType):
         return Verdict(_said_of_object(function))
-    if is_of_a_library(function):
+    if package(function) in FUNCTIONS:
         return Verdict(LIBRARY)
     outside = Outside()
     try:
@@ -74,6 +67,15 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
         told = f"could not be examined: {type(error).__name__}: {error}"
         return Verdict(GraphBreak.RECORDING(told))
     return Verdict(None, outside)
+
+
+def _spread(
+    function: Any, args: Iterable[Any], names: Mapping[str, Any]
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """Return what partial applications call in the end, and the kinds of all of its arguments."""
+    function, given, keywords = applied(function, (), {})
+    kinds = {name: kind_of(value) for name, value in keywords.items()}
+    return function, [*map(kind_of, given), *args], {**kinds, **names}
 
 
 def why_unsafe(function: Any) -> Reason | None:
@@ -93,9 +95,7 @@ def why_unsafe(function: Any) -> Reason | None:
     >>> why_unsafe(first_is_zero)
     'assigns to elements of an array (store_subscr, line 2)'
     """
-    inner = function
-    while isinstance(inner, partial):
-        inner = inner.func
+    inner = bare(function)
     if not isinstance(inner, types.FunctionType):
         return examined(function, (), {}).reason
     return examined(function, *arguments_of(function, inner)).reason
@@ -104,18 +104,14 @@ def why_unsafe(function: Any) -> Reason | None:
 def arguments_of(function: Any, inner: types.FunctionType) -> tuple[list[Any], dict[str, Any]]:
     """Return kinds of arguments that a call of a function has at least."""
     code = inner.__code__
-    bound: set[str] = set()
-    given = 0
-    while isinstance(function, partial):
-        given += len(function.args)
-        bound |= function.keywords.keys()
-        function = function.func
+    _, args, bound = applied(function, (), {})
+    given = len(args)
     required = code.co_argcount - len(inner.__defaults__ or ())
-    args = [Kind.ARRAY for name in code.co_varnames[given:required] if name not in bound]
+    chunks = [Kind.ARRAY for name in code.co_varnames[given:required] if name not in bound]
     end = code.co_argcount + code.co_kwonlyargcount
     only = code.co_varnames[code.co_argcount : end]
     defaults = inner.__kwdefaults__ or {}
-    return args, {n: Kind.ARRAY for n in only if n not in defaults and n not in bound}
+    return chunks, {n: Kind.ARRAY for n in only if n not in defaults and n not in bound}
 
 
 def kind_of(value: Any) -> Any:
@@ -140,11 +136,11 @@ def _is_harmless(kind: Any) -> bool:
 def _said_of_object(function: Any) -> Reason:
     """Return why something that is not a Python function is not given lazy chunks."""
     if isinstance(function, types.MethodType):
-        if is_of_a_library(function.__func__):
+        if package(function.__func__) in FUNCTIONS:
             return LIBRARY
         told = f"is a method of a {type(function.__self__).__name__}, which may change"
         return GraphBreak.OWN_OBJECTS(told)
     kind = type(function)
-    if kind.__module__.partition(".")[0] in _PACKAGES:
+    if package(kind) in OBJECTS:
         return LIBRARY
     return GraphBreak.OWN_OBJECTS(f"is a {kind.__name__}, an object that may change")

@@ -18,6 +18,7 @@ from gpusched.fusion.functions import VIEWS
 from gpusched.fusion.operations import COMBINES, operation_of
 from gpusched.fusion.recorded import Freezable, RecordedFunction
 from gpusched.graph.safety.kinds import (
+    SCALARS,
     Items,
     Kind,
     Known,
@@ -227,11 +228,24 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
         return args[0]
     if made in (zip, enumerate):
         return _series(made, args, names)
-    if issubclass(made, np.generic) or made in _OF_NUMBERS:
+    if made in SCALARS or made in _OF_NUMBERS:
         return _of_numbers(callee, args, names)
-    if issubclass(made, BaseException):
-        return Kind.OTHER  # to be raised, which a recording does not survive
+    if is_error(made):
+        return Kind.ERROR  # to be raised, which a recording does not survive
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
+
+
+def is_error(made: Any) -> bool:
+    """Return whether a value is a class of exceptions, and making one runs nothing of the user's.
+
+    A function that raises one runs twice: while it is recorded, and on real arrays.
+    """
+    return (
+        type(made) is type
+        and issubclass(made, BaseException)
+        and isinstance(made.__init__, types.WrapperDescriptorType)
+        and isinstance(made.__new__, types.BuiltinFunctionType)
+    )
 
 
 def described_callee(callee: Known) -> str:
@@ -295,7 +309,7 @@ def _python(callee: Known, args: Sequence[Any], names: Names) -> Any:
     elif getattr(math, getattr(function, "__name__", ""), None) is function:
         if all(is_plain(kind) or is_shape(kind) for kind in given):
             return Kind.PLAIN
-        refuse(GraphBreak.OWN_DECIDES, "calls a function of numbers with a value of a chunk")
+        refuse(GraphBreak.OWN_DECIDES, "calls a scalar function with a value of a chunk")
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 

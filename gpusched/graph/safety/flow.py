@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
-from gpusched.graph.safety.calls import described, refuse
+from gpusched.graph.safety.calls import described, is_error, refuse
 from gpusched.graph.safety.instructions import TABLE, After, Instruction, Rule, rule
 from gpusched.graph.safety.kinds import (
     Items,
@@ -83,6 +83,10 @@ def _load_assertion(self: Interpreter, state: State, instruction: Instruction) -
 @rule("RAISE_VARARGS")
 def _raise(self: Interpreter, state: State, instruction: Instruction) -> After:
     # Nothing has been changed yet: the function raises again, on real arrays.
+    for kind in state.stack[len(state.stack) - int(instruction.arg or 0) :]:
+        known = kind.value if isinstance(kind, Known) else None
+        if kind is not Kind.ERROR and not is_error(known):
+            refuse(GraphBreak.OWN_CALLS, f"raises {described(kind)}")
     return None
 
 

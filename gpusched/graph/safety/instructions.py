@@ -195,7 +195,7 @@ def _attribute(self: Interpreter, owner: Any, name: str) -> Any:
             return Kind.ARRAY
         if name in METHODS or name == "astype":
             return Method(owner, name)
-    elif isinstance(owner, Known) and isinstance(owner.value, types.ModuleType):
+    elif isinstance(owner, Known) and type(owner.value) is types.ModuleType:
         try:
             return Known(self.outside.attribute(owner.value, name), f"{owner.name}.{name}")
         except KeyError:

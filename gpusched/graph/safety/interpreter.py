@@ -11,12 +11,13 @@ from __future__ import annotations
 import dis
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.fusion.recorded import Freezable
+from gpusched.graph.libraries import FUNCTIONS, package
 from gpusched.graph.safety import calls, flow, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE
@@ -32,9 +33,6 @@ from gpusched.graph.safety.kinds import (
 )
 from gpusched.graph.safety.outside import Outside
 from gpusched.graph.safety.state import State
-
-LIBRARIES = frozenset(["cupy", "dask", "distributed", "numpy", "xarray"])
-"""Packages whose functions are recorded only if `gpusched.graph.known` lists them."""
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -168,7 +166,7 @@ class Interpreter:
         name = function.__name__
         if function in self.callers:
             refuse(GraphBreak.OWN_CALLS, f"calls {name}, which calls itself")
-        if is_of_a_library(function):
+        if package(function) in FUNCTIONS:
             refuse(GraphBreak.OWN_CALLS, f"calls {name}, a library's own function")
         try:
             given = {key: aged(kind) for key, kind in names.items()}
@@ -200,11 +198,6 @@ def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, 
     outside.function(function)
     arguments = calls.parameters(function, list(args), names)
     return Interpreter(function, outside, callers).run(arguments)
-
-
-def is_of_a_library(function: Callable[..., Any]) -> bool:
-    """Return whether a function is one of the packages of `LIBRARIES`."""
-    return (function.__module__ or "").partition(".")[0] in LIBRARIES
 
 
 def _is_result(kind: Any) -> bool:

@@ -25,9 +25,11 @@ class Kind(enum.Enum):
     """A string that does not depend on chunks."""
     STATE = "a context of numpy.errstate"
     LEAVING = "the end of a context of numpy.errstate"
+    ERROR = "an exception"
+    """One that raising needs nothing of the user's to make."""
     NULL = "nothing, where the interpreter of Python keeps a place"
     UNBOUND = "a variable that may not have a value"
-    OTHER = "a value that gpusched cannot tell"
+    OTHER = "a value that gpusched cannot determine"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,9 @@ class Known:
         return isinstance(other, Known) and same(self.value, other.value)
 
     def __hash__(self) -> int:
-        return hash(type(self.value))
+        # As `same` compares: a graph of many chunks may give each call another number.
+        constant = is_constant(self.value)
+        return hash((type(self.value), repr(self.value))) if constant else id(self.value)
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,9 @@ class Series:
     item: Any
 
 
-NUMBERS = (bool, int, float, complex, np.generic)
-CONSTANTS = (*NUMBERS, str, bytes, type(None), type(Ellipsis), np.dtype, slice)
+SCALARS = frozenset(np.sctypeDict.values()) - {np.object_, np.void}
+"""NumPy's scalar types whose values never change; classes derived from them are not."""
+CONSTANTS = SCALARS | {bool, int, float, complex, str, bytes, type(None), type(Ellipsis)}
 """Types whose values never change."""
 
 
@@ -90,9 +95,11 @@ def is_constant(value: Any) -> bool:
     """Return whether a value is a constant, a NumPy scalar's type, or a tuple of such."""
     if type(value) in (tuple, frozenset):
         return all(map(is_constant, value))
+    if type(value) is slice:
+        return all(map(is_constant, (value.start, value.stop, value.step)))
     if isinstance(value, type):
-        return issubclass(value, np.generic) or value in (bool, int, float)
-    return type(value) in CONSTANTS or isinstance(value, np.generic | np.dtype)
+        return value in SCALARS or value in (bool, int, float)
+    return type(value) in CONSTANTS or isinstance(value, np.dtype)
 
 
 def same(left: Any, right: Any) -> bool:

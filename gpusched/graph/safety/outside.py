@@ -39,7 +39,7 @@ class Outside:
         """
         found = self._read(function.__globals__, name)
         if found is _MISSING:
-            found = self._read(vars(builtins), name)
+            found = self._read(getattr(function, "__builtins__", vars(builtins)), name)
         if found is _MISSING:
             raise KeyError(name)
         return found
@@ -52,7 +52,8 @@ class Outside:
         return found
 
     def _read(self, names: dict[str, Any], name: str) -> Any:
-        value = names.get(name, _MISSING)
+        # What other mappings have for a name is their own affair.
+        value = names.get(name, _MISSING) if type(names) is dict else _MISSING
         if (id(names), name) not in self._names:
             self._names[id(names), name] = names, name, value
             self._parts.append((name, frozen(value)))

@@ -82,7 +82,7 @@ class CudaNames:
         try:
             return eval(code, {"__builtins__": {}} | values)
         except (NameError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
-            raise NotCompiledError(f"{ast.unparse(node)} is no constant: {error}") from error
+            raise NotCompiledError(f"{ast.unparse(node)} is not a constant: {error}") from error
 
 
 def dtype_named(name: str) -> Any:
@@ -107,4 +107,4 @@ def numpy_dtype(value: Any) -> np.dtype:
     try:
         return as_dtype(value) if isinstance(value, numba_types.Type) else np.dtype(value)
     except (TypeError, NotImplementedError) as error:
-        raise NotCompiledError(f"{value} is no dtype of arrays") from error
+        raise NotCompiledError(f"{value} is not a dtype of arrays") from error

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import numpy as np
 
+from gpusched.fusion.backends.cuda.errors import SimulationError
 from gpusched.fusion.backends.cuda.threads import Triple, run
 from gpusched.kernels.definition import Definition, Value
+from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.simulation import names
 from gpusched.kernels.simulation.memory import tracked
 
@@ -22,6 +25,8 @@ def simulate(
     ------
     SimulationError
         At the first access that has no defined result on a GPU, with file and line.
+    KernelError
+        If the function raises an error, with file and line.
     """
     table = names.replacements()
 
@@ -36,4 +41,19 @@ def simulate(
         for name, value in zip(parameters, arguments, strict=False)
     )
     with np.errstate(all="ignore"):
-        run(definition.bind(target), grid, extent, given, backwards)
+        try:
+            run(definition.bind(target), grid, extent, given, backwards)
+        except SimulationError:
+            raise
+        except Exception as error:
+            raise _at_users_line(definition, error) from error
+
+
+def _at_users_line(definition: Definition, error: Exception) -> KernelError:
+    """Return an error of Python's as one that starts with the line of the kernel."""
+    code, line = definition.function.__code__, None
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is code:
+            line = number
+    problem = f"{type(error).__name__}: {error}"
+    return KernelError(f"{location(code, line)}: kernel {definition.name} fails: {problem}")

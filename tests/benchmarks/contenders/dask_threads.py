@@ -17,7 +17,7 @@ from tests.benchmarks.works.base import several
 
 
 def chunked(case: Case) -> list[Any]:
-    """Return the inputs as dask arrays whose chunks lie in memory; integers stay as they are."""
+    """Return the inputs as dask arrays whose chunks are in memory; integers stay as they are."""
     return [
         persist(da.from_array(x, chunks=chunks).map_blocks(np.ascontiguousarray), scheduler="sync")[
             0

@@ -63,6 +63,9 @@ class Work:
     """One thing to compute, and all that is special about computing it somewhere."""
 
     name: str
+    """On the command line."""
+    label: str
+    """In tables."""
     title: str
     """What it is, in a line."""
     inputs: Callable[[int, str], list[np.ndarray]]

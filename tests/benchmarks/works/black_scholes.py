@@ -94,6 +94,7 @@ ELEMENTS = {"float32": 50_000_000, "float64": 25_000_000}
 
 TANH = Work(
     "black-scholes-tanh",
+    "Black-Scholes, tanh form",
     "W1 Black-Scholes price and five Greeks, tanh form",
     book,
     partial(greeks, tanh_form),
@@ -103,6 +104,7 @@ TANH = Work(
 )
 ERF = Work(
     "black-scholes-erf",
+    "Black-Scholes, erf form",
     "W1 Black-Scholes price and five Greeks, erf form",
     book,
     partial(greeks, erf_form),

@@ -70,6 +70,7 @@ NO_GROUPS = "numexpr has no groups"
 
 WORK = Work(
     "climate",
+    "climate anomalies",
     "W12 xarray: daily temperatures less the mean of their month, 64 x 128 places",
     temperatures,
     anomaly,

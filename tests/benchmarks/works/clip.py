@@ -30,6 +30,7 @@ def numexpr_program(evaluate: Callable[..., Any], a: Any, b: Any, c: Any) -> Any
 
 WORK = Work(
     "clip",
+    "clipped arithmetic",
     "W2 clip(((a + b) * c - a) / 2, 0, 1)",
     triples,
     clip_chain,

@@ -44,6 +44,7 @@ def numexpr_program(evaluate: Callable[..., Any], x: Any, weights: Any, bias: An
 
 WORK = Work(
     "dense",
+    "dense layer",
     "W9 matrix product, bias, GELU, row sum",
     tensors,
     layer,

@@ -55,6 +55,7 @@ def dask_numexpr_program(evaluate: Callable[..., Any], xp: Any, u: Any) -> Any:
 
 WORK = Work(
     "heat",
+    "heat equation",
     "W5 ten heat steps, five-point stencil with `map_overlap`",
     matrix,
     padded,

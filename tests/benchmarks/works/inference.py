@@ -81,6 +81,7 @@ NO_PRODUCTS = "numexpr has no matrix products"
 
 WORK = Work(
     "inference",
+    "neural network inference",
     "W13 a torch network (64-128-10) on rows, by `gpusched.apply`",
     rows,
     network,

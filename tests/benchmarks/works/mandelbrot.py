@@ -82,6 +82,7 @@ NO_LOOP = "numexpr has no loops"
 
 WORK = Work(
     "mandelbrot",
+    "Mandelbrot set",
     "W10 Mandelbrot set by `gpusched.kernel`, 50 steps",
     plane,
     lambda xp, x, y: with_numpy(x, y),

@@ -36,6 +36,7 @@ def numexpr_program(evaluate: Callable[..., Any], a: Any, b: Any) -> Any:
 
 WORK = Work(
     "pairwise",
+    "pairwise distances",
     f"W8 distances of all pairs of points with {DIMENSIONS} coordinates",
     points,
     distances,

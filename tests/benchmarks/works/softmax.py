@@ -32,6 +32,7 @@ def numexpr_program(evaluate: Callable[..., Any], x: Any) -> Any:
 
 WORK = Work(
     "softmax",
+    "softmax, log-sum-exp",
     "W6 softmax over rows, and log-sum-exp",
     logits,
     softmax,

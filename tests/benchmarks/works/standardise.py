@@ -21,6 +21,7 @@ def numexpr_program(evaluate: Callable[..., Any], x: Any) -> Any:
 
 WORK = Work(
     "standardise",
+    "standardised columns",
     "W4 (x - x.mean(axis=0)) / x.std(axis=0)",
     matrix,
     standardise,

@@ -45,6 +45,7 @@ NO_AXES = "numexpr has neither means nor deviations"
 
 SQUARE_SUM = Work(
     "square-sum",
+    "sum of squares",
     "W3 sum(((a - b) * c) ** 2)",
     triples,
     square_sum,
@@ -55,6 +56,7 @@ SQUARE_SUM = Work(
 )
 STATISTICS = Work(
     "axis-statistics",
+    "statistics along each axis",
     "W3 mean and standard deviation along each axis of a matrix",
     matrix,
     statistics,

@@ -69,6 +69,7 @@ NO_NAN = "numexpr's reductions know no NaN"
 
 WORK = Work(
     "terrain",
+    "terrain analysis",
     "W7 docs/examples/terrain.py: slope, aspect, hillshade and ruggedness, and their table",
     elevations,
     whole,

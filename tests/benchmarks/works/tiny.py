@@ -25,6 +25,7 @@ def total(x: Any) -> Any:
 def _work(tasks: int) -> Work:
     return Work(
         f"tiny-{tasks // 1000}k",
+        f"{tasks:,} tiny tasks",
         f"W11 {tasks:,} tasks on chunks of {ELEMENTS} elements, and their sum",
         size,
         lambda xp, count: total(xp.full(int(count), 0.5)),

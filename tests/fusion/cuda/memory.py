@@ -38,7 +38,7 @@ class Mirror:
         self._bytes.set(self._host)
 
     def address(self, array: np.ndarray) -> int:
-        """Return where the first element of a view lies on the GPU."""
+        """Return where the first element of a view is on the GPU."""
         return int(self._bytes.data.ptr) + array.ctypes.data - self._host.ctypes.data
 
     def download(self) -> None:

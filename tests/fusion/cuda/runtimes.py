@@ -13,7 +13,7 @@ from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
 from gpusched.fusion.backends.cuda.poison import poisoned
 from gpusched.fusion.backends.cuda.runtime import GpuRuntime, compile_for
-from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel
 from tests.fusion.cuda import memory
 
@@ -84,7 +84,7 @@ class SimulatorRuntime(HostRuntime):
 
 
 class GpuHostRuntime(HostRuntime):
-    """A real GPU, for arrays that lie in host memory: they go there and back at each launch."""
+    """A real GPU, for arrays that are in host memory: they go there and back at each launch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ pytest.importorskip("numba_cuda", reason="numba-cuda compiles; it is in the extr
 
 from gpusched.fusion.backends.cuda.compiler import disassembler
 from gpusched.fusion.backends.cuda.runtime import compile_for
-from gpusched.fusion.cache import CompiledKernel
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import EXACT, FAST, Kernel
 from gpusched.fusion.precision import applied
 from tests.fusion import recording

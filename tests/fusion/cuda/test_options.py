@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusched.fusion.cache import CompiledKernel
 from gpusched.fusion.choices import applied, possible
+from gpusched.fusion.handles import CompiledKernel
 from gpusched.fusion.kernel import Kernel, Options
 from tests.fusion import recording
 from tests.fusion.cuda.cases import numbers

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import dask
 import numpy as np
@@ -36,12 +37,10 @@ class Fake:
 
     def cupy(self) -> ModuleType:
         module = ModuleType("cupy")
-        device = SimpleNamespace(
-            id=0, compute_capability="100", use=lambda: self.calls.append(("use",))
-        )
+        device = MagicMock(id=0, compute_capability="100")
         stream = SimpleNamespace
         module.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-            Device=lambda: device,
+            Device=lambda number=0: device,
             get_current_stream=lambda: stream(ptr=self.stream),
             runtime=SimpleNamespace(
                 getDevice=lambda: 0, getDeviceProperties=lambda number: {"name": b"Fake 100"}
@@ -83,7 +82,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
 
 def test_launch_passes_pointers_constants_sizes_and_tiles(fake: Fake) -> None:
     a, out = fake.array(8200, "float32"), fake.array(8200, "float32")
-    runtime.get(SCALE)(a, out, np.float32(2), 8200)
+    runtime.kernels().get(SCALE).call(a, out, np.float32(2), 8200)
     config = ((2, 1, 1), (256, 1, 1))
     addresses = (a.data.ptr, out.data.ptr)
     (found,) = fake.launches()
@@ -94,7 +93,7 @@ def test_launch_passes_pointers_constants_sizes_and_tiles(fake: Fake) -> None:
 def test_unaligned_pointer_gets_no_tiles(fake: Fake) -> None:
     a, out = fake.array(8200, "float32"), fake.array(8200, "float32")
     a.data.ptr += 4
-    runtime.get(SCALE)(a, out, np.float32(2), 8200)
+    runtime.kernels().get(SCALE).call(a, out, np.float32(2), 8200)
     (found,) = fake.launches()
     assert found[1] == ((33, 1, 1), (256, 1, 1))
     assert found[-2] == 0
@@ -103,13 +102,13 @@ def test_unaligned_pointer_gets_no_tiles(fake: Fake) -> None:
 def test_launch_goes_to_the_current_stream(fake: Fake) -> None:
     a = fake.array(8, "float32")
     for fake.stream in (0, 2, 4711):
-        runtime.get(SCALE)(a, a, np.float32(2), 8)
+        runtime.kernels().get(SCALE).call(a, a, np.float32(2), 8)
     assert [found[0] for found in fake.launches()] == ["legacy", "per thread", "stream 4711"]
 
 
 def test_long_sum_joins_partial_results_in_a_second_launch(fake: Fake) -> None:
     a, out = fake.array(1 << 22, "float32"), fake.array(1, "float32")
-    runtime.get(SUM)(a, out, 1 << 22)
+    runtime.kernels().get(SUM).call(a, out, 1 << 22)
     first, second = fake.launches()
     splits = first[1][0][0]
     assert splits > 1
@@ -120,6 +119,6 @@ def test_long_sum_joins_partial_results_in_a_second_launch(fake: Fake) -> None:
 
 def test_kernel_is_compiled_for_this_device_once(fake: Fake) -> None:
     reset_statistics()
-    assert runtime.get(SCALE) is runtime.get(SCALE)
+    assert runtime.kernels().get(SCALE) is runtime.kernels().get(SCALE)
     assert statistics().compilations == 1
     assert runtime._runtimes[0].cc == (10, 0)

@@ -64,10 +64,24 @@ def test_a_kernel_comes_from_the_service_and_is_kept(folder: Path) -> None:
     assert statistics().compilations == 1
     found = service.status()
     assert found is not None and (found["compiled"], found["jobs"]) == (1, [])
+    (name,), (seconds,) = service.made().keys(), service.made().values()
+    assert name == sample_kernel().name and seconds > 0
+    assert statistics().unused_compilations == pytest.approx({name: seconds}, abs=1e-6)
     service.stop()
+    assert service.made() == {}
     check(KernelCache().get(sample_kernel()))
     assert (statistics().compilations, statistics().kernels_loaded) == (1, 1)
     assert service.status() is None, "what is in a file starts no service"
+
+
+def test_the_start_of_a_service_is_expected_where_there_is_none(folder: Path) -> None:
+    assert service.starting() > 0
+    KernelCache().get(sample_kernel())
+    assert service.starting() == 0
+    client._client.close()
+    assert service.starting() == 0, "another process finds it"
+    service.stop()
+    assert service.starting() > 0
 
 
 def test_processes_that_start_together_share_one_service(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tests of GPU libraries with emulated ones, whose arrays lie in host memory.
+"""The tests of GPU libraries with emulated ones, whose arrays are in host memory.
 
 They run in a process of their own, because distributed keeps what types it has seen.
 """

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.serialization import codec
-from gpusched.serialization.codec import blocks, blosc, device, staging, turning
+from gpusched.serialization.codec import blocks, blosc, byte_shuffle, device, staging
 from gpusched.serialization.codec.blosc import Header
 from gpusched.serialization.codec.link import KEY, Link
 from gpusched.serialization.frames import CorruptFrameError
@@ -55,8 +55,8 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_turning_is_undone(nbytes: int, itemsize: int, inner: int) -> None:
     inner = max(inner // itemsize, 1) * itemsize
     data = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
-    turned = turning.shuffle(data, itemsize, inner)
-    assert turning.unshuffle(turned, itemsize, inner).tobytes() == data.tobytes()
+    turned = byte_shuffle.shuffle(data, itemsize, inner)
+    assert byte_shuffle.unshuffle(turned, itemsize, inner).tobytes() == data.tobytes()
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 3, 4, 8, 12, 16, 32, 255, 256])

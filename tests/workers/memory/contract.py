@@ -1,4 +1,4 @@
-"""What every mapping of ours must do, whatever lies behind it."""
+"""What every mapping of ours must do, whatever is behind it."""
 
 from __future__ import annotations
 

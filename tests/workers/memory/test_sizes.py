@@ -1,4 +1,4 @@
-"""What lies on a device, by what arrays say of themselves."""
+"""What is on a device, by what arrays say of themselves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Exporter:
         ({"shape": (3, 2), "typestr": "<f4"}, 24),
         ({"shape": (3, 2), "typestr": "<f4", "strides": (0, 4)}, 8),
         ({"shape": (3, 0), "typestr": "<f4", "strides": (0, 4)}, 0),
-        (AttributeError("lies on the host"), 0),
+        (AttributeError("is on the host"), 0),
         (RuntimeError("needs a gradient"), 12),
     ],
 )

@@ -44,7 +44,7 @@ def names(files: SpillFiles) -> set[str]:
 
 
 def file_of(files: SpillFiles, key: str) -> Path:
-    """Write a value, and return the file that it came to lie in."""
+    """Write a value, and return the file that it came to be in."""
     before = names(files) if files.directory.exists() else set()
     files[key] = np.arange(1000)
     (name,) = names(files) - before
@@ -145,7 +145,7 @@ def test_any_key_of_dask_will_do(files: SpillFiles, key: Any) -> None:
 def test_numbers_of_bytes_are_counted(files: SpillFiles) -> None:
     zeros = np.zeros(1_000_000)
     files["key"] = zeros
-    assert files.disk_bytes < zeros.nbytes / 10, "distributed compresses unless told otherwise"
+    assert files.disk_bytes < zeros.nbytes / 10, "distributed compresses unless given otherwise"
     assert files.memory_bytes >= zeros.nbytes
     (path,) = files.directory.iterdir()
     assert files.counters.written_bytes == files.disk_bytes == path.stat().st_size

@@ -375,3 +375,21 @@ def test_setting_and_deleting_a_key_that_is_being_moved(make: Make) -> None:
     settle(store)
     assert device.used() == 0
     assert len(store.files) == 0
+
+
+def test_values_that_tasks_read_stay_until_the_last_of_these_has_ended(make: Make) -> None:
+    store = make()
+    for name in "ab":
+        store[name] = np.zeros(1000, np.uint8)
+    weight = store.held_on_host() // 2
+    store.use(["a"])
+    store.use(["a", "b"])
+    assert store.movable_from_host() == 0
+    assert store.make_room(host_bytes=1).result() == 0
+    store.release(["a", "b"])
+    assert store.movable_from_host() == weight
+    assert store.movable_from_host(keep=["b"]) == 0
+    assert store.make_room(host_bytes=2 * weight).result() == weight
+    assert store.ready("a") and not store.ready("b")
+    store.release(["a"])
+    assert store.make_room(host_bytes=1).result() == weight

@@ -17,14 +17,12 @@ from typing import Any
 
 from gpusched import installing
 from gpusched.fusion.backends.cuda import versions
+from gpusched.fusion.backends.cuda.skeleton.text import THREADS
 
 _MISSING = (
     "compiling for NVIDIA GPUs needs packages that are not installed here: {reason}. "
     "Install them with {command} (or its extra cuda12 for a driver of that version)"
 )
-
-THREADS = 256
-"""Threads of a block, unless somebody has chosen otherwise."""
 
 
 class CompilerMissingError(ImportError):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from gpusched.fusion.backends.cuda.geometry import Geometry, geometry
 from gpusched.fusion.backends.cuda.skeleton.reduction import levels, partials
 from gpusched.fusion.backends.cuda.skeleton.text import VECTOR
 from gpusched.fusion.kernel import Kernel
+
+GEOMETRIES = 1024
+"""Launches that each kernel remembers, by sizes and strides."""
 
 
 class Runtime(Protocol):
@@ -51,7 +55,7 @@ class CudaKernel:
         self._code = runtime.compile(kernel)
         self._arrays = len(kernel.inputs) + len(kernel.outputs)
         self._constants = self._arrays + len(kernel.parameters)
-        self._geometries: dict[tuple[bool, tuple[int, ...]], Geometry] = {}
+        self._geometry = lru_cache(maxsize=GEOMETRIES)(partial(geometry, kernel))
         self._seconds: dict[bool, CudaKernel] = {}
 
     def __call__(self, *arguments: Any) -> None:
@@ -81,10 +85,7 @@ class CudaKernel:
 
     def geometry(self, numbers: tuple[int, ...], aligned: bool) -> Geometry:
         """Return the launch for some sizes and strides, memoised."""
-        found = self._geometries.get((aligned, numbers))
-        if found is None:
-            found = self._geometries[aligned, numbers] = geometry(self.kernel, numbers, aligned)
-        return found
+        return self._geometry(numbers, aligned)
 
     def _split(self, found: Geometry, arguments: tuple[Any, ...], addresses: list[int]) -> None:
         """Reduce into partial results, then reduce those."""

@@ -6,11 +6,12 @@ import ctypes
 import linecache
 import threading
 import time
-from collections import defaultdict
-from functools import cached_property, lru_cache, partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
 from typing import Any
 
-from gpusched.fusion import generate, service, sharing, tuned
+from gpusched.fusion import generate, service, tuned
 from gpusched.fusion.backends.cuda import compiler, cubins, skeleton, versions
 from gpusched.fusion.backends.cuda.compiler import (
     Compiled,
@@ -22,10 +23,12 @@ from gpusched.fusion.backends.cuda.geometry import Geometry
 from gpusched.fusion.backends.cuda.launcher import CudaKernel
 from gpusched.fusion.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.fusion.backends.cuda.skeleton.text import threads
-from gpusched.fusion.cache import CompiledKernel, OtherToolchainError
-from gpusched.fusion.handles import Handle
+from gpusched.fusion.emitters import CUDA, toolchain
+from gpusched.fusion.handles import CompiledKernel, Handle
 from gpusched.fusion.kernel import EXACT, Kernel
-from gpusched.fusion.statistics import updating
+from gpusched.fusion.kernelfiles import OtherToolchainError
+from gpusched.fusion.kernelstore import KernelStore
+from gpusched.fusion.statistics import count_compilation, updating
 
 
 class NoDeviceError(RuntimeError):
@@ -74,7 +77,7 @@ def code_for(kernel: Kernel, cc: tuple[int, int], key: str) -> bytes:
 
     Raises
     ------
-    gpusched.fusion.cache.OtherToolchainError
+    gpusched.fusion.kernelfiles.OtherToolchainError
         If this process would make another one.
     """
     text = skeleton.source(kernel)
@@ -103,6 +106,14 @@ def _register(kernel: Kernel, text: str) -> str:
     filename = f"<gpusched cuda {kernel.name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return filename
+
+
+def _timed(name: str, build: Callable[[], Compiled]) -> Compiled:
+    """Return what is compiled in this thread, and count it."""
+    started = time.thread_time()
+    found = build()
+    count_compilation(name, time.thread_time() - started)
+    return found
 
 
 class GpuRuntime:
@@ -149,7 +160,7 @@ class GpuRuntime:
         """What is remembered of kernels here is found by."""
         properties = self._cupy.cuda.runtime.getDeviceProperties(self._device.id)
         name = properties["name"].decode() + f" sm_{self.cc[0]}{self.cc[1]}"
-        return tuned.Place("cuda", name, cubins.toolchain())
+        return tuned.Place("cuda", name, toolchain(CUDA))
 
     def compile(self, kernel: Kernel | ScanCode) -> Any:
         """Return the loaded kernel."""
@@ -158,16 +169,13 @@ class GpuRuntime:
 
         def build() -> Compiled:
             if isinstance(kernel, ScanCode):
-                sharing.count_compilation()
-                return kernel.build(self.cc)
+                return _timed(kernel.name, lambda: kernel.build(self.cc))
             wanted = cubins.wanted(kernel.name, text, self.cc, kernel.mathematics)
             cubin = service.compiled(kernel, wanted, self.cc)
             if cubin is not None:
                 return Compiled(kernel.name, self.cc, cubin)
             with service.here():
-                found = _build(kernel, text, self.cc)
-            sharing.count_compilation()
-            return found
+                return _timed(kernel.name, lambda: _build(kernel, text, self.cc))
 
         started = time.perf_counter()
         mode = EXACT if isinstance(kernel, ScanCode) else kernel.mathematics
@@ -198,12 +206,48 @@ class GpuRuntime:
         self._launch(stream, self._config(geometry), code, *addresses, *numbers)
 
 
+class GpuKernels(KernelStore):
+    """The kernels of one GPU, compiled and loaded; any thread may ask for them.
+
+    Parameters
+    ----------
+    number
+        CuPy's, of the device.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def loaded(self, kernel: Kernel) -> CompiledKernel | None:
+        """Return a kernel whose cubins are all in files; None otherwise."""
+        with self._runtime() as runtime:
+            parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
+        kept = (cubins.wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
+        if all(each.path is not None and each.path.exists() for each in kept):
+            return self.obtained(kernel)
+        return None
+
+    def obtained(self, kernel: Kernel) -> CompiledKernel:
+        """Return a kernel from files, from other processes, or compiled now."""
+        with self._runtime() as runtime:
+            call = CudaKernel(tuned.chosen(kernel, runtime.place), runtime)
+            call.prepare()
+        return CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
+
+    @contextmanager
+    def _runtime(self) -> Iterator[GpuRuntime]:
+        """Make the device current in whatever thread this is called."""
+        check_driver()
+        import cupy
+
+        with cupy.cuda.Device(self._number):
+            yield _runtime()
+
+
 _lock = threading.Lock()
-_compiling: defaultdict[tuple[int, Kernel], threading.Lock] = defaultdict(threading.Lock)
-"""One a kernel: while a thread waits for one that another process compiles, others go on."""
 _runtimes: dict[int, GpuRuntime] = {}
-_kernels: dict[tuple[int, Kernel], CudaKernel] = {}
-_handles: dict[tuple[int, Kernel], Handle] = {}
+_kernels: dict[int, GpuKernels] = {}
 _scans: dict[tuple[int, str, str], CudaScan] = {}
 
 
@@ -235,72 +279,15 @@ def scan(operation: str, dtype: str) -> CudaScan:
         return _scans[key]
 
 
-def forget(kernel: Kernel) -> None:
-    """Forget a kernel on all devices, so that it is compiled with what is remembered then."""
-    with _lock:
-        for found in [key for key in _kernels if key[1] == kernel]:
-            del _kernels[found]
-        for found in [key for key in _handles if key[1] == kernel]:
-            del _handles[found]
+def kernels() -> GpuKernels:
+    """Return the kernels of CuPy's current device; nothing is compiled or read."""
+    import cupy
+
+    number = cupy.cuda.runtime.getDevice()
+    found = _kernels.get(number)
+    return _kernels.setdefault(number, GpuKernels(number)) if found is None else found
 
 
 def handle(kernel: Kernel) -> Handle:
     """Return `kernel` as launches on CuPy's current device hold it; nothing is compiled or read."""
-    import cupy
-
-    number = cupy.cuda.runtime.getDevice()
-    found = _handles.get((number, kernel))
-    if found is None:
-        made = Handle(kernel, partial(_known, number, kernel), partial(_compiled, number, kernel))
-        found = _handles.setdefault((number, kernel), made)
-    return found
-
-
-def _compiled(number: int, kernel: Kernel) -> CompiledKernel:
-    """Return a kernel for a device, from whatever thread this is called."""
-    import cupy
-
-    with cupy.cuda.Device(number):
-        call = get(kernel)
-        call.prepare()
-    return CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
-
-
-def _known(number: int, kernel: Kernel) -> CompiledKernel | None:
-    """Return a kernel for a device if it need not be compiled: it is loaded, or in a file."""
-    import cupy
-
-    if (number, kernel) in _kernels:
-        return _compiled(number, kernel)
-    with cupy.cuda.Device(number):
-        runtime = _runtime()
-    parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
-    kept = (cubins.wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
-    if all(each.path is not None and each.path.exists() for each in kept):
-        return _compiled(number, kernel)
-    return None
-
-
-def get(kernel: Kernel) -> CudaKernel:
-    """Return `kernel` compiled for CuPy's current device, and loaded; once per process.
-
-    Examples
-    --------
-    >>> add = get(kernel)                                # doctest: +SKIP
-    >>> add(a, b, out, a.size)                           # doctest: +SKIP
-    """
-    check_driver()
-    import cupy
-
-    number = cupy.cuda.runtime.getDevice()
-    found = _kernels.get((number, kernel))
-    if found is None:
-        runtime = _runtime()
-        with _lock:
-            compiling = _compiling[number, kernel]
-        with compiling:
-            if (number, kernel) not in _kernels:
-                fastest = tuned.chosen(kernel, runtime.place)
-                _kernels[number, kernel] = CudaKernel(fastest, runtime)
-            found = _kernels[number, kernel]
-    return found
+    return kernels().handle(kernel)

@@ -7,9 +7,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from gpusched.fusion.backends.cuda.compiler import THREADS, Compiled, compile_kernel
+from gpusched.fusion.backends.cuda.compiler import Compiled, compile_kernel
 from gpusched.fusion.backends.cuda.geometry import BLOCKS, HIGHEST, Geometry
 from gpusched.fusion.backends.cuda.skeleton import scan as skeleton
+from gpusched.fusion.backends.cuda.skeleton.text import THREADS
 from gpusched.fusion.operations import named
 
 Shape = tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""CuPy as far as `gpusched.serialization` uses it, with arrays that lie in host memory.
+"""CuPy as far as `gpusched.serialization` uses it, with arrays that are in host memory.
 
 `test_emulated` puts this folder on the path of a process of its own.
 """

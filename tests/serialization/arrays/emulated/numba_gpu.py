@@ -1,4 +1,4 @@
-"""Puts arrays that lie in host memory in the place of numba's; a plugin for pytest."""
+"""Puts arrays that are in host memory in the place of numba's; a plugin for pytest."""
 
 from __future__ import annotations
 

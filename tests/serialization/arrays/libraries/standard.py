@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Array:
-    """An array that may have a unit, which its bytes do not tell."""
+    """An array that may have a unit, which its bytes do not report."""
 
     def __init__(self, values: np.ndarray, unit: str = "") -> None:
         self.values = values

@@ -50,9 +50,9 @@ def _rows(text: Text, vector: bool) -> None:
     constant = [name for name, i in text.taken() if set(i.access[:-1]) == {Access.BROADCAST}]
     text.hoist([name for name in constant if name in text.still()])
     columns = [name for name in constant if vector and name not in text.still()]
-    for name, operand in text.inputs:
+    for name, _ in text.inputs:
         if name in columns:
-            text.load(name, operand, "i")
+            text.load(name, "i")
     if outer:
         text.write("z = block_z()")
         with text.block(f"while z < {product([f'n{k}' for k in outer])}:"):
@@ -102,7 +102,7 @@ def _vectors(text: Text, indices: list[str], loaded: list[str] | None = None) ->
 def _load(text: Text, name: str, index: str, suffix: str) -> None:
     operand = dict(text.inputs)[name]
     if operand.access[-1] is Access.UNIT:
-        text.load(name, operand, index, suffix)
+        text.load(name, index, suffix)
     else:
         element = text.element(name, text.place(name, operand, index))
         text.write(f"{name}_v{suffix} = ({element},)")

@@ -115,7 +115,7 @@ def _join_vectors(text: Text, count: int) -> None:
         for name, operand in text.taken():
             if operand.access[-1] is Access.UNIT:
                 index = f"(j + {u} * step) * {width}" if u else f"j * {width}"
-                text.load(name, operand, index, f"{u}")
+                text.load(name, index, f"{u}")
     for number in range(count * width):
         u, lane = divmod(number, width)
         _values(text, "value" if number else "part", text.lane(lane, f"{u}"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpusched.fusion import generate
-from gpusched.fusion.backends.cuda.compiler import THREADS
+from gpusched.fusion.backends.cuda.skeleton.text import THREADS
 from gpusched.fusion.kernel import Output
 
 EACH = 4

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from gpusched.fusion import generate
-from gpusched.fusion.backends.cuda.compiler import THREADS
 from gpusched.fusion.kernel import Access, Input, Kernel, Output
 from gpusched.fusion.operations import named
 
+THREADS = 256
+"""Threads of a block, unless somebody has chosen otherwise."""
 VECTOR = 16
 """Bytes of the widest load or store of one thread."""
 LONGEST = 64
@@ -165,7 +166,7 @@ class Text:
         else:
             self.write(f"{pointer}[{index}] = {value}")
 
-    def load(self, name: str, operand: Input, index: str, suffix: str = "") -> None:
+    def load(self, name: str, index: str, suffix: str = "") -> None:
         """Write the vector of one input at `index` of the innermost loop."""
         self.write(f"{name}_v{suffix} = load{self.width}({self.pointers[name]}, {index})")
 

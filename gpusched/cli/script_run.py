@@ -1,0 +1,66 @@
+"""One run from its beginning to its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+
+from gpusched.cli import script
+from gpusched.cli.errors import Failed
+from gpusched.cli.log_filters import log_warnings_only
+from gpusched.cli.profiling import profiling
+from gpusched.cli.progress import progress, say
+from gpusched.cli.session import Session, connected, started
+from gpusched.cli.signals import leaving_at_once, stopping_cleanly
+from gpusched.cli.summary import summary
+
+
+class _Stopped(Exception):
+    """The script was asked to stop, so tasks that still run are of no use to anybody."""
+
+
+def launch(
+    target: str,
+    arguments: Sequence[str],
+    module: bool = False,
+    local: bool = False,
+    scheduler: str | None = None,
+    quiet: bool = False,
+    profile: str | None = None,
+) -> int:
+    """Run a script or a module on a cluster made for it and return its exit code.
+
+    ``profile`` is the file that a profile of the run is written to.
+    """
+    folder = script.prepare(target, arguments, module)
+    log_warnings_only()
+    code = 1
+    if not quiet:
+        say("starting workers" if scheduler is None else f"connecting to {scheduler}")
+    try:
+        with stopping_cleanly(), ExitStack() as closing, _session(local, scheduler) as session:
+            session.begin()
+            shown = nullcontext() if quiet else progress(session.client)
+            with shown, profiling(profile, session.client, quiet):
+                code = script.execute(target, module, folder)
+            # Left after the session, so that a second request to stop ends a slow closing.
+            closing.enter_context(leaving_at_once())
+            stopped = code > 128
+            if not quiet:
+                counted, seconds, missing = session.end(timeout=2 if stopped else 10)
+                print(summary(counted, seconds, session.fused, missing), file=sys.stderr)
+            if stopped:
+                raise _Stopped
+    except TimeoutError as error:
+        raise Failed(f"the workers did not answer in time: {error}") from None
+    except _Stopped:
+        return code
+    except KeyboardInterrupt:
+        print("gpusched run: interrupted", file=sys.stderr)
+        return script.INTERRUPTED
+    return code
+
+
+def _session(local: bool, scheduler: str | None) -> AbstractContextManager[Session]:
+    return connected(scheduler) if scheduler is not None else started(processes=not local)

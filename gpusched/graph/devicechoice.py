@@ -1,0 +1,248 @@
+"""Whether calls of a chunk task run on the device, on a worker that owns one: the decision alone.
+
+It is made for each group of calls that run together, by what the functions are, by where the inputs
+lie, and by what copying them costs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from dask.array import core, reductions
+
+from gpusched import config
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.fusion import shortage
+from gpusched.fusion.devices import device_of
+from gpusched.fusion.operations import replaced
+from gpusched.fusion.placement import OFF
+from gpusched.fusion.plan import substitute
+from gpusched.graph import moments
+from gpusched.graph.cupycalls import by_cupy, calls_of
+from gpusched.graph.examination import bare_name
+from gpusched.graph.known import computes, known
+from gpusched.graph.movement import calls_in, moves_elements, picks
+from gpusched.graph.partials import bare
+from gpusched.graph.segment import Segment, flat
+from gpusched.graph.transfers import Work
+from gpusched.placed import Placed, extent
+
+SMALL = GraphBreak.SMALL_CHUNKS("small chunks")
+COPIES = GraphBreak.COPIES("copying the chunks takes longer than computing with them")
+OWN = GraphBreak.DEVICE_ARRAYS("the program has device arrays of its own")
+NEEDS_HOST = GraphBreak.NEEDS_HOST("no kernel computes it: it gets NumPy arrays")
+LEAVES = GraphBreak.LEAVES("it hands chunks to the program, or to what it stores them in")
+SHORT = GraphBreak.NO_ROOM("there was no room on the device")
+OFF_HERE = GraphBreak.SWITCHED_OFF("gpusched.device is off")
+PICKS = GraphBreak.INDEX("it takes elements by an array or a list of indices")
+NUMBER = GraphBreak.SMALL_CHUNKS("it takes a single element")
+
+_UNSEEN = object()
+"""Stands for what calls have not returned yet."""
+
+Refusal = tuple[str, Reason]
+"""A function's name, and why it is called on the host."""
+
+
+def why_on_host(segment: Segment, registers: list[Any], mode: str) -> Refusal | None:
+    """Return why calls are to run on the host, or None if they may run on the device.
+
+    Parameters
+    ----------
+    segment
+        The calls.
+    registers
+        Their task's, with arrays of NumPy's and `Placed` ones.
+    mode
+        One of `gpusched.fusion.placement`.
+    """
+    inputs = tuple([registers[k] for k in segment.inputs])
+    values, name = flat(inputs), bare_name(segment.steps[0][1].function)
+    if mode == OFF:
+        return name, OFF_HERE
+    found = None if segment.recorded else _uncalled(segment)
+    if found is not None:
+        return found
+    reason = _unsuitable(values)
+    if reason is None and segment.recorded and _largest(values) < least():
+        reason = SMALL
+    if reason is None and shortage.wanted() > 1:
+        reason = SHORT
+    if reason is None and not segment.recorded and _picks(segment, registers):
+        reason = PICKS
+    if reason is not None:
+        return name, reason
+    found = _known_refusal(segment, inputs) if segment.recorded else None
+    if found is not None:
+        return found
+    calls = sum(effort(step.function) for _, step in segment.steps)
+    return None if work_of(values, calls, segment.returns).pays() else (name, COPIES)
+
+
+def can_stay(spec: Any, values: tuple[Any, ...]) -> bool:
+    """Return whether chunks need not leave the device for a task that is no program.
+
+    Parameters
+    ----------
+    spec
+        The task, as dask has it.
+    values
+        Its inputs.
+    """
+    values = _arrays(values)
+    if shortage.wanted() > 1 or _unsuitable(values) is not None:
+        return False
+    moving = all(moves_elements(f) and not picks(f, args) for f, args in calls_in(spec))
+    return moving and work_of(values, 0, False).pays()
+
+
+def why_left(spec: Any) -> Refusal:
+    """Return why a task that is no program gets NumPy's arrays, unless its chunks can stay."""
+    functions = [function for function, _ in calls_in(spec)]
+    others = [f for f in functions if not moves_elements(f)] or functions
+    left = all(map(leaves, others))
+    return bare_name(others[0]) if others else "a task", LEAVES if left else NEEDS_HOST
+
+
+def _arrays(value: Any) -> tuple[Any, ...]:
+    """Return what is in tuples, lists and dictionaries, one after the other."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return tuple(each for item in value for each in _arrays(item))
+    if kind is dict:
+        return _arrays(list(value.values()))
+    return (value,)
+
+
+def _uncalled(segment: Segment) -> Refusal | None:
+    """Return why functions that are not recorded are not called on CuPy's arrays, or None."""
+    functions = [step.function for _, step in segment.steps]
+    others = [f for f in functions if not (moves_elements(f) or by_cupy(f))]
+    if not others:
+        return None
+    if all(map(leaves, others)):
+        return bare_name(others[0]), LEAVES
+    return segment.unsafe[0] if segment.unsafe else (bare_name(others[0]), NEEDS_HOST)
+
+
+def _known_refusal(segment: Segment, inputs: tuple[Any, ...]) -> Refusal | None:
+    """Return why calls that can be recorded are not run as kernels, as far as that is known."""
+    refused = segment.examined().refused
+    direct = None if refused else segment.refusal(inputs)
+    return refused if direct is None else (direct.operation, direct.reason)
+
+
+def _picks(segment: Segment, registers: list[Any]) -> bool:
+    """Return whether elements are taken by indices that are arrays or lists.
+
+    CuPy does not raise an error for an index that is too large.
+    """
+    written = {register for register, _ in segment.steps}
+    values = [_UNSEEN if k in written else value for k, value in enumerate(registers)]
+    return any(picks(s.function, substitute(s.args, values)) for _, s in segment.steps)
+
+
+def note_returns(segments: list[Segment]) -> None:
+    """Note for each segment of a program whether a later one takes its results to the host.
+
+    Examples
+    --------
+    >>> from gpusched.graph.devicechoice import note_returns
+    >>> note_returns([])
+    """
+    for number, segment in enumerate(segments):
+        written = set(segment.outputs)
+        segment.returns = any(
+            not written.isdisjoint(later.inputs) and not later.recorded and _uncalled(later)
+            for later in segments[number + 1 :]
+        )
+
+
+def leaves(function: Any) -> bool:
+    """Return whether a function hands chunks to the program, or to what it stores them in."""
+    function = bare(function)
+    return any(function is each for each in (core.finalize, core.load_store_chunk, core.load_chunk))
+
+
+def is_own(value: Any) -> bool:
+    """Return whether a value is a device array of the program's own."""
+    return hasattr(type(value), "__cuda_array_interface__")
+
+
+def _unsuitable(values: tuple[Any, ...]) -> Reason | None:
+    """Return why no kernel takes some inputs, or None."""
+    missing = replaced()
+    if missing:
+        return GraphBreak.REPLACED(
+            f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
+        )
+    if any(map(is_own, values)):
+        return OWN
+    for value in values:
+        if type(value) is np.ndarray:
+            if device_of(value) is None:
+                return GraphBreak.DTYPE(f"dtype {value.dtype}")
+        elif hasattr(value, "__array_ufunc__") and not isinstance(value, np.generic):
+            return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
+        elif type(value) is dict:
+            return GraphBreak.CHUNK_TYPE("chunks in a dictionary")
+    return None
+
+
+def least() -> int:
+    """Return the least number of elements that is worth a kernel."""
+    return int(config.get("fusion.minimum-elements"))
+
+
+def _largest(values: tuple[Any, ...]) -> int:
+    return max([math.prod(v.shape) for v in values if type(v) in (np.ndarray, Placed)], default=0)
+
+
+def effort(function: Any) -> int:
+    """Return how many of NumPy's calls a function takes, roughly; 0 for what computes nothing.
+
+    Examples
+    --------
+    >>> import operator
+    >>> import numpy as np
+    >>> from gpusched.graph.devicechoice import effort
+    >>> effort(operator.add), effort(np.transpose), effort(lambda x: x + 1)
+    (1, 0, 4)
+    """
+    if not computes(function) or moves_elements(function):
+        return 0
+    if by_cupy(function):
+        return calls_of(function)
+    return _EFFORTS.get(bare(function), 1) if known(function) else _OF_A_USER
+
+
+_OF_A_USER = 4
+_EFFORTS: dict[Any, int] = {
+    moments.moment_chunk: 6, reductions.moment_chunk: 6, reductions.mean_chunk: 2, np.mean: 2,
+    np.var: 6, np.std: 6,
+}  # fmt: skip
+"""Functions that read their operands several times."""
+
+
+def work_of(values: tuple[Any, ...], calls: int, returns: bool) -> Work:
+    """Return what calls take and do.
+
+    Parameters
+    ----------
+    values
+        Chunks, in host memory or on the device, and anything else.
+    calls
+        How many calls compute something.
+    returns
+        Whether the host needs the results.
+    """
+    on_host = [v for v in values if type(v) is np.ndarray]
+    on_device = [v for v in values if type(v) is Placed]
+    upload, download = sum(map(extent, on_host)), sum(v.nbytes for v in on_device)
+    nbytes = sum(v.nbytes for v in on_host) + download
+    # Results are as large as the largest input, more or less.
+    sizes = [v.nbytes for v in on_host] + [v.nbytes for v in on_device]
+    returned = max(sizes, default=0) if returns else 0
+    return Work(nbytes, calls, upload, len(on_host), download, len(on_device), returned)

@@ -1,0 +1,59 @@
+"""Which packages are libraries, for each question that is asked of a function's package."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_TABLE = """
+builtins     objects kept
+_operator    objects kept
+contextlib   frames
+cupy         functions objects
+cytoolz      objects frames
+dask         functions objects kept frames
+distributed  functions objects frames
+functools    objects frames
+gpusched     objects kept frames
+numpy        functions objects kept frames
+operator     objects kept
+scipy        objects
+toolz        objects frames
+xarray       functions objects frames
+"""
+
+
+def _of(word: str) -> frozenset[str]:
+    rows = [line.split() for line in _TABLE.strip().splitlines()]
+    return frozenset(name for name, *words in rows if word in words)
+
+
+FUNCTIONS = _of("functions")
+"""Their Python functions are recorded only if `gpusched.graph.known` lists them: they are not the
+user's to change, and are not gone through."""
+OBJECTS = _of("objects")
+"""So are their objects that can be called."""
+FRAMES = _of("frames")
+"""Their frames are between the user's line and what it calls."""
+KEPT = _of("kept")
+"""Their functions hold no arrays, and processes find them by their names."""
+
+
+def package(value: Any) -> str:
+    """Return the package of a function, or of a kind of objects; empty where it has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.libraries import package
+    >>> package(np.linalg.norm)
+    'numpy'
+    """
+    return str(getattr(value, "__module__", None) or "").partition(".")[0]
+
+
+def found_by_name(function: Any) -> bool:
+    """Return whether a function is what its name stands for in a library, in every process."""
+    module = sys.modules.get(str(getattr(function, "__module__", None) or ""))
+    found = getattr(module, getattr(function, "__qualname__", ""), None)
+    return found is function and package(function) in KEPT

@@ -1,0 +1,330 @@
+"""Consecutive elementwise calls on one tile of their arrays after the other: the same bits, sooner.
+
+On whole chunks, NumPy writes the result of each call to memory, mostly to pages that are new, and
+reads it again for the next one. On tiles, what is between the first operands and the last results
+stays in the cache, in buffers that are used again.
+
+The bits are the same because each result is computed from the same operands in the same vector.
+Elementwise results depend on what is at their place, and, where NumPy's vector functions treat all
+of a vector's elements otherwise for the sake of one, on their neighbours in it. NumPy fills vectors
+from the beginning of its innermost loop on, and tiles begin at multiples of `ALIGNED` elements of
+arrays in C order, so that each vector is filled as before. `tests/graph/test_tiled.py` compares all
+functions that can be recorded.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpusched.fusion.devices import HOST
+from gpusched.fusion.floatingpoint import collecting, heeded, take
+from gpusched.fusion.operations import operation_of
+from gpusched.fusion.plan import Register, last_uses, substitute
+from gpusched.graph.known import enforced
+
+TILE = 1 << 15
+"""Elements of a tile: some of float64 fit the second-level cache. On chunks of 4M elements and two
+threads, 16K to 128K elements took about as long as each other, and 1/1.3 to 1/3 of whole chunks."""
+ALIGNED = 64
+"""Elements of a multiple of every vector that NumPy's functions compute on."""
+KINDS = "biufc"
+"""Kinds of dtypes."""
+
+_INTO: dict[Any, Callable[..., Any]] = {
+    operator.abs: np.absolute, operator.add: np.add, operator.and_: np.bitwise_and,
+    operator.eq: np.equal, operator.floordiv: np.floor_divide, operator.ge: np.greater_equal,
+    operator.gt: np.greater, operator.inv: np.invert, operator.invert: np.invert,
+    operator.le: np.less_equal, operator.lshift: np.left_shift, operator.lt: np.less,
+    operator.mod: np.remainder, operator.mul: np.multiply, operator.ne: np.not_equal,
+    operator.neg: np.negative, operator.or_: np.bitwise_or, operator.pos: np.positive,
+    operator.rshift: np.right_shift, operator.sub: np.subtract, operator.truediv: np.true_divide,
+    operator.xor: np.bitwise_xor, np.clip: np.clip,
+}  # fmt: skip
+"""What computes the same as a function, and takes ``out``."""
+_ANEW = (operator.pow, np.where, enforced)
+"""Others whose results are elementwise; `**` has NumPy functions of its own for some exponents."""
+_SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
+FUNCTIONS = (*_INTO, *_ANEW)
+"""Functions, besides ufuncs, whose value at a place depends on the operands at that place only. A
+user's function is none of them: it may ask for its input's shape."""
+
+
+class Step(Protocol):
+    """What of a program's step is needed here."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def registers(self) -> set[int]:
+        """The registers that the arguments hold."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Steps of a program that run on tiles together, or on whole chunks."""
+
+    steps: slice
+    stretch: Stretch | None = None
+    """None where they cannot run on tiles."""
+
+
+def parts(steps: list[tuple[int, Any]], outputs: tuple[int, ...]) -> list[Part]:
+    """Return the steps of a program as stretches of elementwise calls, and what is between them.
+
+    Parameters
+    ----------
+    steps
+        Calls, each with the register of its result.
+    outputs
+        Registers that are needed after the last one.
+    """
+    found: list[Part] = []
+    start = 0
+    for stop in range(1, len(steps) + 1):
+        fits = is_elementwise(steps[start][1])
+        if stop < len(steps) and is_elementwise(steps[stop][1]) == fits:
+            continue
+        stretch = Stretch.of(steps, start, stop, outputs) if fits and stop - start > 1 else None
+        found.append(Part(slice(start, stop), stretch))
+        start = stop
+    return found
+
+
+def is_elementwise(step: Step) -> bool:
+    """Return whether each element of a call's result depends on the operands at its place only."""
+    function = step.function
+    if isinstance(function, np.ufunc):
+        known = function.nout == 1 and operation_of(function) is not None
+    else:
+        known = any(function is each for each in FUNCTIONS)
+    options = {"min", "max", "a_min", "a_max"} if function is np.clip else set()
+    arguments = [*step.args, *step.kwargs.values()]
+    if function is np.where and len(arguments) != 3:
+        return False
+    return known and step.kwargs.keys() <= options and all(map(_is_operand, arguments))
+
+
+def _is_operand(argument: Any) -> bool:
+    """Return whether an argument is an array of the program, a number, a dtype or a function."""
+    return type(argument) is Register or isinstance(argument, _SIMPLE) or callable(argument)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One of them."""
+
+    register: int
+    """Of its result."""
+    step: Step
+    into: Callable[..., Any] | None
+    """What computes the same into an array that exists; None if nothing does."""
+    dying: tuple[int, ...]
+    """Registers that nobody reads later."""
+
+
+@dataclass
+class Stretch:
+    """Elementwise calls that follow each other.
+
+    Notes
+    -----
+    Thread-safe: `reported` may be set by any thread, and is never taken back.
+    """
+
+    calls: tuple[Call, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    """Registers of results that others need."""
+    reported: bool = False
+    """Whether NumPy has had errors to report, which it does for each call and not for each tile."""
+
+    @classmethod
+    def of(
+        cls, steps: list[tuple[int, Any]], start: int, stop: int, outputs: tuple[int, ...]
+    ) -> Stretch:
+        """Return some of a program's steps as a stretch."""
+        own = steps[start:stop]
+        written = {register for register, _ in own}
+        later = set(outputs).union(*(step.registers for _, step in steps[stop:]))
+        reads = [step.registers for _, step in own]
+        dying = last_uses(reads, later)
+        return cls(
+            tuple(
+                Call(register, step, _into(step.function), gone)
+                for (register, step), gone in zip(own, dying, strict=True)
+            ),
+            tuple(sorted(set().union(*reads) - written)),
+            tuple(sorted(written & later)),
+        )
+
+    def run(self, registers: Any) -> bool:
+        """Write the outputs to `registers`; return False, with nothing written, if it cannot."""
+        values = {k: registers[k] for k in self.inputs}
+        tiling = None if self.reported else Tiling.of(list(values.values()))
+        if tiling is None:
+            return False
+        take()
+        with collecting(heeded()):
+            found = self._results(values, tiling)
+        if take():
+            self.reported = True
+            return False
+        for register, value in found.items():
+            registers[register] = value
+        return bool(found)
+
+    def _results(self, values: dict[int, Any], tiling: Tiling) -> dict[int, Any]:
+        """Return the outputs; none if one of them is not an array of the tiles' shape."""
+        run = _Run(self, tiling)
+        for where in tiling.tiles():
+            if not run.fill(tiling.cut(values, where), where):
+                return {}
+        return run.results
+
+
+def _into(function: Any) -> Callable[..., Any] | None:
+    return function if isinstance(function, np.ufunc) else _INTO.get(function)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How arrays are divided along their first axis, all axes being one where that is possible."""
+
+    result: tuple[int, ...]
+    """Shape of all arrays together."""
+    shape: tuple[int, ...]
+    """The same as it is divided."""
+    rows: int
+    """Of a tile."""
+
+    @classmethod
+    def of(cls, values: list[Any]) -> Tiling | None:
+        """Return how to divide some values, or None if that cannot be done or is not worth it."""
+        if not all(map(_is_plain, values)):
+            return None
+        arrays = [value for value in values if isinstance(value, np.ndarray) and value.ndim]
+        try:
+            shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        except ValueError:
+            return None  # Calls that have nothing to do with each other.
+        size = math.prod(shape)
+        full = [array for array in arrays if array.shape == shape]
+        if size < 4 * TILE or not all(array.flags.c_contiguous for array in full):
+            return None
+        if len(full) == len(arrays):
+            return cls(shape, (size,), TILE)
+        inner = size // shape[0]
+        # Not one row, which an operand that is broadcast has too.
+        least = max(2, ALIGNED // math.gcd(inner, ALIGNED))
+        rows = max(least, TILE // inner // least * least)
+        fits = full and 2 * rows <= shape[0] and rows * inner <= 4 * TILE
+        return cls(shape, shape, rows) if fits else None
+
+    def tiles(self) -> Iterator[slice]:
+        """Yield the rows of each tile; the first is a whole one."""
+        for start in range(0, self.shape[0], self.rows):
+            yield slice(start, min(start + self.rows, self.shape[0]))
+
+    def cut(self, values: dict[int, Any], where: slice) -> dict[int, Any]:
+        """Return the rows of a tile of each array that has them, and the others whole."""
+        return {k: self._cut(value, where) for k, value in values.items()}
+
+    def _cut(self, value: Any, where: slice) -> Any:
+        if not isinstance(value, np.ndarray) or not value.ndim:
+            return value
+        if value.shape == self.result:
+            return value.reshape(self.shape)[where]
+        divided = value.ndim == len(self.shape) and value.shape[0] == self.shape[0]
+        return value[where] if divided else value
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return type(value) is np.ndarray and value.dtype.kind in KINDS and value.dtype.isnative
+    return isinstance(value, bool | int | float | complex | np.generic)
+
+
+class _Run:
+    """One run of a stretch: its results, and the buffers of what is between.
+
+    Parameters
+    ----------
+    stretch
+        What is run.
+    tiling
+        On which tiles.
+    """
+
+    def __init__(self, stretch: Stretch, tiling: Tiling) -> None:
+        self.results: dict[int, Any] = {}
+        self._stretch = stretch
+        self._tiling = tiling
+        self._filled: dict[int, np.ndarray] = {}
+        self._dtypes: dict[int, np.dtype] = {}
+        """Of what has the shape of a tile, once the first tile is done."""
+        self._spare: dict[np.dtype, list[np.ndarray]] = {}
+        """Arrays of a whole tile that nobody reads any more."""
+
+    def fill(self, local: dict[int, Any], where: slice) -> bool:
+        """Compute the rows of a tile; return False if a result cannot be put together of tiles."""
+        owned: dict[int, np.ndarray] = {}
+        for call in self._stretch.calls:
+            local[call.register] = self._computed(call, local, where, owned)
+            for gone in call.dying:
+                self._release(local.pop(gone), owned.pop(gone, None), local, owned)
+        return all(self._kept(k, local[k], where) for k in self._stretch.outputs)
+
+    def _release(self, value: Any, buffer: np.ndarray | None, local: dict[int, Any],
+                 owned: dict[int, np.ndarray]) -> None:  # fmt: skip
+        if buffer is None:
+            return
+        # `enforced` returns what it is given, where that has the right dtype.
+        heir = next((k for k, other in local.items() if other is value), None)
+        if heir is None:
+            self._spare.setdefault(buffer.dtype, []).append(buffer)
+        else:
+            owned[heir] = buffer
+
+    def _computed(self, call: Call, local: Any, where: slice, owned: dict[int, np.ndarray]) -> Any:
+        args, kwargs = substitute(call.step.args, local), substitute(call.step.kwargs, local)
+        dtype = self._dtypes.get(call.register)
+        if call.into is None or dtype is None:
+            found = call.step.function(*args, **kwargs)
+            self._learn(call.register, found, where)
+            return found
+        if call.register in self._filled:
+            return call.into(*args, out=self._filled[call.register][where], **kwargs)
+        owned[call.register] = buffer = self._buffer(dtype)
+        return call.into(*args, out=buffer[: where.stop - where.start], **kwargs)
+
+    def _learn(self, register: int, found: Any, where: slice) -> None:
+        if isinstance(found, np.ndarray) and found.shape == self._shape(where.stop - where.start):
+            self._dtypes[register] = found.dtype
+
+    def _shape(self, rows: int) -> tuple[int, ...]:
+        return rows, *self._tiling.shape[1:]
+
+    def _buffer(self, dtype: np.dtype) -> np.ndarray:
+        spare = self._spare.get(dtype)
+        return spare.pop() if spare else HOST.empty(self._shape(self._tiling.rows), dtype)
+
+    def _kept(self, register: int, value: Any, where: slice) -> bool:
+        """Put a tile of an output where it belongs, unless it has been computed there."""
+        dtype = self._dtypes.get(register)
+        if dtype is None or dtype.kind not in KINDS:
+            return False
+        if register not in self._filled:
+            self.results[register] = HOST.empty(self._tiling.result, dtype)
+            self._filled[register] = self.results[register].reshape(self._tiling.shape)
+        there = self._filled[register][where]
+        if value.base is not there.base:
+            there[...] = value
+        return True

@@ -1,0 +1,436 @@
+"""Goes through one kind of task with stand-ins, and notes what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from dask.array.core import finalize
+from dask.utils import apply
+
+from gpusched.adapters.tasks import DataNode, Task
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.fusion.expression import UnrecordableError
+from gpusched.fusion.plan import substitute, written
+from gpusched.fusion.schedule import KernelBuilder
+from gpusched.fusion.seams import Seamed
+from gpusched.fusion.slabs import Slabs
+from gpusched.graph import safety
+from gpusched.graph.examination import bare_name, said_of
+from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
+from gpusched.graph.partials import bare
+from gpusched.graph.program import Program
+from gpusched.graph.quick import parts, slow_part
+from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
+from gpusched.graph.rewrite import Functions, rewrite_labelled
+from gpusched.graph.segment import ProgramStep, Segment, flat
+from gpusched.inspection.devices import Devices, has_gpu_workers
+from gpusched.inspection.evaluate import evaluate
+from gpusched.inspection.memory import held, needed, peak
+from gpusched.inspection.standins import (
+    GETTERS,
+    Declared,
+    arrays_in,
+    draw,
+    elementwise,
+    extent,
+    fresh,
+    from_source,
+    joined,
+    multiplied,
+    ordinary,
+)
+from gpusched.inspection.tasks import aliases_of, calls_of, layer_of, result_key
+from gpusched.inspection.temporaries import temporaries
+from gpusched.inspection.tracing import TracingRecorder
+from gpusched.inspection.unfused_memory import Called, Holding, lazy_in, peak_of_calls
+from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
+
+UNKNOWN = object()
+"""Stands in for a chunk of which nothing is known."""
+MOST_COPIED = 256 << 20
+"""Bytes of stand-ins that a quick function is called on; zeros of the declared shape above."""
+
+
+class Rehearser(Rehearsal):
+    """Goes through tasks of one graph.
+
+    Parameters
+    ----------
+    layers
+        The layers of the graph as it was built, by name.
+
+    Notes
+    -----
+    Belongs to one thread.
+    """
+
+    def __init__(self, layers: Any) -> None:
+        super().__init__()
+        self.declared = Declared(layers)
+        self.devices = Devices(has_gpu_workers())
+        self._functions = Functions()
+        self._variant = Variant(None, "", [])
+        self._labels: dict[int, str] = {}
+        self._sources: list[tuple[str, Any]] = []
+        self._block: tuple[Any, ...] = ()
+        self._holding = Holding([])
+        self._aliases: dict[str, Any] = {}
+
+    def rehearse(self, node: Any, values: Mapping[Any, Any]) -> Variant:
+        """Return what a task does; its inputs are stood in for by `values`."""
+        calls = calls_of(node)
+        key = result_key(node)
+        name = layer_of(key)
+        variant = Variant(node.key, name, list(dict.fromkeys(layer for layer, _ in calls)))
+        self._variant = variant
+        self._block = key[1:] if isinstance(key, tuple) else ()
+        self._aliases = {layer_of(target): alias for alias, target in aliases_of(node)}
+        task, labels = rewrite_labelled(node, self._functions)
+        variant.program = isinstance(getattr(task, "func", None), Program)
+        given = {k: fresh(values[k]) for k in sorted(node.dependencies, key=str)}
+        missing = next((layer_of(k) for k, v in given.items() if v is UNKNOWN), None)
+        if missing is not None:
+            variant.unknown = f"nothing is known of what {missing.rpartition('-')[0]} gives it"
+            variant.peak_known = variant.unfused_peak_known = False
+            variant.result = self.declared.chunk(name, self._block)
+            return variant
+        variant.inputs = [(layer_of(k), a) for k, v in given.items() for a in arrays_in(v)]
+        try:
+            if variant.program:
+                variant.result = self._program(task, labels, given, node)
+            else:
+                variant.result = self._plain(node, given)
+        except UnknownResultError as unknown:
+            variant.unknown = str(unknown)
+            variant.result = self.declared.chunk(name, self._block)
+        self._sizes(variant, [v for _, v in variant.inputs])
+        return variant
+
+    def _sizes(self, variant: Variant, inputs: list[Any]) -> None:
+        result = variant.result
+        variant.least_written = sum(map(extent, arrays_in(result)))
+        variant.least_read = needed(variant.kernels, inputs)
+        if variant.calls or variant.seams or not variant.kernels:
+            variant.least_read = sum(map(extent, inputs))
+        least = held([*inputs, *arrays_in(result)])
+        variant.peak = max(variant.peak, least)
+        variant.unfused_peak = max(variant.unfused_peak, least)
+        if variant.unknown or any(map(self.declared.depends_on_values, variant.layers)):
+            variant.peak_known = variant.unfused_peak_known = False
+
+    # Tasks with a program -----------------------------------------------------------------
+
+    def _program(self, task: Task, labels: list[Any], values: Mapping[Any, Any], node: Any) -> Any:
+        program = task.func
+        assert isinstance(program, Program)
+        inputs = []
+        self._labels = {}
+        inside: dict[int, Any] = {}
+        for number, arg in enumerate(task.args):
+            if isinstance(arg, DataNode):
+                # The same array may be several inputs.
+                value = inside.setdefault(id(arg.value), fresh(arg.value))
+            else:
+                value = values[arg.key]
+            inputs.append(value)
+            if not isinstance(arg, DataNode):
+                self._labels[number] = layer_of(arg.key)
+            elif isinstance(value, np.ndarray):
+                self._variant.inputs.append(("", value))
+        for number, label in enumerate(labels):
+            key = label if label is not None else self._variant.name
+            self._labels[len(inputs) + number] = layer_of(key)
+        registers = [*inputs, *[None] * len(program.steps)]
+        self._holding = Holding(inputs)
+        self.devices.begin(registers, self._labels)
+        for segment in program.segments:
+            use = self.devices.decided(segment, registers, self.recorder())
+            self._variant.devices += [use] if use is not None else []
+            self.run(segment, registers)
+            self.devices.ran(segment, registers, use)
+            for register in segment.dying:
+                registers[register] = None
+        self.devices.end(self._variant.name)
+        found = self._holding.unfused(program, labels, node)
+        self._variant.unfused_peak, self._variant.unfused_peak_known = found
+        return ordinary(small(registers[-1]))
+
+    def run(self, segment: Segment, registers: list[Any]) -> None:
+        """Go through one segment."""
+        inputs = tuple(registers[k] for k in segment.inputs)
+        if not segment.recorded:
+            return self._call(segment, registers)
+        reason = segment.obstacle(inputs, segment.key(inputs))
+        if reason is not None:
+            self._halt(segment.steps[0], reason)
+            if reason.kind is GraphBreak.SMALL_CHUNKS:
+                return self._unfused(segment, inputs, registers)
+            return self._call(segment, registers)
+        self._record(segment, inputs, registers)
+
+    def _record(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
+        recorder = self._tracer(segment)
+        before = self._holding.alive(registers)
+        try:
+            local, arrays = segment.trace(recorder, inputs, registers)
+            little = segment.too_little(recorder)
+            if little is not None:
+                self._halt(segment.steps[-1], little.reason)
+                self._broken(recorder, counted=False)
+                return self._unfused(segment, inputs, registers)
+            outputs = segment.finish(recorder, local, registers)
+        except UnrecordableError as reason:
+            self._halt(segment.steps[-1], reason.reason)
+            return self._call(segment, registers)
+        except Exception as error:  # noqa: BLE001  whatever a function makes of zeros
+            told = f"recording failed: {type(error).__name__}: {error}"[:200]
+            self._halt(segment.steps[-1], GraphBreak.RECORDING(told))
+            return self._call(segment, registers)
+        self._holding.note(segment, local, registers)
+        plan = recorder.plan(arrays, outputs)
+        steps = list(zip(plan.steps, plan.dying, strict=True))
+        if segment.replayed and recorder.escape is None:
+            self._variant.slabs += [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+            self._variant.seams += [step for step in plan.steps if isinstance(step, Seamed)]
+        else:
+            # Each task is recorded anew, and nothing is let go before its end.
+            before += arrays_in(local)
+            steps = [(step, ()) for step in recorder.steps]
+        most = peak(plan, steps, recorder.registers(), before)
+        self._variant.peak = max(self._variant.peak, most)
+        places = [k for k, v in zip(segment.inputs, inputs, strict=True) for _ in flat((v,))]
+        labels = {r: self._labels.get(places[number], "") for number, r in arrays}
+        self._note(recorder, labels, {id(step) for step, _ in steps})
+
+    def _note(self, recorder: TracingRecorder, arguments: dict[int, str],
+              running: set[int]) -> None:  # fmt: skip
+        variant = self._variant
+        seamed = {each.outputs: each for each in variant.seams}
+        for builder, each in recorder.launches:
+            launch = seamed.get(each.outputs, each)
+            variant.kernels.append(KernelUse(builder, launch, recorder, self._labels, arguments))
+        for name, step, call, taken, given in recorder.calls:
+            layer = self._labels.get(step, variant.name)
+            if call is None or id(call) in running:
+                variant.calls.append(CallUse(name, layer, taken, given))
+        self._broken(recorder, counted=True)
+        if recorder.escape is not None:
+            variant.halts.append(Halt("plan", recorder.escape, variant.name))
+        variant.halts += _splits(recorder, self._labels, variant.name)
+
+    def _broken(self, recorder: TracingRecorder, counted: bool) -> None:
+        """Note the calls that no kernel could do."""
+        for broken in recorder.broken:
+            layer = self._labels.get(broken.origin.step, self._variant.name)
+            site = broken.origin.site
+            self._variant.halts.append(
+                Halt(broken.operation, broken.reason, layer, site, counted=counted)
+            )
+
+    def _unfused(self, segment: Segment, inputs: tuple[Any, ...], registers: list[Any]) -> None:
+        """Note the calls of a segment that could be recorded, and is not; learn what they give."""
+        recorder = self._tracer(segment)
+        try:
+            local, _ = segment.trace(recorder, inputs, registers)
+            for register, step in segment.steps:
+                if computes(step.function):
+                    read = sum(value.nbytes for value in _given(step, local))
+                    written = sum(n.size * n.dtype.itemsize for n in lazy_in(local[register]))
+                    layer = self._labels.get(register, self._variant.name)
+                    use = CallUse(bare_name(step.function), layer, read, written)
+                    self._variant.calls.append(use)
+            before = list(registers)
+            segment.finish(recorder, local, registers)
+        except (Exception, UnrecordableError):  # noqa: BLE001  whatever a function makes of zeros
+            # Then they are called one by one.
+            return self._call(segment, registers)
+        self._holding.note(segment, local, registers)
+        self._called(segment, before)
+
+    def _called(self, segment: Segment, before: list[Any]) -> None:
+        """Note the memory of a segment whose functions are called one by one."""
+        most, exact = self._holding.called(segment, before)
+        self._variant.peak = max(self._variant.peak, most)
+        self._variant.peak_known &= exact
+
+    def _tracer(self, segment: Segment) -> TracingRecorder:
+        return TracingRecorder(segment.overrides.on(self.device), segment.overrides.bounds.most)
+
+    # Calls --------------------------------------------------------------------------------
+
+    def _call(self, segment: Segment, registers: list[Any]) -> None:
+        before = list(registers)
+        for register, step in segment.steps:
+            layer = self._labels.get(register, self._variant.name)
+            args, kwargs = substitute(step.args, registers), substitute(step.kwargs, registers)
+            registers[register] = ordinary(self._value_of(step.function, args, kwargs, layer))
+            given, value = _given(step, registers), registers[register]
+            reason = None if step.recorded else unfusible(step.function, args, kwargs)
+            self._note_call(step.function, layer, given, value, reason, counted=True)
+            self._holding.made[register] = arrays_in(value)
+        self._called(segment, before)
+        for register in (r for dying in segment.last_uses for r in dying):
+            registers[register] = None
+
+    def _note_call(self, function: Any, layer: str, given: list[Any], value: Any,
+                   reason: tuple[bool, Reason] | None, counted: bool) -> None:  # fmt: skip
+        """Note a call: what it moves, and why no kernel does it."""
+        name = bare_name(function)
+        if reason is not None:
+            own, told = reason
+            self._variant.halts.append(
+                Halt(name, told, layer, None, bare(function) if own else None, counted and own)
+            )
+        results = [v for v in arrays_in(value) if not any(np.may_share_memory(v, g) for g in given)]
+        if results or reason is not None:
+            written = sum(v.size * v.itemsize for v in results)
+            read = written if _reads_its_result(function, given) else sum(map(extent, given))
+            source = bare(function) in GETTERS and not given
+            self._variant.calls.append(CallUse(name, layer, read, written, reason is None, source))
+
+    def _value_of(self, function: Any, args: Any, kwargs: Any, layer: str) -> Any:
+        """Return what stands in for the result of a call."""
+        if function is apply and len(args) > 1:
+            function, kwargs, args = args[0], dict(*args[2:]), tuple(args[1])
+        if any(value is UNKNOWN for value in (*args, *kwargs.values())):
+            raise UnknownResultError(bare_name(function), "gets a chunk of which nothing is known")
+        try:
+            found = _inferred(function, args, kwargs)
+        except Exception as error:  # whatever a function makes of no elements
+            raise UnknownResultError(bare_name(function), str(error)[:200]) from error
+        if found is not None:
+            return found
+        total = sum(extent(a) for a in arrays_in([*args, *kwargs.values()]))
+        if _harmless(function) and total <= MOST_COPIED:
+            try:
+                with np.errstate(all="ignore"):
+                    return function(*args, **kwargs)
+            except Exception as error:  # whatever a function makes of zeros
+                raise UnknownResultError(bare_name(function), str(error)[:200]) from error
+        found = self.declared.chunk(layer, self._block, of=self._variant.name)
+        if found is None and layer in self._aliases:
+            alias = self._aliases[layer]
+            found = self.declared.chunk(layer_of(alias), alias[1:])
+        if found is None:
+            raise UnknownResultError(
+                bare_name(function), "is not called, and the shape of what it returns is not known"
+            )
+        return found
+
+    def _halt(self, step: tuple[int, ProgramStep], reason: Reason) -> None:
+        layer = self._labels.get(step[0], self._variant.name)
+        self._variant.halts.append(Halt(bare_name(step[1].function), reason, layer))
+
+    # Tasks without ------------------------------------------------------------------------
+
+    def _plain(self, node: Any, values: Mapping[Any, Any]) -> Any:
+        """Return the result of a task that is run as dask runs it."""
+        unknown: list[UnknownResultError] = []
+        calls: list[Called] = []
+
+        def call(function: Any, args: list[Any], kwargs: dict[str, Any], key: Any) -> Any:
+            layer = layer_of(key)
+            given = arrays_in([*args, *kwargs.values()])
+            try:
+                value = self._value_of(function, tuple(args), kwargs, layer)
+            except UnknownResultError as error:
+                unknown.append(error)
+                value = UNKNOWN
+            reason = unfusible(function, args, kwargs)
+            self._note_call(function, layer, given, value, reason, counted=False)
+            calls.append(Called(given, arrays_in(value), temporaries(function, given)))
+            return value
+
+        use = self.devices.plain(node, values, self._variant.name)
+        self._variant.devices += [use] if use is not None else []
+        result = evaluate(node, values, call)
+        if unknown:
+            raise unknown[0]
+        variant = self._variant
+        made = {id(a) for each in calls for a in each.made}
+        read = [a for each in calls for a in each.given if id(a) not in made]
+        inputs = [*read, *(a for _, a in variant.inputs)]
+        variant.peak, variant.peak_known = peak_of_calls(calls, inputs, arrays_in(result))
+        variant.unfused_peak, variant.unfused_peak_known = variant.peak, variant.peak_known
+        return ordinary(small(result))
+
+
+def _harmless(function: Any) -> bool:
+    """Return whether a function, or each one of a composition, may be called on stand-ins."""
+    return all(known(part) or slow_part(part) is None for part in parts(function))
+
+
+def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return what a call would give, as shapes show; None where they do not."""
+    for rule in (from_source, draw, joined, multiplied):
+        found = rule(function, args)
+        if found is not None:
+            return found
+    return elementwise(function, args, kwargs)
+
+
+def _reads_its_result(function: Any, given: list[Any]) -> bool:
+    """Return whether a call reads no more than it returns: a piece of an array or of a source."""
+    if bare(function) is pieces:
+        return True
+    # Of a Zarr array, an HDF5 dataset and the like, the rest is not read.
+    return bare(function) in GETTERS and bool(given) and not arrays_in(given)
+
+
+def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:
+    given = flat(tuple(registers[k] for k in sorted(step.registers)))
+    return [value for value in given if hasattr(value, "nbytes")]
+
+
+def unfusible(function: Any, args: Iterable[Any],
+              kwargs: Mapping[str, Any]) -> tuple[bool, Reason] | None:  # fmt: skip
+    """Return whether a function is the user's own, and why no kernel does it; None if one may.
+
+    Parameters
+    ----------
+    function
+        The function.
+    args, kwargs
+        What it is called with: arrays and other values.
+    """
+    if _harmless(function) or bare(function) is finalize:
+        return None
+    library = getattr(bare(function), COMPUTED_BY, None)
+    if library is not None:
+        return False, GraphBreak.MODEL(f"a model that {library} computes")
+    names = {name: safety.kind_of(value) for name, value in kwargs.items()}
+    reason = safety.examined(function, map(safety.kind_of, args), names).reason
+    if reason is None:
+        return None
+    if reason.kind is GraphBreak.LIBRARY:
+        return False, GraphBreak.NO_KERNEL("no kernel for this function")
+    return True, said_of(reason)
+
+
+def _splits(recorder: TracingRecorder, layers: dict[int, str], name: str) -> list[Halt]:
+    """Return why a recording takes more than one kernel, where no call stands between them."""
+    found = []
+    if recorder.flushes:
+        told = GraphBreak.TOO_MANY("more operations than one kernel may hold")
+        found.append(Halt("kernel", told, name, counted=False))
+    builders = [builder for builder, _ in recorder.launches]
+    reduced = {
+        register
+        for builder, launch in recorder.launches
+        for register in written(launch)
+        if builder.group.axes
+    }
+    for builder in builders:
+        if not reduced.isdisjoint(builder.registers):
+            found.append(_reduction(recorder, builder, layers, name))
+    return found
+
+
+def _reduction(recorder: TracingRecorder, builder: KernelBuilder, layers: dict[int, str],
+               name: str) -> Halt:  # fmt: skip
+    origin = recorder.origins.get(id(builder.group.nodes[0]))
+    layer = layers.get(origin.step, name) if origin else name
+    told = GraphBreak.REDUCTION("a reduction's result is needed before the rest can be computed")
+    return Halt("kernel", told, layer, origin.site if origin else None, counted=False)

@@ -1,0 +1,137 @@
+"""Whether a program fits on a cluster, and how many of its tasks run at once there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gpusched.inspection.model import Stage
+from gpusched.inspection.units import bytes_, count
+
+FOR_TASKS = 0.75
+"""Share of a worker's memory limit within which tasks are started (gpusched.memory.admission)."""
+FOR_RESULTS = 0.6
+"""Share of it that results take before they are spilled."""
+OWN = 200 << 20
+"""Bytes that a worker's process takes for itself, with numba and NumPy loaded."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """The workers of a cluster.
+
+    Examples
+    --------
+    >>> from gpusched.inspection.fit import Described
+    >>> Described(workers=8, memory=16 << 30, threads=4).for_tasks // 10**6
+    12675
+    """
+
+    memory: int
+    """Memory limit of each worker in bytes; of the smallest where they differ."""
+    workers: int = 1
+    threads: int = 1
+    """Of each worker; of the one with most where they differ."""
+
+    @property
+    def for_tasks(self) -> int:
+        """The bytes that a worker has for its tasks, their inputs included."""
+        return max(0, int(FOR_TASKS * self.memory) - OWN)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a program needs of a cluster's workers."""
+
+    cluster: Described
+    peak: int
+    """Bytes that the most demanding task needs, its inputs and its result included."""
+    exact: bool
+    """Whether that is all that it needs, as far as is known."""
+    stage: int
+    """The number of that task's stage; 0 if there is none."""
+    name: str
+    """That stage's name."""
+    at_once: int
+    """How many such tasks a worker has room for, threads permitting."""
+    made: int
+    """Bytes of all chunks that tasks make, kept or not."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether each task fits on a worker, alone at least."""
+        return self.peak <= self.cluster.for_tasks
+
+    @property
+    def spills(self) -> int:
+        """The bytes of results that are spilled at most, if none is let go of before the end."""
+        return max(0, self.made - int(FOR_RESULTS * self.cluster.memory) * self.cluster.workers)
+
+    def __str__(self) -> str:
+        on = self.cluster
+        where = (
+            f"On {count(on.workers, 'worker')} of {bytes_(on.memory)} and "
+            f"{count(on.threads, 'thread')} each"
+        )
+        needs = f"{bytes_(self.peak)}{'' if self.exact else ' or more'}"
+        who = f"the most demanding task (stage {self.stage}, {self.name}) needs {needs}"
+        if not self.fits:
+            return (
+                f"{where} it does not fit: {who}, and a worker has {bytes_(on.for_tasks)} for "
+                f"tasks. Use smaller chunks, or a larger memory limit."
+            )
+        spilled = f" Up to {bytes_(self.spills)} of results may be spilled." if self.spills else ""
+        return f"{where} it fits: {who}; {self._together()}.{spilled}"
+
+    def _together(self) -> str:
+        room = f"of the {bytes_(self.cluster.for_tasks)} that it has for tasks"
+        if self.at_once >= self.cluster.threads:
+            return f"a worker runs {self.at_once} of them at once, {room}"
+        return f"a worker can run {self.at_once} of them at once, {room}, and the others wait"
+
+
+def fit(stages: Iterable[Stage], on: Described) -> Fit:
+    """Return what a program needs of a cluster.
+
+    Parameters
+    ----------
+    stages
+        The program's.
+    on
+        The cluster.
+    """
+    stages = list(stages)
+    peak = max((stage.peak for stage in stages), default=0)
+    main = next((stage for stage in stages if stage.peak == peak), None)
+    room = on.for_tasks // peak if peak else on.threads
+    return Fit(
+        cluster=on,
+        peak=peak,
+        exact=all(stage.peak_exact for stage in stages),
+        stage=main.number if main else 0,
+        name=(main.variable or main.name) if main else "",
+        at_once=min(on.threads, room),
+        made=sum(stage.tasks_after * sum(map(_nbytes, stage.results)) for stage in stages),
+    )
+
+
+def _nbytes(chunk: Any) -> int:
+    import numpy as np
+
+    return math.prod(chunk.shape) * np.dtype(chunk.dtype).itemsize
+
+
+def described(cluster: Any) -> Described | None:
+    """Return the workers of a cluster or of a client's; None if it is neither, or has no limits."""
+    info = getattr(cluster, "scheduler_info", None)
+    info = info() if callable(info) else info
+    if not isinstance(info, dict):
+        return None
+    workers = list(info.get("workers", {}).values())
+    limits = [int(each["memory_limit"]) for each in workers if each.get("memory_limit")]
+    if not limits:
+        return None
+    threads = max(int(each["nthreads"]) for each in workers)
+    return Described(min(limits), len(workers), threads)

@@ -1,0 +1,194 @@
+"""Reductions of several values at once, such as a maximum and where it is: tuples are joined.
+
+They are loops of their own, compiled by numba for the host, with no other call in them; the values
+that they join are elementwise kernels, which are fused with what makes their arguments.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from gpusched.kernels import mathematics
+from gpusched.kernels.definition import Definition
+from gpusched.kernels.errors import KernelError, from_numba, location
+from gpusched.kernels.reduce import Axes, widened
+from gpusched.kernels.typed import variant
+
+Number = bool | int | float
+
+_lock = threading.Lock()
+_loops: dict[Any, Callable[..., None]] = {}
+"""Compiled loops by definition and dtypes; what a process has defined stays."""
+
+
+@dataclass(frozen=True)
+class TupleReduceKernel:
+    """Joins tuples, whose items are arrays of one shape, along axes.
+
+    Notes
+    -----
+    Immutable, thread-safe, and equal to any other that computes the same. Along one axis, tuples
+    are joined in the order of the array.
+    """
+
+    combine: Definition
+    """Takes two tuples, and returns one."""
+    identity: tuple[Number, ...]
+
+    @property
+    def __name__(self) -> str:
+        return self.combine.name
+
+    def __dask_tokenize__(self) -> Any:
+        return "gpusched.tuple-reduction", self.combine.digest, repr(self.identity)
+
+    def dtypes(self, given: tuple[np.dtype, ...]) -> tuple[np.dtype, ...]:
+        """Return the dtypes of the results for items of such dtypes.
+
+        Raises
+        ------
+        KernelError
+            If there are not as many as in the identity.
+        """
+        if len(given) != len(self.identity):
+            raise KernelError(
+                f"{location(self.combine.function.__code__)}: {self.__name__} joins tuples of "
+                f"{len(self.identity)}, as its identity; {len(given)} values were given"
+            )
+        return tuple(map(widened, given, self.identity))
+
+    def __call__(
+        self, *arrays: Any, axis: Axes = None, keepdims: bool = False
+    ) -> tuple[np.ndarray, ...]:
+        """Return the items of the joined tuples, each an array."""
+        dtypes = self.dtypes(tuple(a.dtype for a in arrays))
+        hosted = np.broadcast_arrays(*map(np.asarray, arrays))
+        ndim = hosted[0].ndim
+        axes = range(ndim) if axis is None else sorted(normalize_axis_tuple(axis, ndim))
+        kept = [k for k in range(ndim) if k not in axes]
+        shape = tuple(hosted[0].shape[k] for k in kept)
+        count, size = math.prod(hosted[0].shape[k] for k in axes), math.prod(shape)
+        order = [*axes, *kept]
+        given = [
+            np.ascontiguousarray(a.transpose(order).reshape(count, size), dtype)
+            for a, dtype in zip(hosted, dtypes, strict=True)
+        ]
+        results = [
+            np.full(size, first, dtype) for first, dtype in zip(self.identity, dtypes, strict=True)
+        ]
+        self._loop(dtypes)(*given, *results)
+        final = (
+            tuple(1 if k in axes else n for k, n in enumerate(hosted[0].shape))
+            if keepdims
+            else shape
+        )
+        return tuple(found.reshape(final) for found in results)
+
+    def _loop(self, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
+        """Return what joins rows of tuples to those in the results, compiled."""
+        key = self.combine.digest, dtypes
+        with _lock:
+            if key not in _loops:
+                _loops[key] = _compiled(self.combine, dtypes)
+            return _loops[key]
+
+
+@dataclass(frozen=True)
+class RecordReduceKernel:
+    """Joins tuples that are records of one array, as the partial results of chunks are."""
+
+    kernel: TupleReduceKernel
+
+    @property
+    def __name__(self) -> str:
+        return self.kernel.__name__
+
+    def __dask_tokenize__(self) -> Any:
+        return "gpusched.record-reduction", self.kernel
+
+    def __call__(self, x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+        """Return an array of the joined records."""
+        return self.of(*(x[name] for name in x.dtype.names), axis=axis, keepdims=keepdims)
+
+    def of(self, *arrays: Any, axis: Axes = None, keepdims: bool = True) -> np.ndarray:
+        """Return an array of the joined tuples as records."""
+        found = self.kernel(*arrays, axis=axis, keepdims=keepdims)
+        records = np.empty(found[0].shape, record_dtype(tuple(a.dtype for a in found)))
+        for name, values in zip(records.dtype.names or (), found, strict=True):
+            records[name] = values
+        return records
+
+
+def record_dtype(dtypes: tuple[np.dtype, ...]) -> np.dtype:
+    """Return the dtype of records with items of such dtypes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.kernels.tuples import record_dtype
+    >>> record_dtype((np.dtype("f8"), np.dtype("i8"))).names
+    ('f0', 'f1')
+    """
+    return np.dtype([(f"f{k}", dtype) for k, dtype in enumerate(dtypes)])
+
+
+def _source(items: int) -> str:
+    numbers = range(items)
+    rows = ", ".join(f"a{k}" for k in numbers)
+    results = ", ".join(f"r{k}" for k in numbers)
+    so_far = ", ".join(f"r{k}[i]" for k in numbers)
+    values = ", ".join(f"a{k}[j, i]" for k in numbers)
+    kept = "\n".join(f"            r{k}[i] = found[{k}]" for k in numbers)
+    return (
+        f"def loop({rows}, {results}):\n"
+        f"    for j in range(a0.shape[0]):\n"
+        f"        for i in range(a0.shape[1]):\n"
+        f"            found = combine(({so_far},), ({values},))\n"
+        f"{kept}\n"
+    )
+
+
+def _compiled(combine: Definition, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
+    import numba
+
+    from gpusched.fusion.vectormath.bits import device
+
+    code = combine.function.__code__
+    function = device(variant(combine, ()).bound(code, device, mathematics.for_cpu()))
+    scope: dict[str, Any] = {"combine": function}
+    exec(_source(len(dtypes)), scope)
+    signature = tuple(
+        numba.types.Array(numba.from_dtype(dtype), ndim, "C") for ndim in (2, 1) for dtype in dtypes
+    )
+    loop: Callable[..., None] = numba.njit(scope["loop"])
+    _check(function, combine, dtypes)
+    try:
+        loop.compile(signature)  # type: ignore[attr-defined]
+    except numba.core.errors.NumbaError as error:
+        raise from_numba(combine.name, error) from error
+    return loop
+
+
+def _check(function: Any, combine: Definition, dtypes: tuple[np.dtype, ...]) -> None:
+    """Raise an error unless the function makes a tuple of two that has as many items."""
+    import numba
+
+    joined = numba.types.Tuple([numba.from_dtype(dtype) for dtype in dtypes])
+    try:
+        function.get_call_template((joined, joined), {})
+    except numba.core.errors.NumbaError as error:
+        raise from_numba(combine.name, error) from error
+    returned = function.overloads[joined, joined].signature.return_type
+    items = len(returned) if isinstance(returned, numba.types.BaseTuple) else 1
+    if items != len(dtypes):
+        raise KernelError(
+            f"{location(combine.function.__code__)}: {combine.name} joins tuples of {len(dtypes)} "
+            f"into {'a tuple of ' + str(items) if items > 1 else 'a single value'}"
+        )

@@ -1,0 +1,25 @@
+"""What tests of users' functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dask
+import pytest
+
+from gpusched.fusion.statistics import reset_statistics
+from gpusched.graph import enable
+
+SETTINGS = {
+    "gpusched.fusion.strict": True,
+    "gpusched.fusion.minimum-elements": 0,
+    "gpusched.fusion.minimum-operations": 0,
+}
+
+
+@pytest.fixture
+def everything_fused() -> Iterator[None]:
+    """Fuse every chunk that can be, however small, and begin with no counts."""
+    with dask.config.set(SETTINGS), enable():
+        reset_statistics()
+        yield

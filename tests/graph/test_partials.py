@@ -1,0 +1,97 @@
+"""Partial applications: calls like any other, and objects of derived classes as they are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+from gpusched.fusion.statistics import statistics
+from gpusched.graph import disable, enable
+from gpusched.graph.partials import applied, bare
+
+pytestmark = pytest.mark.usefixtures("everything_fused")
+
+
+def blocks(function: Any) -> Any:
+    """Return what dask makes of three chunks with a function."""
+    x = da.from_array(np.arange(24.0), chunks=8) + 1
+    return x.map_blocks(function, dtype=float, meta=np.empty(0))
+
+
+def computed(x: Any) -> Any:
+    return x.compute(scheduler="sync")
+
+
+def weighted(x: Any, weights: Any) -> Any:
+    return x * weights + 1
+
+
+HOLDING: dict[str, Callable[[Any], Any]] = {
+    "a function of the user's": lambda w: partial(weighted, weights=w),
+    "a ufunc": lambda w: partial(np.subtract, w),
+    "a function of numpy's": lambda w: partial(np.where, w > 3, w),
+    "nested": lambda w: partial(partial(weighted), weights=w),
+}
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_an_array_in_it_may_change_between_two_computations(name: str) -> None:
+    weights = np.arange(8.0)
+    x = blocks(HOLDING[name](weights))
+    (optimized,) = dask.optimize(x)
+    for _ in range(2):
+        with disable():
+            expected = computed(x)
+        for each in (x, optimized):
+            np.testing.assert_array_equal(computed(each), expected)
+        weights *= -3
+    assert statistics().fused_tasks > 0
+
+
+def test_chunks_with_other_arrays_share_a_program() -> None:
+    x = da.from_array(np.arange(8.0), chunks=8)
+    held = [partial(weighted, weights=np.full(8, float(k))) for k in range(3)]
+    found = computed(da.stack([x.map_blocks(each, dtype=float) for each in held]))
+    np.testing.assert_array_equal(found[2], np.arange(8) * 2 + 1)
+    assert statistics().recordings == 1
+
+
+class Counted(partial):  # type: ignore[type-arg]
+    """Does more than its function when it is called."""
+
+    calls = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        Counted.calls += 1
+        return super().__call__(*args, **kwargs) * Counted.calls
+
+
+@pytest.mark.parametrize("function", [weighted, np.add])
+def test_derived_classes_are_called_as_they_are(function: Any) -> None:
+    found = {}
+    for fuses in (False, True):
+        Counted.calls = 0
+        with enable() if fuses else disable():
+            found[fuses] = computed(blocks(Counted(function, 2.0))).tolist(), Counted.calls
+    assert found[True] == found[False]
+
+
+def test_arguments_are_in_the_order_of_the_call() -> None:
+    outer = partial(partial(weighted, 1, weights=2), weights=3)
+    assert applied(outer, (4,), {"weights": 5}) == (weighted, (1, 4), {"weights": 5})
+    assert applied(Counted(max, 1), (2,), {})[1] == (2,)
+    assert bare(outer) is weighted
+
+
+@pytest.mark.skipif(not hasattr(functools, "Placeholder"), reason="Python 3.14 has them")
+def test_arguments_that_the_call_gives_stay_where_they_are() -> None:
+    late = partial(weighted, functools.Placeholder, 3.0)  # type: ignore[attr-defined]
+    assert applied(late, (1,), {}) == (late, (1,), {})
+    np.testing.assert_array_equal(computed(blocks(late)), np.arange(1.0, 25) * 3 + 1)

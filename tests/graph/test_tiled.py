@@ -1,0 +1,324 @@
+"""Elementwise calls on tiles give the bits of the same calls on whole chunks, and its warnings."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.special
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpusched
+from gpusched.fusion import cache
+from gpusched.fusion.operations import OPERATIONS, SCIPY
+from gpusched.fusion.plan import Register
+from gpusched.fusion.statistics import reset_statistics, statistics
+from gpusched.graph import tiled
+from gpusched.graph.segment import ProgramStep
+from gpusched.graph.tiled import ALIGNED, Stretch, Tiling, parts
+
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+          "float16", "float32", "float64", "complex64", "complex128"]  # fmt: skip
+SMALL = 1 << 9
+"""Elements of a tile in tests: eight times `ALIGNED`."""
+LENGTHS = (4 * SMALL, 4 * SMALL + 1, 5 * SMALL - 1, 7 * SMALL + 63)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tiles() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiled, "TILE", SMALL)
+        yield
+
+
+def ufuncs() -> dict[str, np.ufunc]:
+    """Return the functions of the table of operations that have one result, by name."""
+    found = {name: getattr(np, name, None) for name in OPERATIONS}
+    found |= {f"scipy.{name}": getattr(scipy.special, name) for name in sorted(SCIPY)}
+    return {n: f for n, f in found.items() if isinstance(f, np.ufunc) and f.nout == 1}
+
+
+def values(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Return numbers of all sizes, with some of the special ones among ordinary neighbours."""
+    rng = np.random.default_rng(seed)
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return rng.random(shape) < 0.5
+    if kind in "iu":
+        limits = np.iinfo(dtype)
+        return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    with np.errstate(all="ignore"):
+        found = (rng.normal(size=shape) * 10.0 ** rng.integers(-3, 3, shape)).astype(dtype)
+        some = rng.random(shape) < 0.02
+        special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e5, 1e30, 1e-30, 71476.0625]
+        return np.where(some, rng.choice(special, shape).astype(dtype), found)
+
+
+Calls = list[tuple[Callable[..., Any], tuple[Any, ...]]]
+
+
+def run(calls: Calls, inputs: list[np.ndarray], outputs: tuple[int, ...] | None = None) -> Any:
+    """Return the results of some calls on tiles; arguments that are texts name registers."""
+    first = len(inputs)
+    steps = [
+        (first + k, ProgramStep(f, tuple(Register(int(a)) if type(a) is str else a for a in args)))
+        for k, (f, args) in enumerate(calls)
+    ]
+    outputs = outputs or (first + len(calls) - 1,)
+    (part,) = parts(steps, outputs)
+    assert part.stretch is not None
+    registers: list[Any] = [*inputs, *[None] * len(calls)]
+    if not part.stretch.run(registers):
+        return None
+    return [registers[k] for k in outputs]
+
+
+def whole(calls: Calls, inputs: list[np.ndarray]) -> list[Any]:
+    registers: list[Any] = list(inputs)
+    for function, args in calls:
+        registers.append(function(*(registers[int(a)] if type(a) is str else a for a in args)))
+    return registers
+
+
+def bits(array: np.ndarray) -> bytes:
+    return array.tobytes()
+
+
+@pytest.mark.parametrize("name", ufuncs())
+def test_every_function_that_can_be_recorded_gives_the_same_bits(name: str) -> None:
+    function = ufuncs()[name]
+    tested = 0
+    for dtype, length in itertools.product(DTYPES, LENGTHS):
+        inputs = [values(dtype, (length,), seed) for seed in range(function.nin)]
+        calls: Calls = [(function, tuple(str(k) for k in range(function.nin)))]
+        with np.errstate(all="ignore"):
+            try:
+                expected = whole(calls, inputs)[-1]
+            except (TypeError, ValueError):
+                continue  # Not for this dtype, or not for negative numbers.
+            # One more call, since a single one gains nothing, and is not tried.
+            found = run([*calls, (np.equal, (str(function.nin),) * 2)], inputs,
+                        (function.nin, function.nin + 1))  # fmt: skip
+        assert found is not None
+        assert (found[0].dtype, found[0].shape) == (expected.dtype, expected.shape)
+        assert bits(found[0]) == bits(expected)
+        tested += 1
+    assert tested >= 2 * len(LENGTHS)
+
+
+OPERATORS = [f for f in tiled.FUNCTIONS if f is not tiled.enforced and f not in (np.where, np.clip)]
+
+
+UNARY = (operator.abs, operator.inv, operator.invert, operator.neg, operator.pos)
+
+
+@pytest.mark.parametrize("function", OPERATORS, ids=lambda f: f.__name__)
+def test_operators_give_the_same_bits_with_arrays_and_with_numbers(function: Any) -> None:
+    tested = [check(function, dtype) for dtype in DTYPES]
+    assert any(tested)
+
+
+def check(function: Any, dtype: str) -> int:
+    """Return how many calls with arrays and with numbers were compared."""
+    second = [()] if function in UNARY else [("1",), (2,), (3,)] + [(0.5,)] * (dtype[0] == "f")
+    tested = 0
+    inputs = [values(dtype, (LENGTHS[-1],), seed) for seed in (0, 1)]
+    if function is operator.pow and np.dtype(dtype).kind in "biu":
+        inputs[1] = np.abs(inputs[1]) if dtype == "bool" else inputs[1] % 5
+    for other in second:
+        calls: Calls = [(function, ("0", *other)), (np.equal, ("2", "2"))]
+        with np.errstate(all="ignore"):
+            try:
+                expected = whole(calls, inputs)[2]
+            except (TypeError, ValueError):
+                continue  # Not for this dtype.
+            found = run(calls, inputs, (2, 3))
+        assert bits(found[0]) == bits(expected)
+        assert found[0].dtype == expected.dtype
+        tested += 1
+    return tested
+
+
+CHAIN: Calls = [
+    (operator.add, ("0", "1")), (operator.mul, ("3", "2")), (operator.sub, ("4", "0")),
+    (np.sin, ("5",)), (np.exp, ("6",)), (operator.truediv, ("7", 2)), (np.clip, ("8", 0, 1)),
+    (np.where, ("9", "3", "0")), (operator.pow, ("10", 2)),
+]  # fmt: skip
+
+
+@given(
+    shape=st.sampled_from([(2600,), (300, 17), (43, 64), (90, 100), (50, 7, 19), (1, 2800)]),
+    dtypes=st.tuples(*[st.sampled_from(["float32", "float64", "int32"])] * 3),
+    broadcast=st.tuples(*[st.sampled_from(["whole", "row", "column", "number"])] * 2),
+    wanted=st.sets(st.integers(3, 10)),
+    seed=st.integers(0, 9),
+)
+def test_chains_give_the_same_bits(
+    shape: tuple[int, ...], dtypes: Any, broadcast: Any, wanted: set[int], seed: int
+) -> None:
+    shapes = {"whole": shape, "row": shape[1:], "column": (shape[0],) + (1,) * (len(shape) - 1),
+              "number": ()}  # fmt: skip
+    inputs = [values(dtypes[0], shape, seed)]
+    inputs += [
+        values(d, shapes[b], seed + k)
+        for k, (d, b) in enumerate(zip(dtypes[1:], broadcast, strict=True))
+    ]
+    with np.errstate(all="ignore"):
+        expected = whole(CHAIN, inputs)
+        outputs = (*sorted(wanted), 11)
+        found = run(CHAIN, inputs, outputs)
+    if found is None:
+        return
+    for register, array in zip(outputs, found, strict=True):
+        assert (array.dtype, array.shape) == (expected[register].dtype, expected[register].shape)
+        assert array.strides == expected[register].strides
+        assert bits(array) == bits(expected[register])
+
+
+@pytest.mark.parametrize(("rows", "inner"), [*itertools.product((7, 64, 300), (1, 3, 48, 64, 100))])
+def test_tiles_begin_at_multiples_of_every_vector(rows: int, inner: int) -> None:
+    tiling = Tiling.of([np.zeros((rows, inner)), np.zeros(inner)])
+    if tiling is None:
+        return
+    starts = [where.start * inner for where in tiling.tiles()]
+    assert len(starts) > 1 and not any(start % ALIGNED for start in starts)
+
+
+def test_calls_that_have_nothing_to_do_with_each_other_run_whole() -> None:
+    inputs = [np.ones(5 * SMALL), np.ones(5 * SMALL + 1)]
+    assert run([(np.sin, ("0",)), (np.cos, ("1",))], inputs, (2, 3)) is None
+
+
+def test_a_row_that_is_broadcast_is_no_row_of_a_tile() -> None:
+    inputs = [values("float32", (8, 2 * SMALL)), values("float32", (1, 2 * SMALL), 1)]
+    calls: Calls = [(operator.mul, ("1", 2)), (operator.add, ("0", "2"))]
+    with np.errstate(all="ignore"):
+        assert run(calls, inputs, (2, 3)) is None, "one of the results is a row"
+        (found,) = run(calls, inputs)
+        assert bits(found) == bits(whole(calls, inputs)[-1])
+
+
+def test_results_of_some_shapes_run_on_tiles() -> None:
+    for other in ((100,), (90, 1), (), (90, 100)):
+        assert Tiling.of([np.zeros((90, 100)), np.zeros(other)]) is not None
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        [np.zeros(3 * SMALL)], [np.zeros((64, 65)).T], [np.zeros((2, 5000)), np.zeros(5000)],
+        [np.zeros((64, 1)), np.zeros((1, 64))], [np.ma.zeros(5 * SMALL)], [(np.zeros(999),)],
+        [np.zeros(5 * SMALL, "datetime64[s]")], [np.zeros(5 * SMALL, ">f8")], [1.0, 2],
+    ],
+)  # fmt: skip
+def test_what_cannot_be_divided_is_left_whole(arrays: list[Any]) -> None:
+    assert Tiling.of(arrays) is None
+
+
+@pytest.mark.parametrize("step", [
+    ProgramStep(np.add, (Register(0), np.ones(3))), ProgramStep(np.add, (Register(0), [1])),
+    ProgramStep(np.add, (Register(0), 1), {"where": Register(1)}),
+    ProgramStep(np.sum, (Register(0),)),
+    ProgramStep(np.where, (Register(0),)), ProgramStep(np.modf, (Register(0),)),
+    ProgramStep(np.frompyfunc(abs, 1, 1), (Register(0),)),
+    ProgramStep(lambda x: x, (Register(0),)),
+])  # fmt: skip
+def test_other_calls_are_no_part_of_a_stretch(step: ProgramStep) -> None:
+    assert not tiled.is_elementwise(step)
+
+
+def test_what_is_between_two_stretches_runs_whole() -> None:
+    steps = [(k + 1, ProgramStep(f, (Register(k),))) for k, f in enumerate(
+        [np.sin, np.cos, np.cumsum, np.exp, np.sort, np.abs, np.sqrt])]  # fmt: skip
+    assert [(p.steps.start, p.steps.stop, p.stretch is not None) for p in parts(steps, (7,))] == [
+        (0, 2, True), (2, 3, False), (3, 4, False), (4, 5, False), (5, 7, True)
+    ]  # fmt: skip
+
+
+def test_what_a_function_hands_through_is_not_written_to() -> None:
+    def same(k: str) -> tuple[Any, tuple[Any, ...]]:
+        return tiled.enforced, (k, np.dtype("f8"), operator.add)
+
+    x = values("float64", (LENGTHS[-1],))
+    calls: Calls = [(operator.add, ("0", 1)), same("1"), (operator.mul, ("1", 3)), same("3"),
+                    (operator.sub, ("4", 5)), (operator.add, ("5", "2")), (np.sin, ("6",)),
+                    (operator.add, ("7", "2"))]  # fmt: skip
+    with np.errstate(all="ignore"):
+        (found,) = run(calls, [x])
+        assert bits(found) == bits(whole(calls, [x])[-1])
+
+
+def test_inputs_stay_as_they_are_and_buffers_are_used_again() -> None:
+    x = np.linspace(0, 1, 40 * SMALL)
+    before = x.copy()
+    made: list[int] = []
+    calls: Calls = [(operator.add, ("0", 1)), (operator.mul, ("1", 2)), (operator.sub, ("2", 3)),
+                    (operator.mul, ("3", 4)), (operator.neg, ("4",))]  # fmt: skip
+    empty = tiled.HOST.empty
+
+    class Counting:
+        @staticmethod
+        def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+            made.append(int(np.prod(shape)))
+            return empty(shape, dtype)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiled, "HOST", Counting)
+        (found,) = run(calls, [x])
+    assert bits(found) == bits(whole(calls, [x])[-1])
+    assert bits(x) == bits(before)
+    assert sorted(made) == [SMALL, SMALL, x.size]
+
+
+def test_errors_are_reported_once_for_each_call_and_tiles_are_not_tried_again() -> None:
+    x = np.zeros(9 * SMALL)
+    steps = [
+        (1, ProgramStep(np.log, (Register(0),))),
+        (2, ProgramStep(np.negative, (Register(1),))),
+    ]
+    (part,) = parts(steps, (2,))
+    assert part.stretch is not None
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert not part.stretch.run([x, None, None])
+    assert not told and part.stretch.reported
+    with np.errstate(all="ignore"):
+        (part,) = parts(steps, (2,))
+        assert part.stretch is not None and part.stretch.run([x, None, None])
+
+
+def test_tasks_without_kernels_run_on_tiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[bool] = []
+    run = Stretch.run
+
+    def noted(self: Stretch, registers: Any) -> bool:
+        ran.append(run(self, registers))
+        return ran[-1]
+
+    monkeypatch.setattr(Stretch, "run", noted)
+    values = np.random.default_rng(0).normal(size=(4, 3000))
+    chunks = da.from_array(values, chunks=(1, 3000))
+    settings = {"fusion.compile": "off", "fusion.cache-directory": str(tmp_path),
+                "fusion.minimum-elements": 0}  # fmt: skip
+    cache.kernels.clear()
+    with dask.config.set({f"gpusched.{key}": value for key, value in settings.items()}):
+        reset_statistics()
+        with gpusched.enable():
+            x = chunks * 3
+            found = np.exp(-x / 2).cumsum(axis=1) * 2 + chunks - 1
+            array = found.compute(scheduler="sync")
+    assert statistics().unfused_tasks == 8, "what is before the sums, and what comes after them"
+    assert ran and all(ran)
+    x = values * 3
+    assert bits(array) == bits(np.exp(-x / 2).cumsum(axis=1) * 2 + values - 1)

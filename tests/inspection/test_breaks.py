@@ -1,0 +1,109 @@
+"""Every graph break is named, with the reason and what to change."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+
+import gpusched
+from gpusched import explain
+from gpusched.breaks import GraphBreak
+
+from .programs import PROGRAMS, numbers, ranked, sorted_rows
+
+ROOT = Path(gpusched.__file__).parent
+
+
+def test_the_users_own_function_is_named_with_its_line() -> None:
+    found = explain(PROGRAMS["unsafe"]())
+    (stop,) = found.breaks
+    assert stop.operation == "sorted_rows"
+    assert stop.reason.startswith("your function calls sort, which is not recorded (call, line ")
+    assert stop.place is not None
+    assert stop.place.line == sorted_rows.__code__.co_firstlineno
+    assert stop.remedy.startswith("call NumPy functions that kernels have")
+    assert stop.tasks == 2
+
+
+def test_a_call_inside_a_function_is_named_with_its_line() -> None:
+    (stop,) = explain(PROGRAMS["asked-for"]()).breaks
+    assert (stop.operation, stop.reason) == ("sort", "no kernel for this function")
+    assert stop.place is not None
+    assert stop.place.text.startswith("return np.sort(")
+    assert stop.place.function == ranked.__name__
+
+
+def test_small_chunks_are_named() -> None:
+    x = numbers((40, 40), 20)
+    with dask.config.set({"gpusched.fusion.minimum-elements": 1000}):
+        found = explain((x + 1) * 2)
+    (stop,) = found.breaks
+    assert (stop.reason, stop.tasks) == ("small chunks", 4)
+    assert "minimum-elements" in stop.remedy
+    assert found.totals.launches == 0
+    # Two NumPy calls, of which the second reads what the first wrote.
+    assert found.totals.bytes_moved == 4 * 40 * 40 * 8
+
+
+def test_a_reduction_in_the_middle_is_named() -> None:
+    def centred(block: Any) -> Any:
+        return (block - block.mean()) * 2
+
+    found = explain(numbers((40, 40), 20).map_blocks(centred))
+    (stop,) = found.breaks
+    assert stop.reason == "a reduction's result is needed before the rest can be computed"
+    assert stop.place is not None
+    assert stop.place.text == "return (block - block.mean()) * 2"
+
+
+def test_a_dtype_without_kernels_is_named() -> None:
+    found = explain(numbers((40, 30), 20).astype("complex64") * 2 + 1)
+    assert {stop.reason for stop in found.breaks} >= {"dtype complex64"}
+    assert all("astype" in s.remedy for s in found.breaks if s.reason == "dtype complex64")
+
+
+def test_more_operations_than_a_kernel_holds_are_named() -> None:
+    x = numbers((40, 30), 20)
+    y = x
+    for k in range(20):
+        y = y * (k + 2.5) + x
+    with dask.config.set({"gpusched.fusion.maximum-operations": 16}):
+        found = explain(y)
+    assert len(found.kernels) > 1
+    assert "more operations than one kernel may hold" in {s.reason for s in found.breaks}
+
+
+def test_what_can_be_changed_comes_first() -> None:
+    x = numbers((40, 30), (20, 30))
+    single = (x + 1).map_blocks(sorted_rows, dtype=float)
+    remedies = [stop.remedy for stop in explain([x * 2, single]).breaks]
+    assert remedies[0].startswith("call NumPy functions")
+    assert remedies[-1].startswith("nothing")
+
+
+def test_every_graph_break_is_used_and_has_a_remedy() -> None:
+    paths = [path for path in ROOT.rglob("*.py") if path.name != "breaks.py"]
+    used = set(re.findall(r"GraphBreak\.([A-Z_]+)", "\n".join(p.read_text() for p in paths)))
+    assert used == {each.name for each in GraphBreak}
+    assert all(each.remedy for each in GraphBreak)
+
+
+def test_reasons_keep_their_kind_on_their_way() -> None:
+    reason = GraphBreak.DTYPE("dtype object")
+    counted = pickle.loads(pickle.dumps(Counter([("add", reason), ("add", "dtype object")])))
+    assert list(counted.items()) == [(("add", "dtype object"), 2)]
+    (((_, found), _),) = counted.items()
+    assert found.kind is reason.kind is copy.deepcopy(reason).kind
+    assert "astype" in found.kind.remedy
+
+
+def test_nothing_stops_a_plain_chain() -> None:
+    x = numbers((40, 30), 20)
+    assert explain(da.sqrt(x * 2 + 1)).breaks == ()

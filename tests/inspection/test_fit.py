@@ -1,0 +1,70 @@
+"""Whether a program fits on a cluster."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.inspection.explanation import Explanation
+from gpusched.inspection.fit import OWN, Described, described
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def explained() -> Explanation:
+    """Give a program whose tasks take two chunks of 32 MiB at least, and three at most."""
+    x = da.from_array(np.zeros((8192, 2048)), chunks=(2048, 2048))
+    with gpusched.enable():
+        return gpusched.explain((x - 1) * 3 + x)
+
+
+def test_as_many_tasks_run_at_once_as_there_is_room_for(explained: Explanation) -> None:
+    peak = explained.totals.peak
+    assert 64 * MIB <= peak <= 96 * MIB
+    limit = -(-(OWN + 2 * peak) * 4 // 3) + 1
+    fit = explained.on(limit, workers=2, threads=3).fit
+    assert fit is not None and fit.fits and fit.at_once == 2
+    assert "a worker can run 2 of them at once" in str(fit)
+    roomy = explained.on(1 << 40, threads=3).fit
+    assert roomy is not None and roomy.at_once == 3 and roomy.spills == 0
+
+
+def test_task_that_fits_nowhere_is_named_with_what_helps(explained: Explanation) -> None:
+    fit = explained.on(300 * MIB).fit
+    assert fit is not None and not fit.fits
+    assert "it does not fit: the most demanding task (stage 1" in str(fit)
+    assert "Use smaller chunks" in str(fit)
+
+
+def test_what_may_be_spilled_is_what_no_worker_has_room_for(explained: Explanation) -> None:
+    fit = explained.on(1 << 40).fit
+    assert fit is not None and fit.made == 4 * 32 * MIB
+    small = explained.on(100 * MIB).fit
+    assert small is not None and small.spills == 128 * MIB - 60 * MIB
+
+
+def test_it_is_part_of_text_and_data(explained: Explanation) -> None:
+    found = explained.on(1 << 40)
+    assert str(found.fit).split(":")[0] in " ".join(found.text().split())
+    assert str(found.fit).split(":")[0] in found.html()
+    data = json.loads(found.to_json())
+    assert data["fit"]["fits"] is True
+    assert json.loads(explained.to_json())["fit"] is None
+
+
+def test_cluster_is_described_by_its_smallest_worker() -> None:
+    workers = {"a": {"memory_limit": 5, "nthreads": 2}, "b": {"memory_limit": 7, "nthreads": 1}}
+    cluster = SimpleNamespace(scheduler_info={"workers": workers})
+    assert described(cluster) == Described(memory=5, workers=2, threads=2)
+    client = SimpleNamespace(scheduler_info=lambda: {"workers": workers})
+    assert described(client) == described(cluster)
+    assert described(SimpleNamespace(scheduler_info={"workers": {}})) is None
+    assert described(da.ones(3)) is None
+    found = gpusched.explain(da.ones(3) + 1, cluster)
+    assert found.fit is not None and not found.fit.fits

@@ -1,0 +1,86 @@
+"""``python -m tests.placing --cases 100 --seed 1``: random NumPy programs, on the device and not.
+
+The programs are those of `tests.differential`. Every task for which the device can be taken takes
+it, whatever it costs. Needs a GPU, or the emulated one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from typing import Any
+from unittest.mock import patch
+
+import gpusched
+from gpusched.graph.transfers import Work
+from tests.differential.campaign import GENERATORS, Counts, Result, campaign
+from tests.differential.running import Schedulers
+from tests.placing.gpuworker import GpuWorker, gpu_worker
+
+
+class OnGpu(Schedulers):
+    """Has what is fused computed by a GPU worker, and all else by dask's own scheduler.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    """
+
+    def __init__(self, worker: GpuWorker) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def get(self, name: str, fused: bool) -> Any:
+        """Return the scheduler that dask computes with."""
+        return self._worker.get if fused else "sync"
+
+
+def differences(
+    first: int, cases: int, seconds: float | None = None
+) -> tuple[Counts, list[Result]]:
+    """Return what came of random programs, and those whose results are not plain dask's."""
+    failed: list[Result] = []
+
+    def note(result: Result) -> None:
+        # A GPU gives no floating-point warnings.
+        result.found = [each for each in result.found if each.category != "warnings"]
+        if result.found:
+            failed.append(result)
+
+    with gpu_worker() as worker, OnGpu(worker) as schedulers, always():
+        counts = campaign(
+            GENERATORS, first, cases=cases, seconds=seconds, schedulers=schedulers, on_result=note
+        )
+    return counts, failed
+
+
+def always() -> Any:
+    """Have the device taken, whatever copies cost."""
+    return patch.object(Work, "pays", lambda self: True)
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if there were differences."""
+    parser = argparse.ArgumentParser(prog="python -m tests.placing", description=__doc__)
+    parser.add_argument("--cases", type=int, default=100, help="how many of each kind")
+    parser.add_argument("--seconds", type=float, help="how long at most")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    options = parser.parse_args()
+    before = gpusched.statistics()
+    counts, failed = differences(options.seed, options.cases, options.seconds)
+    after = gpusched.statistics()
+    for result in failed:
+        print(result.case.kind, result.case.seed)
+        for each in result.found[:3]:
+            print(f"    {each.category} {each.where}: {each.text}"[:600])
+    print(Counter(each.category for result in failed for each in result.found))
+    print(f"{counts.cases} cases, {len(failed)} failures; tasks on the device:", end=" ")
+    print(f"{after.device_tasks - before.device_tasks}, on the host:", end=" ")
+    print(after.host_tasks - before.host_tasks)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""A scheduler that does with a graph what a worker that owns a GPU does, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from graphlib import TopologicalSorter
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, convert_legacy_graph
+from dask.typing import Key
+
+import gpusched.serialization
+from gpusched import placed
+from gpusched.placed import Placed, hosted
+from gpusched.workers.border import Border, CountingMover
+
+
+class Results(dict[Key, Any]):
+    """The results that the worker holds; a copy on the device takes the place of an array."""
+
+    def replace(self, key: Key, value: np.ndarray, other: Placed) -> None:
+        """Do what the method of the worker's store does."""
+        if self.get(key) is value:
+            self[key] = other
+
+
+class GpuWorker:
+    """Computes graphs on one thread; each task's inputs and results cross the worker's border.
+
+    Parameters
+    ----------
+    device
+        The GPU.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self.mover = CountingMover(device.copies())
+
+    def get(self, dsk: Any, keys: Any, **_: Any) -> Any:
+        """Return the results of a graph, as a client of the worker gets them."""
+        results = self.compute(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
+
+        def found(key: Any) -> Any:
+            return [found(each) for each in key] if type(key) is list else results[key]
+
+        return hosted(found(keys))
+
+    def compute(self, dsk: Mapping[Key, Any]) -> Results:
+        """Return the results of all tasks of a graph, as the worker keeps them."""
+        graph: dict[Key, GraphNode] = convert_legacy_graph(dsk)
+        results = Results()
+        border = Border(results, self.mover)  # type: ignore[arg-type]
+        placed.install(self.mover)
+        try:
+            for key in TopologicalSorter(
+                {k: node.dependencies for k, node in graph.items()}
+            ).static_order():
+                node = graph[key]
+                inputs = {each: results[each] for each in node.dependencies}
+                with self.device.stream():
+                    results[key] = (
+                        node.value if isinstance(node, DataNode) else border(node, inputs)
+                    )
+                    self.device.synchronize()
+        finally:
+            placed.install(None)
+        return results
+
+
+@contextmanager
+def gpu_worker() -> Iterator[GpuWorker]:
+    """Give such a worker, with all readers and writers of its results registered."""
+    from gpusched.workers.device.cuda import CudaDevice
+
+    gpusched.serialization.register()
+    yield GpuWorker(CudaDevice(""))

@@ -1,0 +1,288 @@
+"""What NumPy programs may notice of device memory: nothing, at the places where they could."""
+
+from __future__ import annotations
+
+import operator
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import List, Task, TaskRef
+from distributed.protocol import deserialize, serialize
+
+import gpusched
+from gpusched import placed
+from gpusched.cluster.statistics import difference
+from gpusched.fusion import background, worthwhile
+from gpusched.fusion.backends.cuda import runtime
+from gpusched.fusion.plan import Register
+from gpusched.fusion.shortage import in_pieces
+from gpusched.fusion.statistics import Statistics
+from gpusched.graph import gpu_failures
+from gpusched.graph.placing import DeviceRequiredError
+from gpusched.graph.program import Program
+from gpusched.graph.segment import ProgramStep
+from gpusched.placed import Placed, hosted
+from gpusched.serialization import codec
+from gpusched.serialization.arrays import cupy as arrays
+from tests.placing.__main__ import always, differences
+from tests.placing.gpuworker import GpuWorker, gpu_worker
+from tests.waiting import PATIENCE
+
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+pytestmark = pytest.mark.gpu
+
+SIZE = 64 * 512
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[GpuWorker]:
+    with gpu_worker() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def fused() -> Iterator[None]:
+    with gpusched.enable():
+        yield
+
+
+def host() -> np.ndarray:
+    return np.random.default_rng(5).standard_normal((64, 512))
+
+
+def chunks() -> da.Array:
+    """Return chunks that a task makes on the device."""
+    return da.from_array(host(), chunks=(32, 512)) * 2 + 1
+
+
+def counted(call: Callable[[], Any]) -> tuple[Any, Statistics]:
+    before = gpusched.statistics()
+    found = call()
+    return found, difference({0: gpusched.statistics()}, {0: before})
+
+
+def on_device(worker: GpuWorker, array: np.ndarray) -> Placed:
+    return Placed(worker.mover.to_device(array))
+
+
+def test_random_programs_give_what_plain_dask_gives() -> None:
+    counts, failed = differences(first=40, cases=12)
+    assert [(r.case.kind, r.case.seed, r.found) for r in failed] == []
+    assert counts.cases == 24
+
+
+def _type_of(block: np.ndarray) -> np.ndarray:
+    kept = [type(block)]  # Not recorded: it makes a list of a chunk's type.
+    return np.full(block.shape, float(kept == [np.ndarray]))
+
+
+def test_graphs_that_are_optimised_twice_stay_on_the_device(worker: GpuWorker) -> None:
+    (first,) = dask.optimize(chunks())
+    found, counts = counted(lambda: ((first - 3) * 2).compute(scheduler=worker.get))
+    np.testing.assert_array_equal(found, (host() * 2 + 1 - 3) * 2)
+    assert (counts.device_tasks, counts.host_tasks) == (4, 0)
+    assert counts.bytes_to_device == found.nbytes
+    seen = first.map_blocks(_type_of, dtype=float).compute(scheduler=worker.get)
+    assert (seen == 1).all()
+
+
+def test_what_a_task_computes_itself_lies_in_host_memory(worker: GpuWorker) -> None:
+    def nested(block: np.ndarray) -> np.ndarray:
+        own = da.from_array(np.ones(block.shape), chunks=(16, 512)) * 2 + 1
+        kinds = own.map_blocks(_type_of, dtype=float).compute(scheduler="sync")
+        return np.asarray(block * 0 + kinds)
+
+    found = chunks().map_blocks(nested, dtype=float).compute(scheduler=worker.get)
+    assert (found == 1).all()
+
+
+def run(worker: GpuWorker, task: Any, **inputs: Any) -> Any:
+    return worker.compute({**inputs, "result": task})["result"]
+
+
+def test_collections_with_what_no_gpu_holds(worker: GpuWorker) -> None:
+    objects = np.array([None, "a"])
+    graph = {"a": on_device(worker, host()), "b": objects}
+    found = hosted(run(worker, List(TaskRef("a"), TaskRef("b")), **graph))
+    np.testing.assert_array_equal(found[0], host())
+    assert found[1] is objects
+
+
+def test_joins_with_masked_arrays_give_what_numpy_gives(worker: GpuWorker) -> None:
+    other = np.ma.masked_less(host(), 0)
+    task = Task("result", np.concatenate, List(TaskRef("a"), TaskRef("b")))
+    found = run(worker, task, a=on_device(worker, host()), b=other)
+    expected = np.concatenate([host(), other])
+    assert type(found) is type(expected)
+    np.testing.assert_array_equal(found, expected)
+
+
+INDICES = [(3, 4), (slice(3), [1, 600]), ([64],), (np.array([1, 3]), slice(None)), (slice(2), -513),
+           (slice(None, None, 2), None, 7), (Ellipsis, 3, 3)]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+@pytest.mark.parametrize("inside", [False, True], ids=["task", "program"])
+def test_indices_give_what_numpy_gives(index: Any, inside: bool, worker: GpuWorker) -> None:
+    step = ProgramStep(operator.getitem, (Register(0), Register(1)))
+    function = Program((step,), inputs=2) if inside else operator.getitem
+    task = Task("result", function, TaskRef("a"), index)
+    with always():
+        try:
+            expected = host()[index]
+        except IndexError as error:
+            with pytest.raises(IndexError, match=str(error).split(" for")[0]):
+                run(worker, task, a=on_device(worker, host()))
+            return
+        found = hosted(run(worker, task, a=on_device(worker, host())))
+    assert type(found) is type(expected)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("function", [partial(np.repeat, repeats=np.arange(64), axis=0),
+                                      partial(np.roll, shift=(1, 2), axis=(0, 1)),
+                                      partial(np.ravel, order="K"),
+                                      partial(np.broadcast_to, shape=(2, 64, 512), subok=True)],
+                         ids=["repeat", "roll", "ravel", "broadcast_to"])  # fmt: skip
+def test_arguments_that_cupy_refuses_give_what_numpy_gives(
+    function: Any, worker: GpuWorker
+) -> None:
+    with always():
+        found = run(worker, Task("result", function, TaskRef("a")), a=on_device(worker, host()))
+    np.testing.assert_array_equal(hosted(found), function(host()))
+
+
+def test_joining_without_room_on_the_device_is_done_on_the_host(worker: GpuWorker) -> None:
+    task = Task("result", np.concatenate, List(TaskRef("a"), TaskRef("a")))
+    with in_pieces(16):
+        found = run(worker, task, a=on_device(worker, host()))
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, np.concatenate([host(), host()]))
+
+
+def _strict(block: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="raise"):
+        return 1 / (block - block) + 2
+
+
+def test_errors_that_errstate_raises_are_raised(worker: GpuWorker) -> None:
+    x = da.ones((64, 512), chunks=(32, 512)).map_blocks(_strict, dtype=float)
+    with pytest.raises(FloatingPointError, match="divide by zero"):
+        x.compute(scheduler=worker.get)
+
+
+def _writes(block: np.ndarray) -> np.ndarray:
+    block[0] = 7
+    return block
+
+
+def test_writing_to_a_chunk_changes_what_plain_dask_changes(worker: GpuWorker) -> None:
+    x = chunks().map_blocks(_writes, dtype=float) * 2
+    with gpusched.disable():
+        expected = x.compute(scheduler="sync")
+    np.testing.assert_array_equal(x.compute(scheduler=worker.get), expected)
+
+
+def test_a_device_is_required_where_there_is_none() -> None:
+    with dask.config.set({"gpusched.device": "require"}):
+        with pytest.raises(DeviceRequiredError, match="no worker that owns a GPU"):
+            chunks().compute(scheduler="sync")
+        own = da.from_array(cupy.ones(SIZE), chunks=SIZE // 2, asarray=False) * 2 + 1
+        assert type(own.compute(scheduler="sync")) is cupy.ndarray
+
+
+def test_kernels_that_cannot_be_compiled_are_said_once_and_counted(
+    worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise AttributeError("told by the test")
+
+    monkeypatch.setattr(runtime.GpuRuntime, "compile", fail)
+    monkeypatch.setattr(worthwhile, "gain", lambda *_: 1.0)
+    gpu_failures._warned.clear()
+    settings = {"gpusched.fusion.strict": False, "gpusched.fusion.cache-directory": None,
+                "gpusched.fusion.compile": "background"}  # fmt: skip
+
+    def compute() -> Any:
+        return (da.from_array(host(), chunks=(32, 512)) * 2.125 - 7.5).compute(scheduler=worker.get)
+
+    with dask.config.set(settings), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        compute()
+        assert background.join(PATIENCE)
+        found, counts = counted(lambda: [compute() for _ in range(3)])
+    np.testing.assert_array_equal(found[-1], host() * 2.125 - 7.5)
+    said = [each for each in told if each.category is gpu_failures.GpuFallbackWarning]
+    assert len(said) == 1
+    assert counts.device_tasks == 0
+    assert counts.host_tasks == 6
+
+
+def test_chunks_that_arrive_without_room_on_the_device_are_numpy_arrays(
+    worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> Any:
+        raise cupy.cuda.memory.OutOfMemoryError(1 << 30, 1 << 20)
+
+    chunk = on_device(worker, host())
+    header, frames = serialize(chunk, serializers=("dask",))
+    pickled = pickle.dumps(chunk)
+    monkeypatch.setattr(placed, "_mover", worker.mover)
+    monkeypatch.setattr(codec, "to_device", full)
+    monkeypatch.setattr(arrays, "unpack_to_device", full)
+    for found in (deserialize(header, frames), pickle.loads(pickled)):
+        assert type(found) is np.ndarray
+        np.testing.assert_array_equal(found, host())
+
+
+@pytest.mark.parametrize("build", [lambda x: x.argmax(axis=1), lambda x: x.argmin(axis=0),
+                                   lambda x: x.argmax(), lambda x: x.map_blocks(np.sort, axis=1)],
+                         ids=["argmax", "argmin", "argmax of all", "sort"])  # fmt: skip
+def test_functions_that_cupy_has_run_on_the_device(
+    build: Callable[[da.Array], da.Array], worker: GpuWorker
+) -> None:
+    values = host().round(1)  # With equal ones.
+    values[3, 5] = np.nan
+    x = da.from_array(values, chunks=(32, 512)) * 2 + 1
+    with gpusched.disable():
+        expected = build(x).compute(scheduler="sync")
+    found, counts = counted(lambda: build(x).compute(scheduler=worker.get))
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+    assert counts.device_tasks == 2
+    assert counts.bytes_to_device == x.nbytes
+
+
+def test_tasks_with_calls_on_the_host_count_as_the_hosts(worker: GpuWorker) -> None:
+    x = da.exp(da.from_array(host(), chunks=(32, 512)) * 2).map_blocks(_type_of, dtype=float)
+    with always():
+        _, counts = counted(lambda: x.compute(scheduler=worker.get))
+    assert (counts.device_tasks, counts.host_tasks) == (0, 2)
+
+
+def test_chunks_that_the_host_needs_again_are_not_copied(worker: GpuWorker) -> None:
+    x = (da.from_array(host(), chunks=(32, 512)) * 2).map_blocks(_type_of, dtype=float)
+    _, counts = counted(lambda: x.compute(scheduler=worker.get))
+    assert (counts.device_tasks, counts.bytes_to_device, counts.bytes_to_host) == (0, 0, 0)
+
+
+def test_pieces_of_chunks_are_cut_on_the_device(worker: GpuWorker) -> None:
+    def smooth(block: np.ndarray) -> np.ndarray:
+        return (block[:-2] + block[1:-1] + block[2:]) / 3
+
+    x = chunks()
+    y = x.map_overlap(smooth, depth={0: 1, 1: 0}, boundary="reflect", trim=False, dtype=float,
+                      chunks=x.chunks)  # fmt: skip
+    with gpusched.disable():
+        expected = y.compute(scheduler="sync")
+    found, counts = counted(lambda: y.compute(scheduler=worker.get))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert counts.host_tasks == 0
+    assert counts.bytes_to_device < 1.1 * x.nbytes  # Halos are small, and cross over twice.

@@ -1,0 +1,194 @@
+"""Tasks that wait for memory on a real worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client
+
+from gpusched import Cluster
+from gpusched.workers.memory.admit import Admission, DoesNotFitError
+from gpusched.workers.worker import DeviceWorker
+from tests.waiting import PATIENCE, wait_for
+
+PART = 1_000_000
+OWN = {
+    "gpusched.memory.admission": True,
+    # What this whole process takes says nothing of a worker in it.
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+}
+
+
+@pytest.fixture
+def running() -> Iterator[tuple[Client, DeviceWorker]]:
+    """Give a client of a worker in this process whose tasks may have 9.5 of `PART`."""
+    with (
+        dask.config.set(OWN),
+        Cluster(1, 2, processes=False, worker_options={"memory_limit": 10 * PART}) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client, next(iter(cluster.workers.values()))
+
+
+def admission_of(worker: DeviceWorker) -> Admission:
+    assert worker.admission is not None
+    return worker.admission
+
+
+class Gate:
+    """Keeps tasks until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = 0
+        self.opened = threading.Event()
+
+
+GATE = Gate()
+
+
+def at_the_gate(array: np.ndarray, number: int) -> int:
+    GATE.entered += 1
+    assert GATE.opened.wait(PATIENCE)
+    return int(array[0]) + number
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    made = Gate()
+    monkeypatch.setitem(globals(), "GATE", made)
+    yield made
+    made.opened.set()
+
+
+def test_task_waits_for_another_and_starts_when_that_has_ended(
+    running: tuple[Client, DeviceWorker], gate: Gate
+) -> None:
+    client, worker = running
+    x = client.scatter(np.ones(4 * PART, np.uint8))
+    futures = [client.submit(at_the_gate, x, number, pure=False) for number in range(2)]
+    admission = admission_of(worker)
+    wait_for(lambda: admission.waiting == 1 and gate.entered == 1)
+    assert admission.metrics()["reason"] == "running tasks"
+    assert admission.metrics()["reserved_bytes"] >= 4 * PART
+    gate.opened.set()
+    assert client.gather(futures) == [1, 2]
+    wait_for(lambda: admission.ledger.running == 0)
+    assert admission.metrics()["reserved_bytes"] == 0
+    assert (admission.waiting, admission.counters.waited) == (0, 1)
+
+
+def test_cancelled_task_waits_no_more(running: tuple[Client, DeviceWorker], gate: Gate) -> None:
+    client, worker = running
+    x = client.scatter(np.ones(4 * PART, np.uint8))
+    futures = [client.submit(at_the_gate, x, number, pure=False) for number in range(2)]
+    admission = admission_of(worker)
+    wait_for(lambda: admission.waiting == 1 and gate.entered == 1)
+    next(each for each in futures if each.key in admission.waiting_keys).cancel()
+    wait_for(lambda: admission.waiting == 0)
+    assert gate.entered == 1
+
+
+def test_others_are_spilled_before_a_task_waits(running: tuple[Client, DeviceWorker]) -> None:
+    client, worker = running
+    arrays = [client.scatter(np.full(3 * PART, k, np.uint8)) for k in range(3)]
+    assert client.submit(np.copy, arrays[0]).result().sum() == 0
+    assert len(worker.data.files) == 1
+    assert worker.data.ready(arrays[0].key)
+    assert admission_of(worker).ledger.committed <= admission_of(worker).ledger.limit
+    assert int(arrays[1].result()[0]) == 1
+
+
+def test_task_that_cannot_fit_is_refused_where_that_is_asked_for() -> None:
+    with (
+        dask.config.set({**OWN, "gpusched.memory.strict": True}),
+        Cluster(1, 2, processes=False, worker_options={"memory_limit": 10 * PART}) as cluster,
+        Client(cluster) as client,
+    ):
+        x = client.scatter(np.ones(6 * PART, np.uint8))
+        with pytest.raises(DoesNotFitError, match=r"needs 11.44 MiB at once.*may have 9.54 MiB"):
+            client.submit(np.copy, x).result()
+        assert admission_of(next(iter(cluster.workers.values()))).counters.refused == 1
+
+
+def test_task_that_cannot_fit_runs_alone_otherwise(running: tuple[Client, DeviceWorker]) -> None:
+    client, worker = running
+    x = client.scatter(np.ones(6 * PART, np.uint8))
+    assert client.submit(len, x).result() == 6 * PART
+    assert admission_of(worker).counters.in_pieces == 1
+
+
+def test_task_that_waits_for_others_lets_them_start(
+    running: tuple[Client, DeviceWorker],
+) -> None:
+    client, _ = running
+    x = client.scatter(np.ones(4 * PART, np.uint8))
+
+    def outer(array: np.ndarray) -> int:
+        from distributed import worker_client
+
+        with worker_client() as inner:
+            return int(inner.submit(total, inner.scatter(array[: 3 * PART]), pure=False).result())
+
+    assert client.submit(outer, x).result() == 3 * PART
+
+
+def total(array: np.ndarray) -> int:
+    return int(array.sum())
+
+
+def test_without_a_limit_nothing_is_asked() -> None:
+    with (
+        dask.config.set(OWN),
+        Cluster(1, 1, processes=False, memory_limit=0) as cluster,
+        Client(cluster) as client,
+    ):
+        assert next(iter(cluster.workers.values())).admission is None
+        assert client.submit(abs, -1).result() == 1
+
+
+def most_resident() -> int:
+    """Return the most bytes that this process has ever had in memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+
+
+def parts(seed: int) -> np.ndarray:
+    return np.full(CHUNK, seed, np.uint8)
+
+
+def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    return np.concatenate([first, second])
+
+
+CHUNK = 40_000_000
+LIMIT = 12 * CHUNK
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.processes
+def test_worker_stays_within_its_limit_where_its_threads_together_would_not() -> None:
+    """Four threads with two inputs and a result of both: 640 MB, and the process itself."""
+    with (
+        dask.config.set({"gpusched.memory.admission": True}),
+        Cluster(1, 4, gpus=0, memory_limit=LIMIT) as cluster,
+        Client(cluster) as client,
+    ):
+        (before,) = client.run(lambda: os.getpid()).values()
+        inputs = client.map(parts, range(16))
+        pairs = [client.submit(joined, *pair, pure=False) for pair in pairwise(inputs)]
+        sums = client.map(len, pairs)
+        assert client.gather(sums) == [2 * CHUNK] * 15
+        (after,) = client.run(lambda: os.getpid()).values()
+        (most,) = client.run(most_resident).values()
+        assert before == after
+        assert most <= LIMIT

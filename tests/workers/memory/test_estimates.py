@@ -1,0 +1,31 @@
+"""How much a task is expected to take."""
+
+from __future__ import annotations
+
+from gpusched.workers.memory.estimates import Estimates
+
+
+def test_largest_result_of_a_kind_is_expected_and_forgotten_by_and_by() -> None:
+    estimates = Estimates()
+    estimates.learn("mine", 1000, 800)
+    estimates.learn("mine", 1001, 0)
+    assert estimates.extra("mine", 1002) == 700
+    for _ in range(100):
+        estimates.learn("mine", 1000, 0)
+    assert estimates.extra("mine", 1000) < 10
+
+
+def test_inputs_of_another_size_make_another_kind() -> None:
+    estimates = Estimates()
+    estimates.learn("mine", 1000, 1)
+    assert estimates.extra("mine", 5000) == 5000
+    assert estimates.extra("other", 1000) == 1000
+
+
+def test_what_was_declared_holds_until_more_was_seen() -> None:
+    estimates = Estimates()
+    assert estimates.extra("add", 100, declared=300) == 300
+    estimates.learn("add", 100, 20)
+    assert estimates.extra("add", 100, declared=300) == 300
+    estimates.learn("add", 100, 400)
+    assert estimates.extra("add", 100, declared=300) == 400

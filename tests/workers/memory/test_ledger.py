@@ -1,0 +1,248 @@
+"""Who may start: never too much at once, and always somebody in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusched.workers.memory.ledger import SLIGHT, Decision, Ledger, Need, Verdict
+
+LIMIT = 100
+BASE = 7
+"""Bytes that the process takes for itself."""
+
+
+def ledger_of(held: int = 0, running: dict[str, int] | None = None) -> Ledger:
+    ledger = Ledger(LIMIT)
+    ledger.observe(held, 0, held + BASE)
+    for key, extra in (running or {}).items():
+        ledger.start(key, Need(extra))
+    return ledger
+
+
+def test_task_starts_where_it_fits_beside_all_that_is_there() -> None:
+    ledger = ledger_of(held=20, running={"a": 30})
+    assert ledger.committed == 20 + BASE + 30
+    assert ledger.decide(Need(43), 0).verdict is Verdict.START
+    assert ledger.decide(Need(44), 0).verdict is Verdict.WAIT
+
+
+def test_results_are_spilled_before_anything_waits() -> None:
+    ledger = ledger_of(held=60, running={"a": 30})
+    assert ledger.decide(Need(23), 60) == Decision(Verdict.SPILL, 20)
+    assert ledger.decide(Need(23), 5) == Decision(Verdict.SPILL, 5)
+    ledger.begin_spill()
+    assert ledger.decide(Need(23), 60) == Decision(Verdict.WAIT, reason="spilling")
+
+
+def test_nothing_more_is_spilled_after_a_disk_has_taken_nothing() -> None:
+    ledger = ledger_of(held=60, running={"a": 30})
+    ledger.begin_spill()
+    ledger.end_spill(0)
+    assert ledger.decide(Need(23), 60).verdict is Verdict.WAIT
+    ledger.finish("a")
+    assert ledger.decide(Need(63), 60).verdict is Verdict.SPILL
+
+
+def test_the_most_that_was_committed_outlasts_a_spill() -> None:
+    ledger = ledger_of(running={"a": 60})
+    ledger.finish("a")
+    ledger.begin_spill()
+    ledger.end_spill(10)
+    assert ledger.most == 60 + BASE
+
+
+def test_task_that_fits_nowhere_runs_alone_on_parts_of_its_chunks() -> None:
+    ledger = ledger_of(running={"a": 1})
+    assert ledger.decide(Need(1000), 0) == Decision(Verdict.WAIT, reason="running tasks")
+    ledger.finish("a")
+    assert ledger.decide(Need(1000), 0).verdict is Verdict.PIECES
+
+
+def test_task_waits_for_what_is_being_received() -> None:
+    ledger = Ledger(LIMIT)
+    ledger.observe(0, 50, None)
+    assert ledger.decide(Need(60), 0) == Decision(Verdict.WAIT, reason="transfers")
+
+
+def test_task_whose_inputs_exceed_the_worker_is_refused_with_the_sizes() -> None:
+    ledger = Ledger(LIMIT, hard=2000)
+    decision = ledger.decide(Need(0, least=4000), 0)
+    assert decision.verdict is Verdict.REFUSE
+    assert "3.91 kiB" in decision.reason and "1.95 kiB" in decision.reason
+
+
+def test_task_that_waits_for_others_is_waited_for_by_none() -> None:
+    ledger = ledger_of(running={"a": 90})
+    ledger.secede("a")
+    assert ledger.decide(Need(50), 0).verdict is Verdict.PIECES
+
+
+def test_inputs_are_counted_once_they_are_brought_in() -> None:
+    ledger = ledger_of()
+    ledger.start("a", Need(10, absent=20))
+    assert ledger.reserved == 30
+    ledger.loaded("a")
+    assert ledger.reserved == 10
+    ledger.finish("a")
+    ledger.finish("a")
+    assert ledger.reserved == 0
+
+
+def test_reservations_are_doubted_after_long_where_the_process_takes_less() -> None:
+    ledger = ledger_of(running={"a": 90})
+    assert ledger.decide(Need(50), 0, patient=False).verdict is Verdict.START
+    ledger.observe(0, 0, 80)
+    assert ledger.decide(Need(50), 0, patient=False).verdict is Verdict.WAIT
+
+
+def test_what_is_unmanaged_is_told_from_the_bounds_that_running_tasks_leave() -> None:
+    ledger = ledger_of(running={"a": 50})
+    assert ledger.unmanaged == BASE
+    ledger.observe(0, 0, BASE + 50)  # It may be the task's.
+    assert ledger.unmanaged == BASE
+    ledger.observe(0, 0, BASE + 60)  # That much cannot.
+    assert ledger.unmanaged == BASE + 10
+    ledger.observe(10, 0, BASE + 10)  # It is a result, and what was seen has gone.
+    assert ledger.unmanaged == BASE
+
+
+# What a worker could be like --------------------------------------------------------------------
+
+
+@dataclass
+class Task:
+    inputs: int
+    extra: int
+    running: bool = False
+    seceded: bool = False
+
+
+@dataclass
+class Model:
+    """A worker's memory as it is, which the ledger sees only now and then."""
+
+    ledger: Ledger = field(default_factory=lambda: Ledger(LIMIT))
+    tasks: dict[int, Task] = field(default_factory=dict)
+    loose: int = 0
+    """Results in memory that no running task reads."""
+    arriving: int = 0
+    disk_works: bool = True
+    asked: int = 0
+    """Bytes that are being spilled."""
+
+    @property
+    def running(self) -> list[Task]:
+        return [task for task in self.tasks.values() if task.running]
+
+    def take(self) -> int:
+        """Return the bytes that are taken if running tasks take all that they may."""
+        return BASE + self.held() + self.arriving + sum(task.extra for task in self.running)
+
+    def held(self) -> int:
+        return self.loose + sum(task.inputs for task in self.running)
+
+    def pump(self) -> Decision | None:
+        """Do what the ledger says until the first task waits; return why."""
+        while True:
+            waiting = [number for number, task in self.tasks.items() if not task.running]
+            if not waiting:
+                return None
+            self.ledger.observe(self.held(), self.arriving, self.take())
+            first = self.tasks[waiting[0]]
+            need = Need(first.extra, absent=first.inputs)
+            decision = self.ledger.decide(need, self.loose)
+            if decision.verdict is Verdict.SPILL:
+                assert 0 < decision.nbytes <= self.loose
+                self.asked = decision.nbytes
+                self.ledger.begin_spill()
+            elif decision.verdict is Verdict.WAIT:
+                return decision
+            else:
+                self._start(waiting[0], decision.verdict)
+
+    def _start(self, number: int, verdict: Verdict) -> None:
+        task = self.tasks[number]
+        alone = not [each for each in self.running if not each.seceded] and not self.arriving
+        self.ledger.start(number, Need(task.extra, absent=task.inputs))
+        task.running = True
+        self.ledger.loaded(number)
+        slight = task.extra + task.inputs <= SLIGHT * LIMIT
+        assert alone or slight or self.take() <= LIMIT
+        assert alone or verdict is Verdict.START
+
+    def spill_ends(self) -> None:
+        if self.ledger.spilling:
+            moved = min(self.asked, self.loose) if self.disk_works else 0
+            self.loose -= moved
+            self.ledger.end_spill(moved)
+
+    def finish(self, number: int, result: int) -> None:
+        task = self.tasks.pop(number)
+        self.loose += task.inputs + min(result, task.extra)
+        self.ledger.finish(number)
+
+    def land(self) -> None:
+        self.loose += self.arriving
+        self.arriving = 0
+
+
+NAMES = ("ready", "ready", "finish", "secede", "spilled", "disk", "receive", "land", "release")
+SIZES = st.integers(0, 150)
+EVENTS = st.lists(st.tuples(st.sampled_from(NAMES), SIZES, SIZES), max_size=60)
+
+
+def happen(model: Model, name: str, first: int, second: int, count: int) -> None:
+    """Let one thing happen on the modelled worker, if it can."""
+    running = [number for number, task in model.tasks.items() if task.running]
+    if name == "ready":
+        model.tasks[count] = Task(first, second)
+    elif name == "finish" and running:
+        model.finish(running[first % len(running)], second)
+    elif name == "secede" and running:
+        which = running[first % len(running)]
+        model.tasks[which].seceded = True
+        model.ledger.secede(which)
+    elif name == "spilled":
+        model.spill_ends()
+    elif name == "disk":
+        model.disk_works = first % 2 == 0
+    elif name == "receive":
+        model.arriving += first % 20
+    elif name == "land":
+        model.land()
+    elif name == "release":
+        model.loose = max(0, model.loose - first)
+
+
+@given(EVENTS)
+def test_no_schedule_takes_too_much_or_comes_to_a_stand(events: list[tuple[str, int, int]]) -> None:
+    model = Model()
+    model.ledger.observe(0, 0, BASE)
+    for count, (name, first, second) in enumerate(events):
+        happen(model, name, first, second, count)
+        model.pump()
+        assert model.ledger.unmanaged == BASE
+    # Seceded tasks wait for the others, and end when those have.
+    model.land()
+    for _ in range(4 * len(events) + 4):
+        model.spill_ends()
+        model.pump()
+        going = [n for n, task in model.tasks.items() if task.running and not task.seceded]
+        if going:
+            model.finish(going[0], 0)
+    assert all(task.seceded for task in model.tasks.values())
+
+
+@pytest.mark.parametrize("extra", [1, 50, 150])
+def test_reservations_end_with_their_tasks(extra: int) -> None:
+    ledger = ledger_of()
+    for key in range(9):
+        ledger.start(key, Need(extra))
+    ledger.start(3, Need(extra + 1))
+    for key in range(9):
+        ledger.finish(key)
+    assert (ledger.reserved, ledger.running) == (0, 0)

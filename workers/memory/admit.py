@@ -1,0 +1,324 @@
+"""Starts a worker's tasks when there is memory for them: spills, has them wait, or refuses them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from dask.typing import Key
+from distributed.worker_state_machine import (
+    ExecuteDoneEvent,
+    ExecuteSuccessEvent,
+    SecedeEvent,
+    StateMachineEvent,
+    TaskState,
+)
+
+from gpusched import config
+from gpusched.workers.memory.estimates import Estimates
+from gpusched.workers.memory.ledger import Decision, Ledger, Need, Verdict
+from gpusched.workers.memory.reach import Reach
+
+if TYPE_CHECKING:
+    from gpusched.workers.worker import DeviceWorker
+
+_LOOK = 0.1
+"""Seconds between two looks at the process's memory while tasks wait."""
+_FRESH = 0.02
+"""Seconds for which such a look holds where tasks start at once."""
+_PATIENCE = 30.0
+"""Seconds that a task waits for others before reservations are doubted: it may be one of them that
+those wait for, and what they really take may leave room."""
+
+
+class DoesNotFitError(MemoryError):
+    """A task needs more memory than its worker may have."""
+
+
+@dataclass
+class Counters:
+    """What became of tasks that had no room at first."""
+
+    waited: int = 0
+    """Tasks that did not start at once."""
+    wait_seconds: float = 0.0
+    """How long they waited, together."""
+    in_pieces: int = 0
+    """Tasks started on parts of their chunks, as they did not fit as a whole."""
+    refused: int = 0
+    """Tasks that were refused."""
+
+
+@dataclass(eq=False)
+class _Waiting:
+    task: TaskState
+    need: Need
+    future: asyncio.Future[Decision | None]
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def priority(self) -> Any:
+        return self.task.priority
+
+    @property
+    def inputs(self) -> list[Key]:
+        return [dependency.key for dependency in self.task.dependencies]
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody wants the task any more."""
+        return self.task.state not in ("executing", "long-running")
+
+
+@dataclass(frozen=True)
+class _Started:
+    prefix: str
+    nbytes: int
+    """Of the inputs."""
+    inputs: list[Key]
+
+
+class Admission:
+    """Asks the ledger of a worker's memory before each task, and does what it says.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    memory
+        The memory that its tasks take.
+
+    Notes
+    -----
+    Used on the worker's event loop only. Tasks start in the order of their priorities: one that
+    waits is passed by none, so that the largest starts as well. Inputs of running tasks are not
+    spilled, since that would free nothing.
+    """
+
+    def __init__(self, worker: DeviceWorker, memory: Reach) -> None:
+        self._worker = worker
+        self._memory = memory
+        self.ledger = Ledger(memory.limit, memory.hard)
+        self.estimates = Estimates()
+        self.counters = Counters()
+        self.reason = ""
+        """What the first task that waits is waiting for."""
+        self._waiting: list[_Waiting] = []
+        self._started: dict[Key, _Started] = {}
+        self._looked = 0.0
+        self._timer: Any = None
+        self._stopped = False
+        self._strict = config.get("memory.strict")
+
+    @property
+    def waiting(self) -> int:
+        """The number of tasks that wait for memory."""
+        return len(self._waiting)
+
+    @property
+    def waiting_keys(self) -> list[Key]:
+        """The keys of the tasks that wait for memory."""
+        return [waiting.task.key for waiting in self._waiting]
+
+    async def enter(self, task: TaskState) -> Decision | None:
+        """Return when a task may start or is refused; None if nobody wants it any more.
+
+        Parameters
+        ----------
+        task
+            About to be run; what is reserved for it is given back by `handled`.
+        """
+        if _is_exempt(task):
+            return Decision(Verdict.START)
+        need = self._need(task)
+        if not self._waiting:
+            self._observe()
+            decision = self.ledger.decide(need, 0)
+            if decision.verdict is Verdict.START:
+                self._start(task, need)
+                return decision
+        return await self._wait(_Waiting(task, need, asyncio.get_running_loop().create_future()))
+
+    def loaded(self, key: Key) -> None:
+        """Note that a task's inputs are in memory."""
+        self.ledger.loaded(key)
+
+    def handled(self, events: Collection[StateMachineEvent]) -> None:
+        """Note what has become of tasks; results that they left are in the store by now."""
+        for event in events:
+            if isinstance(event, ExecuteDoneEvent):
+                self._finish(event)
+            elif isinstance(event, SecedeEvent):
+                self.ledger.secede(event.key)
+        if self._waiting:
+            self._pump()
+
+    async def make_way(self) -> None:
+        """Return when results have been spilled for those that are about to be received."""
+        self._observe()
+        room = min(self.ledger.committed - self.ledger.limit, self._memory.spillable(()))
+        if room > 0 and not self.ledger.spilling and not self._stopped:
+            self.ledger.begin_spill()
+            moved = 0
+            try:
+                moved = await asyncio.wrap_future(self._memory.make_room(room, ()))
+            finally:
+                self.ledger.end_spill(moved)
+
+    def stop(self) -> None:
+        """Let no task wait any more; idempotent."""
+        self._stopped = True
+        for waiting in self._waiting:
+            _answer(waiting, None)
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the sizes and counters, as plain numbers, and what is waited for."""
+        ledger, counters = self.ledger, self.counters
+        return {
+            "limit_bytes": ledger.limit,
+            "held_bytes": self._memory.held(),
+            "reserved_bytes": ledger.reserved,
+            "unmanaged_bytes": ledger.unmanaged,
+            "waiting": self.waiting,
+            "reason": self.reason,
+            "waited": counters.waited,
+            "wait_seconds": round(counters.wait_seconds, 3),
+            "in_pieces": counters.in_pieces,
+            "refused": counters.refused,
+        }
+
+    def _need(self, task: TaskState) -> Need:
+        inputs = absent = 0
+        for dependency in task.dependencies:
+            nbytes = dependency.get_nbytes()
+            inputs += nbytes
+            if not self._worker.data.ready(dependency.key):
+                absent += nbytes
+        extra = self.estimates.extra(task.prefix, inputs, declared(task))
+        return Need(extra, absent, inputs + extra if self._strict else 0)
+
+    def _observe(self) -> None:
+        """Take the present sizes; that of the process only if the last one is not fresh."""
+        held, in_flight = self._memory.held(), self._memory.in_flight()
+        now = time.monotonic()
+        if now - self._looked > _FRESH:
+            self._looked = now
+            self.ledger.observe(held, in_flight, self._memory.resident())
+        else:
+            self.ledger.held, self.ledger.in_flight = held, in_flight
+
+    async def _wait(self, waiting: _Waiting) -> Decision | None:
+        self.counters.waited += 1
+        self._waiting.append(waiting)
+        try:
+            self._pump()
+            return await waiting.future
+        finally:
+            # Whoever was started is not among them any more; a cancelled wait is.
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            self.counters.wait_seconds += time.monotonic() - waiting.since
+            self._arrange()
+
+    def _pump(self) -> None:
+        """Start, spill for or refuse tasks that wait, in their order, as far as there is room."""
+        for gone in [each for each in self._waiting if each.gone or self._stopped]:
+            self._settle(gone, None)
+        while self._waiting:
+            first = min(self._waiting, key=attrgetter("priority"))
+            decision = self._decide(first)
+            if decision.verdict is Verdict.SPILL:
+                self._spill(decision.nbytes, first.inputs)
+            elif decision.verdict is Verdict.WAIT:
+                self.reason = decision.reason
+                break
+            else:
+                self._settle(first, decision)
+        self._arrange()
+
+    def _decide(self, waiting: _Waiting) -> Decision:
+        waiting.need = self._need(waiting.task)
+        self._observe()
+        decision = self.ledger.decide(waiting.need, 0)
+        if decision.verdict in (Verdict.START, Verdict.REFUSE):
+            return decision
+        # Something has to give way: first what nobody uses.
+        self._memory.free_unused()
+        self._looked = 0.0
+        self._observe()
+        patient = time.monotonic() - waiting.since < _PATIENCE
+        return self.ledger.decide(waiting.need, self._memory.spillable(waiting.inputs), patient)
+
+    def _spill(self, nbytes: int, keep: Collection[Key]) -> None:
+        self.ledger.begin_spill()
+        self._memory.make_room(nbytes, keep).add_done_callback(self._spilled_from_thread)
+
+    def _spilled_from_thread(self, moved: Future[int]) -> None:
+        self._worker.loop.add_callback(self._spilled, moved)
+
+    def _spilled(self, moved: Future[int]) -> None:
+        self.ledger.end_spill(0 if moved.cancelled() or moved.exception() else moved.result())
+        self._pump()
+
+    def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
+        self._waiting.remove(waiting)
+        if decision is not None and decision.verdict is Verdict.REFUSE:
+            self.counters.refused += 1
+        elif decision is not None:
+            self.counters.in_pieces += decision.verdict is Verdict.PIECES
+            self._start(waiting.task, waiting.need)
+        _answer(waiting, decision)
+
+    def _start(self, task: TaskState, need: Need) -> None:
+        inputs = [dependency.key for dependency in task.dependencies]
+        nbytes = sum(dependency.get_nbytes() for dependency in task.dependencies)
+        self.ledger.start(task.key, need)
+        self._started[task.key] = _Started(task.prefix, nbytes, inputs)
+        self._worker.data.use(inputs)
+
+    def _finish(self, event: ExecuteDoneEvent) -> None:
+        started = self._started.pop(event.key, None)
+        if started is None:
+            return
+        self.ledger.finish(event.key)
+        self._worker.data.release(started.inputs)
+        if isinstance(event, ExecuteSuccessEvent):
+            self.estimates.learn(started.prefix, started.nbytes, event.nbytes or 0)
+
+    def _arrange(self) -> None:
+        """See to it that there is another look while tasks wait, and none otherwise."""
+        if not self._waiting:
+            self.reason = ""
+        if self._waiting and self._timer is None and not self._stopped:
+            self._timer = self._worker.loop.call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._pump()
+
+
+def _answer(waiting: _Waiting, decision: Decision | None) -> None:
+    if not waiting.future.done():
+        waiting.future.set_result(decision)
+
+
+def _is_exempt(task: TaskState) -> bool:
+    """Return whether a task takes no memory of its own: a coroutine, or one that makes an actor."""
+    annotations = task.annotations or {}
+    return getattr(task.run_spec, "is_coro", False) or "actor" in annotations
+
+
+def declared(task: TaskState) -> int | None:
+    """Return the bytes that whoever made the graph expects a task to take besides its inputs."""
+    remaining = getattr(getattr(task.run_spec, "func", None), "remaining", None)
+    return getattr(remaining, "extra", None)
+
+
+def refusal(key: Key, decision: Decision) -> DoesNotFitError:
+    """Return the error of a task that is refused."""
+    return DoesNotFitError(f"task {key!r} does not fit: {decision.reason}")

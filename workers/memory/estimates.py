@@ -1,0 +1,64 @@
+"""How many bytes tasks will take besides their inputs: declared, or learned from similar tasks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+_KINDS = 4096
+"""Kinds that are remembered at most."""
+_FORGOTTEN = 8
+"""The part of what a kind is known to take that is forgotten with each task that takes less."""
+
+Kind = tuple[str, int]
+
+
+class Estimates:
+    """What tasks of each kind have taken.
+
+    Tasks are of one kind if their keys have the same prefix, and their inputs together about the
+    same size, within a factor of two.
+
+    Notes
+    -----
+    Used on the worker's event loop only.
+
+    Examples
+    --------
+    >>> from gpusched.workers.memory.estimates import Estimates
+    >>> estimates = Estimates()
+    >>> estimates.extra("mine", 40), estimates.extra("add", 40, 20)
+    (40, 20)
+    >>> estimates.learn("mine", 40, 8)
+    >>> estimates.extra("mine", 45)
+    8
+    """
+
+    def __init__(self) -> None:
+        self._learned: OrderedDict[Kind, int] = OrderedDict()
+
+    def extra(self, prefix: str, inputs: int, declared: int | None = None) -> int:
+        """Return the bytes that a task is expected to take besides its inputs.
+
+        Where nothing is known, as many as its inputs have.
+
+        Parameters
+        ----------
+        prefix
+            Of its key.
+        inputs
+            Bytes of its inputs.
+        declared
+            Bytes that whoever made the graph expects it to take; None if that is not known.
+        """
+        learned = self._learned.get((prefix, inputs.bit_length()))
+        if learned is not None:
+            return max(learned, declared or 0)
+        return inputs if declared is None else declared
+
+    def learn(self, prefix: str, inputs: int, taken: int) -> None:
+        """Remember the bytes that a task has taken: its result, or more if that was seen."""
+        kind = prefix, inputs.bit_length()
+        known = self._learned.pop(kind, 0)
+        self._learned[kind] = max(taken, known - known // _FORGOTTEN)
+        if len(self._learned) > _KINDS:
+            self._learned.popitem(last=False)

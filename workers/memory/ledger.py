@@ -1,0 +1,213 @@
+"""A ledger of one memory: what is in it, what running tasks may still take, and who may start.
+
+Pure: what is observed goes in, decisions come out. `gpusched.workers.memory.admit` carries them
+out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from dask.typing import Key
+from dask.utils import format_bytes
+
+SLIGHT = 1 / 1000
+"""Share of the limit that a task may need to start at once: it is within the margin."""
+
+
+class Verdict(Enum):
+    """What becomes of the first task that waits."""
+
+    START = "start"
+    PIECES = "start on parts of its chunks, since it does not fit as a whole"
+    SPILL = "spill first"
+    WAIT = "wait"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a task needs of a memory.
+
+    Examples
+    --------
+    >>> from gpusched.workers.memory.ledger import Need
+    >>> Need(extra=100, absent=20).total
+    120
+    """
+
+    extra: int
+    """Bytes that it takes at most besides its inputs, its result included."""
+    absent: int = 0
+    """Bytes of inputs that have to be brought into the memory first."""
+    least: int = 0
+    """Bytes that it needs alone, its inputs included, for it to be refused where that is too much;
+    0 if it is not to be."""
+
+    @property
+    def total(self) -> int:
+        """The bytes that are reserved for it."""
+        return self.extra + self.absent
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict, and what belongs to it."""
+
+    verdict: Verdict
+    nbytes: int = 0
+    """Bytes to spill."""
+    reason: str = ""
+    """What is waited for, or why a task is refused."""
+
+
+@dataclass
+class Reservation:
+    """What a running task may still take."""
+
+    extra: int
+    absent: int
+    seceded: bool = False
+    """Whether it waits for other tasks, and so ends none that waits for it to end."""
+
+
+class Ledger:
+    """The bytes of one memory.
+
+    Parameters
+    ----------
+    limit
+        Bytes that may be taken, in so far as it is known before.
+    hard
+        Bytes that cannot be exceeded: a task that needs more alone is refused.
+
+    Notes
+    -----
+    Used on the worker's event loop only. Invariant: what is committed exceeds the limit by no
+    decision to start, but for tasks that need next to nothing, and for one that nothing runs
+    beside.
+    """
+
+    def __init__(self, limit: int, hard: float = math.inf) -> None:
+        self.limit = limit
+        self.hard = hard
+        self.held = 0
+        """Bytes of results."""
+        self.in_flight = 0
+        """Bytes of results that are being received."""
+        self.unmanaged = 0
+        """Bytes that nothing here accounts for: modules, caches, other threads, fragments."""
+        self.resident: int | None = None
+        """Bytes that the process takes, where that is known."""
+        self.most = 0
+        """The most bytes that were ever committed."""
+        self.spilling = False
+        self._exhausted = False
+        self._running: dict[Key, Reservation] = {}
+        self._reserved = 0
+
+    @property
+    def reserved(self) -> int:
+        """The bytes that running tasks may still take."""
+        return self._reserved
+
+    @property
+    def committed(self) -> int:
+        """The bytes that are taken, and those that may be."""
+        return self.held + self.in_flight + self.unmanaged + self._reserved
+
+    @property
+    def running(self) -> int:
+        """The number of running tasks that do not wait for others."""
+        return sum(not each.seceded for each in self._running.values())
+
+    def observe(self, held: int, in_flight: int, resident: int | None = None) -> None:
+        """Take the present sizes.
+
+        What is unmanaged is not known while tasks run, since they have taken any part of what is
+        reserved for them. It is kept between the bounds that follow from both.
+        """
+        self.held, self.in_flight, self.resident = held, in_flight, resident
+        if resident is None:
+            return
+        least = resident - held - in_flight - self._reserved
+        most = resident - held
+        self.unmanaged = max(0, min(max(self.unmanaged, least), most))
+
+    def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
+        """Return what becomes of the first task that waits.
+
+        Parameters
+        ----------
+        need
+            What it needs.
+        spillable
+            Bytes of results that may be moved out of the memory.
+        patient
+            Whether it has not waited for so long that reservations are no longer believed where
+            the process takes less.
+        """
+        if need.least > self.hard:
+            return Decision(Verdict.REFUSE, reason=self._refusal(need))
+        short = self.committed + need.total - self.limit
+        if short <= 0 or need.total <= SLIGHT * self.limit:
+            return Decision(Verdict.START)
+        if self.spilling:
+            return Decision(Verdict.WAIT, reason="spilling")
+        if spillable > 0 and not self._exhausted:
+            return Decision(Verdict.SPILL, min(short, spillable))
+        if not patient and self._fits_as_measured(need):
+            return Decision(Verdict.START)
+        if self.running:
+            return Decision(Verdict.WAIT, reason="running tasks")
+        if self.in_flight:
+            return Decision(Verdict.WAIT, reason="transfers")
+        return Decision(Verdict.PIECES)
+
+    def start(self, key: Key, need: Need) -> None:
+        """Reserve what a task needs, until it has finished."""
+        self.finish(key)
+        self._running[key] = Reservation(need.extra, need.absent)
+        self._reserved += need.total
+        self.most = max(self.most, self.committed)
+
+    def loaded(self, key: Key) -> None:
+        """Note that a task's inputs are in the memory, among the results."""
+        reservation = self._running.get(key)
+        if reservation is not None:
+            self._reserved -= reservation.absent
+            reservation.absent = 0
+
+    def secede(self, key: Key) -> None:
+        """Note that a running task waits for others."""
+        reservation = self._running.get(key)
+        if reservation is not None:
+            reservation.seceded = True
+
+    def finish(self, key: Key) -> None:
+        """Give back what is reserved for a task; nothing happens if that is nothing."""
+        reservation = self._running.pop(key, None)
+        if reservation is not None:
+            self._reserved -= reservation.extra + reservation.absent
+            self._exhausted = False
+
+    def begin_spill(self) -> None:
+        """Note that results are being moved out of the memory."""
+        self.spilling = True
+
+    def end_spill(self, moved: int) -> None:
+        """Note how many bytes were; after none, no more is tried until a task has finished."""
+        self.spilling = False
+        self._exhausted = not moved
+
+    def _fits_as_measured(self, need: Need) -> bool:
+        return self.resident is not None and self.resident + need.total <= self.limit
+
+    def _refusal(self, need: Need) -> str:
+        return (
+            f"it needs {format_bytes(need.least)} at once, and the worker may have "
+            f"{format_bytes(int(self.hard))} ({format_bytes(self.unmanaged)} of which it takes "
+            f"itself). Use smaller chunks, or a larger memory limit"
+        )

@@ -1,0 +1,135 @@
+"""The memory that a worker's tasks take, as its ledger observes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Protocol
+
+from dask.typing import Key
+
+from gpusched.workers.pool.host import HostPool
+
+if TYPE_CHECKING:
+    from gpusched.workers.worker import DeviceWorker
+
+_MARGIN = 0.05
+"""Share of the memory limit that is left for what cannot be foreseen."""
+
+
+class Reach(Protocol):
+    """One memory."""
+
+    limit: int
+    """Bytes that may be taken."""
+    hard: float
+    """Bytes that cannot be exceeded."""
+
+    def held(self) -> int:
+        """Return the bytes of results."""
+
+    def spillable(self, keep: Collection[Key]) -> int:
+        """Return the bytes of those that may be moved out of it, but for some."""
+
+    def in_flight(self) -> int:
+        """Return the bytes of results that are being received."""
+
+    def resident(self) -> int | None:
+        """Return the bytes that the process takes; None where others take them too."""
+
+    def free_unused(self) -> int:
+        """Give free blocks back; return their bytes."""
+
+    def make_room(self, nbytes: int, keep: Collection[Key]) -> Future[int]:
+        """Start moving so many bytes of results out of the memory, but for some."""
+
+
+class HostMemory:
+    """The host memory of a worker without a GPU.
+
+    Parameters
+    ----------
+    worker
+        The worker, which has a memory limit.
+    """
+
+    def __init__(self, worker: DeviceWorker) -> None:
+        manager = worker.memory_manager
+        assert manager.memory_limit
+        self._worker = worker
+        share = manager.memory_pause_fraction or 1.0
+        self.limit = int((share - _MARGIN) * manager.memory_limit)
+        self.hard: float = manager.memory_limit
+
+    def held(self) -> int:
+        """Return the bytes of results."""
+        return self._worker.data.held_on_host()
+
+    def spillable(self, keep: Collection[Key]) -> int:
+        """Return the bytes of those that may be moved to disk, but for some."""
+        return self._worker.data.movable_from_host(keep)
+
+    def in_flight(self) -> int:
+        """Return the bytes of results that are being received."""
+        return int(self._worker.state.transfer_incoming_bytes)
+
+    def resident(self) -> int | None:
+        """Return the bytes that the process takes; None where it is not the worker's own."""
+        worker = self._worker
+        return None if worker.nanny is None else int(worker.monitor.get_process_memory())
+
+    def free_unused(self) -> int:
+        """Give free chunk buffers back; return their bytes."""
+        return HostPool().free_unused()
+
+    def make_room(self, nbytes: int, keep: Collection[Key]) -> Future[int]:
+        """Start moving so many bytes of results to disk, but for some."""
+        return self._worker.data.make_room(host_bytes=nbytes, keep=keep)
+
+
+class DeviceMemory:
+    """The memory of a worker's GPU.
+
+    Parameters
+    ----------
+    worker
+        The worker, which has a limit for its GPU.
+    """
+
+    hard = math.inf
+
+    def __init__(self, worker: DeviceWorker) -> None:
+        self._worker = worker
+        self.limit = worker.device.memory_limit
+
+    def held(self) -> int:
+        """Return the bytes of results."""
+        return self._worker.data.held_on_device()
+
+    def spillable(self, keep: Collection[Key]) -> int:
+        """Return the bytes of those that may be moved to host memory, but for some."""
+        return self._worker.data.movable_from_device(keep)
+
+    def in_flight(self) -> int:
+        """Return 0: results are received in host memory."""
+        return 0
+
+    def resident(self) -> int | None:
+        """Return the bytes that arrays take, those of running tasks included."""
+        return self._worker.device.used()
+
+    def free_unused(self) -> int:
+        """Give free blocks back; return 0: they are not among those that arrays take."""
+        return 0
+
+    def make_room(self, nbytes: int, keep: Collection[Key]) -> Future[int]:
+        """Start moving so many bytes of results to host memory, but for some."""
+        return self._worker.data.make_room(device_bytes=nbytes, keep=keep)
+
+
+def reach(worker: DeviceWorker) -> Reach | None:
+    """Return the memory that a worker's tasks take; None if it has no limit."""
+    if worker.device.kind != "cpu":
+        return DeviceMemory(worker) if worker.device.memory_limit else None
+    return HostMemory(worker) if worker.memory_manager.memory_limit else None
