@@ -56,7 +56,7 @@ test-exhaustive: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) $(EVERY) -m "(exhaustive or slow) and not (processes or peers or nightly)" $(ARGS)
 
 test-cuda: $(VENV)/.cuda-test
-	$(PYTEST) $(WHOLE) tests/fusion/cuda tests/kernels/test_cuda.py \
+	$(PYTEST) $(WHOLE) tests/backends/cuda tests/kernels/test_cuda.py \
 	    tests/kernels/test_cuda_scan.py tests/inspection/test_source.py $(ARGS)
 
 # A GPU's driver is asked, as tests/tiers.py does; where there is none, every process gets the

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from gpusched.batch import checkpoint
     from gpusched.cluster import Cluster, local
     from gpusched.debugging import debug, find_nonfinite, trace_element
-    from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
     from gpusched.graph import disable, enable, fusible
     from gpusched.inspection import explain
     from gpusched.kernels import kernel
     from gpusched.models import apply
     from gpusched.profiling import profile
     from gpusched.saving import load, save
+    from gpusched.store.statistics import Statistics, reset_statistics, statistics
     from gpusched.tuning import override, tune
 
 __version__ = "0.1.0"
@@ -50,7 +50,7 @@ __all__ = [
 
 _HOMES = {
     "Cluster": "gpusched.cluster",
-    "Statistics": "gpusched.fusion.statistics",
+    "Statistics": "gpusched.store.statistics",
     "apply": "gpusched.models",
     "checkpoint": "gpusched.batch",
     "debug": "gpusched.debugging",
@@ -65,9 +65,9 @@ _HOMES = {
     "local": "gpusched.cluster",
     "override": "gpusched.tuning",
     "profile": "gpusched.profiling",
-    "reset_statistics": "gpusched.fusion.statistics",
+    "reset_statistics": "gpusched.store.statistics",
     "save": "gpusched.saving",
-    "statistics": "gpusched.fusion.statistics",
+    "statistics": "gpusched.store.statistics",
     "trace_element": "gpusched.debugging",
     "tune": "gpusched.tuning",
 }

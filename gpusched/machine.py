@@ -15,10 +15,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from gpusched.fusion import codefiles, hostloops, kernelfiles
-from gpusched.fusion.backends.processors import cores, interpreted
-from gpusched.fusion.cache import PreparedKernel, reference
-from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
+from gpusched.backends.cache import PreparedKernel, reference
+from gpusched.emit import hostloops
+from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
+from gpusched.store import codefiles, kernelfiles
+from gpusched.store.processors import cores, interpreted
 
 _ADDED = 32 << 20
 _CACHED = 32768

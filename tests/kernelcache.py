@@ -13,7 +13,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from gpusched.fusion import emitters
+from gpusched.store import emitters
 
 _KEPT_SECONDS = 3 * 86400
 

@@ -13,12 +13,12 @@ import dask
 import pytest
 
 from gpusched import machine as module
+from gpusched.backends.cache import kernels
 from gpusched.chunking.target import here
-from gpusched.fusion.cache import kernels
-from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
 from gpusched.inspection.cost import Work, compute_seconds, stage_seconds, task_seconds
 from gpusched.machine import Host, Machine, host, known_host, machine, measure
 from gpusched.profiling import profile
+from gpusched.store.statistics import Statistics, reset_statistics, statistics
 
 PLAIN = Machine(
     date="2026-11-21T00:00:00+00:00",

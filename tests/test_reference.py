@@ -8,10 +8,10 @@ from pathlib import Path
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.fusion.chunk import HANDLERS
-from gpusched.fusion.operations import COMBINES, OPERATIONS
-from gpusched.fusion.vectormath import FUNCTIONS
+from gpusched.emit.operations import COMBINES, OPERATIONS
 from gpusched.graph import rewrite  # noqa: F401  registers everything that is recorded
+from gpusched.record.chunk import HANDLERS
+from gpusched.vectormath import FUNCTIONS
 
 PYTHON = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "operations.md"

@@ -12,9 +12,9 @@ from distributed import Client
 
 from gpusched import placed
 from gpusched.adapters.tasks import Alias, Task
-from gpusched.fusion.placement import OFF, placement
-from gpusched.fusion.statistics import updating
 from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
+from gpusched.plan.placement import OFF, placement
+from gpusched.store.statistics import updating
 from gpusched.workers.device.base import Copies, Device
 from gpusched.workers.memory.store import Store
 

@@ -14,7 +14,7 @@ import psutil
 from dask.typing import Key
 from dask.utils import format_bytes
 
-from gpusched.fusion.shortage import HostResult, in_pieces
+from gpusched.plan.shortage import HostResult, in_pieces
 from gpusched.workers.border import Border
 from gpusched.workers.device.base import Device, OutOfDeviceMemoryError
 from gpusched.workers.memory.store import Store

@@ -14,7 +14,7 @@ from typing import Any
 from distributed import Worker
 from distributed.comm.core import CommClosedError
 
-from gpusched.fusion import codefiles, sharing
+from gpusched.store import codefiles, sharing
 
 logger = logging.getLogger("distributed.worker")
 
@@ -54,7 +54,7 @@ class WorkerKernels:
     Examples
     --------
     >>> import gpusched
-    >>> from gpusched.fusion import sharing
+    >>> from gpusched.store import sharing
     >>> with gpusched.local():  # There is nobody to exchange with.
     ...     len(sharing.exchanges)
     0

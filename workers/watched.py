@@ -18,8 +18,8 @@ from distributed.comm.core import CommClosedError
 from tornado.ioloop import PeriodicCallback
 
 from gpusched import events
-from gpusched.fusion import background
-from gpusched.fusion.statistics import statistics
+from gpusched.store import background
+from gpusched.store.statistics import statistics
 
 WATCH = "gpusched-watch"
 """What a scheduler sends to a worker that somebody looks at."""

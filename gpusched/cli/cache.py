@@ -36,7 +36,7 @@ def cache() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def info(as_json: bool) -> None:
     """Show what is kept, with which versions and for which processors."""
-    from gpusched.fusion import kernelfiles
+    from gpusched.store import kernelfiles
 
     root = _directory()
     with _failing():
@@ -54,7 +54,7 @@ def info(as_json: bool) -> None:
 
 
 def _summary(folder: Any, root: Path) -> dict[str, Any]:
-    from gpusched.fusion import packs
+    from gpusched.store import packs
 
     return {
         "folder": (name := folder.path.relative_to(root).as_posix()),
@@ -67,7 +67,7 @@ def _summary(folder: Any, root: Path) -> dict[str, Any]:
 
 
 def _row(told: dict[str, Any]) -> tuple[str, ...]:
-    from gpusched.fusion import packs
+    from gpusched.store import packs
 
     used = time.strftime("%Y-%m-%d", time.localtime(told["used"])) if told["used"] else "never"
     usable = "here" if told["usable"] else "elsewhere"
@@ -78,7 +78,7 @@ def _row(told: dict[str, Any]) -> tuple[str, ...]:
 @cache.command()
 def clear() -> None:
     """Remove all kernels; what gpusched.tune has found stays."""
-    from gpusched.fusion import kernelfiles
+    from gpusched.store import kernelfiles
 
     with _failing():
         _report(kernelfiles.clear(_directory()))
@@ -100,7 +100,7 @@ def prune(size: int | None, age: float | None, other_versions: bool) -> None:
     A kernel is used when a process loads it, which is noted once a day. --other-versions keeps the
     kernels that the same versions of gpusched, numba and Python have made for other processors.
     """
-    from gpusched.fusion import kernelfiles
+    from gpusched.store import kernelfiles
 
     root = _directory()
     with _failing():
@@ -117,7 +117,7 @@ def prune(size: int | None, age: float | None, other_versions: bool) -> None:
 
 
 def _remove_others(root: Path) -> list[Any]:
-    from gpusched.fusion import kernelfiles, packs
+    from gpusched.store import kernelfiles, packs
 
     gone: list[Any] = []
     for folder in kernelfiles.folders(root):
@@ -143,7 +143,7 @@ def warm(context: click.Context, module: bool, script: str, arguments: tuple[str
     its data. Kernels depend on the operations, dtypes and axes, and not on the size. The exit code
     is the script's.
     """
-    from gpusched.fusion import kernelfiles
+    from gpusched.store import kernelfiles
 
     def there() -> dict[Path, int]:
         found = kernelfiles.kernels(root)
@@ -172,7 +172,7 @@ def export_pack(file: str, everything: bool) -> None:
     Those are taken that this machine can use, with what gpusched.tune has found here. See gpusched
     cache import.
     """
-    from gpusched.fusion import packs
+    from gpusched.store import packs
 
     with _failing():
         pack, damaged = packs.collect(_directory())
@@ -201,7 +201,7 @@ def import_pack(file: Path, everything: bool) -> None:
     would not be loaded; an error says if there are no others. What gpusched.tune has found on this
     machine stays, and what it has found elsewhere is put beside it.
     """
-    from gpusched.fusion import packs
+    from gpusched.store import packs
 
     with _failing():
         pack = packs.read(file)
@@ -218,7 +218,7 @@ def import_pack(file: Path, everything: bool) -> None:
 
 
 def _of_no_use(file: Path, pack: Any) -> str:
-    from gpusched.fusion import emitters, packs
+    from gpusched.store import emitters, packs
 
     made = "; ".join(sorted({packs.described(each) for each in pack.made_with.values()}))
     return (
@@ -229,7 +229,7 @@ def _of_no_use(file: Path, pack: Any) -> str:
 
 
 def _directory() -> Path:
-    from gpusched.fusion.kernelfiles import directory
+    from gpusched.store.kernelfiles import directory
 
     found = directory()
     if found is None:
@@ -242,7 +242,7 @@ def _directory() -> Path:
 @contextmanager
 def _failing() -> Iterator[None]:
     """Turn what can go wrong with files into one message."""
-    from gpusched.fusion.packs import PackError
+    from gpusched.store.packs import PackError
 
     try:
         yield

@@ -87,7 +87,7 @@ def explain(
 
 def _stopping() -> contextlib.AbstractContextManager[Any]:
     from gpusched.cli.write_guard import stopping
-    from gpusched.fusion import kernelfiles
+    from gpusched.store import kernelfiles
 
     folder = kernelfiles.directory()
     return stopping(kernelfiles.user_caches(), [folder] if folder else [])

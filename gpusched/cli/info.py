@@ -96,7 +96,7 @@ def _versions() -> dict[str, str | None]:
 
 
 def _kernel_cache() -> dict[str, Any]:
-    from gpusched.fusion.kernelfiles import directory
+    from gpusched.store.kernelfiles import directory
 
     folder = directory()
     if folder is None:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from distributed import Client, Scheduler
 
-from gpusched.fusion import service
+from gpusched.store import service
 
 _ERASE = "\r\x1b[K"
 _WIDTH = 30

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dask.utils import format_bytes
 
-from gpusched.fusion.statistics import Statistics
+from gpusched.store.statistics import Statistics
 
 _BREAKS_SHOWN = 8
 
@@ -30,7 +30,7 @@ def summary(
     Examples
     --------
     >>> from gpusched.cli.summary import summary
-    >>> from gpusched.fusion.statistics import Statistics
+    >>> from gpusched.store.statistics import Statistics
     >>> print(summary(Statistics(), 1.5, fused=False))
     gpusched: 1.50 s
       fusion    off

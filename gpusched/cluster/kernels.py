@@ -17,7 +17,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from zict import LRU
 
 from gpusched import config
-from gpusched.fusion import codefiles
+from gpusched.store import codefiles
 from gpusched.workers import versions
 from gpusched.workers.kernels import GIVE, HERE, KEPT, LATE, MADE, MAKE, REQUEST
 

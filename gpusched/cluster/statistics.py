@@ -10,7 +10,7 @@ from dataclasses import fields
 from distributed import Client
 
 from gpusched.adapters.distributed import run_on_workers
-from gpusched.fusion.statistics import Statistics, statistics
+from gpusched.store.statistics import Statistics, statistics
 
 Process = tuple[str, int]
 """A host's name and a process id on it."""

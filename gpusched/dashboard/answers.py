@@ -44,7 +44,7 @@ def source_of(name: str, device: str) -> str:
     >>> source_of("unheard-of", "cpu")
     ''
     """
-    from gpusched.fusion.cache import kernels
+    from gpusched.backends.cache import kernels
 
     if device != "cpu":
         return "".join(linecache.getlines(f"<gpusched {device} {name}>"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusched.adapters.tasks import DataNode
+from gpusched.backends.devices import HOST
 from gpusched.debugging.breakpoints import Stops, When
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
@@ -15,12 +16,11 @@ from gpusched.debugging.plaincall import PlainCall
 from gpusched.debugging.readable import ReadableKernel
 from gpusched.debugging.run import Execution, Run
 from gpusched.debugging.subject import Index, Subject
-from gpusched.fusion.devices import HOST
-from gpusched.fusion.expression import Reduce
-from gpusched.fusion.handles import CompiledKernel
-from gpusched.fusion.kernel import Kernel
+from gpusched.emit.kernel import Kernel
 from gpusched.graph.partials import bare
 from gpusched.inspection.variant import KernelUse
+from gpusched.plan.expression import Reduce
+from gpusched.store.handles import CompiledKernel
 
 
 def debug(x: Any, index: Any = None, *, chunk: Any = None, stop: When = "first",

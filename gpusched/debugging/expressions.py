@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from gpusched.debugging.readable import ReadableKernel
-from gpusched.fusion.expression import Node
-from gpusched.fusion.operations import DEFINED
+from gpusched.emit.operations import DEFINED
+from gpusched.plan.expression import Node
 
 _WORD = re.compile(r"\b[^\W\d]\w*")
 

@@ -28,11 +28,11 @@ from gpusched.debugging.readable import ReadableKernel, needed
 from gpusched.debugging.run import Execution, Run
 from gpusched.debugging.sources import follows, told_of
 from gpusched.debugging.steps import Index, Step, Where, is_finite
-from gpusched.fusion.expression import Node, Reduce
 from gpusched.inspection.source import place_of_node
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.units import count
 from gpusched.inspection.variant import KernelUse
+from gpusched.plan.expression import Node, Reduce
 
 
 @dataclass(frozen=True)

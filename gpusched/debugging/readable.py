@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.backends import python
 from gpusched.debugging.origins import broadcast
-from gpusched.fusion import codefiles, hostloops
-from gpusched.fusion.backends import python
-from gpusched.fusion.expression import Apply, Node, Reduce, Segments
-from gpusched.fusion.kernelfiles import directory
-from gpusched.fusion.plan import Allocation
+from gpusched.emit import hostloops
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse
+from gpusched.plan.expression import Apply, Node, Reduce, Segments
+from gpusched.plan.plan import Allocation
+from gpusched.store import codefiles
+from gpusched.store.kernelfiles import directory
 
 Index = tuple[int, ...]
 STOP = "__gpusched_stop__"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
+from gpusched.backends.devices import HOST, Device
 from gpusched.debugging.origins import (
     Called,
     FromCall,
@@ -22,13 +23,6 @@ from gpusched.debugging.origins import (
 from gpusched.debugging.placement import Placement
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
-from gpusched.fusion.chunk import LazyChunk
-from gpusched.fusion.devices import HOST, Device
-from gpusched.fusion.expression import UnrecordableError
-from gpusched.fusion.handles import Runnable
-from gpusched.fusion.overrides import OverrideError
-from gpusched.fusion.plan import Call, Empty, Launch, Register, Registers, substitute
-from gpusched.fusion.schedule import KernelBuilder
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite_labelled
@@ -41,6 +35,12 @@ from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.tracing import Origin as Site
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.variant import KernelUse
+from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.overrides import OverrideError
+from gpusched.plan.plan import Call, Empty, Launch, Register, Registers, substitute
+from gpusched.plan.schedule import KernelBuilder
+from gpusched.record.chunk import LazyChunk
+from gpusched.store.handles import Runnable
 
 
 class Execution:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from gpusched.fusion.expression import Apply, Reduce
-from gpusched.fusion.kernel import MOMENTS
-from gpusched.fusion.operations import FAST_IN_NUMPY
-from gpusched.fusion.record import Recorder
+from gpusched.emit.kernel import MOMENTS
+from gpusched.emit.operations import FAST_IN_NUMPY
+from gpusched.plan.expression import Apply, Reduce
+from gpusched.record.record import Recorder
 
 
 def gains_alone(recorder: Recorder, least: int) -> bool:

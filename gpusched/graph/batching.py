@@ -13,7 +13,6 @@ from dask.array.core import finalize
 from dask.utils import key_split
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
-from gpusched.fusion.plan import Register
 from gpusched.graph.batch import Batch, Given, Made, Step
 from gpusched.graph.cheap import Cheap, moves
 from gpusched.graph.grouping import Group, Grouping
@@ -25,6 +24,7 @@ from gpusched.graph.segment import ProgramStep
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.subgraph import references
 from gpusched.graph.templates import Templates
+from gpusched.plan.plan import Register
 
 MOST = 1024
 """Chunks that a task of a batch takes at most."""

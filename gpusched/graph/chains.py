@@ -2,7 +2,7 @@
 
 dask fuses chains, but for those that it comes upon from the side: a task that joins small pieces of
 other chunks stays apart from the one that computes with what it joined. Where the same kernel can
-read the pieces where they lie, the joined chunk is then never made: see `gpusched.fusion.seams`.
+read the pieces where they lie, the joined chunk is then never made: see `gpusched.plan.seams`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Collection
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, Task, execute_subgraph
-from gpusched.fusion.grids import is_join
 from gpusched.graph.absorbing import cuts
 from gpusched.graph.rewrite import Functions, worthwhile
 from gpusched.graph.sizes import Sizes
+from gpusched.plan.grids import is_join
 
 
 def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from dask.utils import methodcaller
 
-from gpusched.fusion import pure
 from gpusched.graph.known import VIEWS, known
 from gpusched.graph.partials import bare
 from gpusched.graph.quick import callables, parts
+from gpusched.record import pure
 
 _PURE = ("dask.array", "dask.utils", "gpusched")
 """Modules whose functions leave chunks as they are."""

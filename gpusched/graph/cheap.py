@@ -26,7 +26,10 @@ _LIBRARIES = (
     "operator",
     "_operator",
     "builtins",
-    "gpusched.fusion",
+    "gpusched.record",
+    "gpusched.plan",
+    "gpusched.emit",
+    "gpusched.backends",
 )
 
 

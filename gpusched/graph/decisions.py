@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusched.breaks import Reason
-from gpusched.fusion.handles import Runnable
+from gpusched.store.handles import Runnable
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,9 @@ import numpy as np
 from dask.array import core, reductions
 
 from gpusched import config
+from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.fusion import shortage
-from gpusched.fusion.devices import device_of
-from gpusched.fusion.operations import replaced
-from gpusched.fusion.placement import OFF
-from gpusched.fusion.plan import substitute
+from gpusched.emit.operations import replaced
 from gpusched.graph import moments
 from gpusched.graph.cupycalls import by_cupy, calls_of
 from gpusched.graph.examination import bare_name
@@ -28,6 +25,9 @@ from gpusched.graph.partials import bare
 from gpusched.graph.segment import Segment, flat
 from gpusched.graph.transfers import Work
 from gpusched.placed import Placed, extent
+from gpusched.plan import shortage
+from gpusched.plan.placement import OFF
+from gpusched.plan.plan import substitute
 
 SMALL = GraphBreak.SMALL_CHUNKS("small chunks")
 COPIES = GraphBreak.COPIES("copying the chunks takes longer than computing with them")
@@ -56,7 +56,7 @@ def why_on_host(segment: Segment, registers: list[Any], mode: str) -> Refusal | 
     registers
         Their task's, with arrays of NumPy's and `Placed` ones.
     mode
-        One of `gpusched.fusion.placement`.
+        One of `gpusched.plan.placement`.
     """
     inputs = tuple([registers[k] for k in segment.inputs])
     values, name = flat(inputs), bare_name(segment.steps[0][1].function)

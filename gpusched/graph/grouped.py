@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak
-from gpusched.fusion import segments
-from gpusched.fusion.chunk import LazyChunk, lazies
-from gpusched.fusion.expression import UnfusibleError
-from gpusched.fusion.generate import identity_value
+from gpusched.emit.generate import identity_value
 from gpusched.graph.quick import QUICK
+from gpusched.plan.expression import UnfusibleError
+from gpusched.record import segments
+from gpusched.record.chunk import LazyChunk, lazies
 
 VARIANCES = {"var": False, "nanvar": True}
 """Whether NaN is left out of variances, by flox's names for them without the chunks."""

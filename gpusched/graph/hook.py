@@ -12,10 +12,10 @@ import dask
 from dask.core import flatten
 
 from gpusched.chunking import size
-from gpusched.fusion.overrides import Overrides, active
-from gpusched.fusion.precision import checked
 from gpusched.graph import callsites
 from gpusched.graph.frontends import entry
+from gpusched.plan.overrides import Overrides, active
+from gpusched.plan.precision import checked
 
 
 class Hook:

@@ -16,13 +16,13 @@ from dask.utils import funcname
 
 from gpusched.adapters.arrays import nanmax_skip, nanmin_skip, sqrt, take, trim
 from gpusched.adapters.tasks import Task
-from gpusched.fusion import functions
-from gpusched.fusion.chunk import HANDLERS, LazyChunk, compute
-from gpusched.fusion.operations import operation_of
-from gpusched.fusion.recorded import RecordedFunction, one_of
+from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import Grouped, grouped_for
 from gpusched.graph.partials import bare
+from gpusched.record import functions
+from gpusched.record.chunk import HANDLERS, LazyChunk, compute
+from gpusched.record.recorded import RecordedFunction, one_of
 
 _OPERATORS = frozenset(
     getattr(operator, name)
@@ -164,7 +164,7 @@ def owned(array: Any) -> Any:
 
 
 def _joined(arrays: Any, shape: Any) -> Any:
-    """dask's ``concatenate_shaped``, which kernels may do without: see `gpusched.fusion.seams`."""
+    """dask's ``concatenate_shaped``, which kernels may do without: see `gpusched.plan.seams`."""
     recorder = next((a._recorder for a in arrays if isinstance(a, LazyChunk)), None)
     if recorder is None:
         return concatenate_shaped(arrays, shape)

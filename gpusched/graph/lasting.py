@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
-from gpusched.fusion.plan import Register
 from gpusched.graph import libraries
+from gpusched.plan.plan import Register
 
 if TYPE_CHECKING:
     from gpusched.graph.program import Program

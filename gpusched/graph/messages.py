@@ -16,9 +16,9 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpusched.adapters.distributed import worker_instances
-from gpusched.fusion.statistics import updating
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.worker import current_worker
+from gpusched.store.statistics import updating
 
 # Programs need dask.array, which takes longer to import than all else that a scheduler or a worker
 # starts with: it is imported with the first of them.

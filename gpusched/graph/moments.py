@@ -15,10 +15,10 @@ from dask.array import chunk, reductions
 from dask.utils import deepmap
 
 from gpusched.adapters.arrays import concatenate2
-from gpusched.fusion.chunk import LazyChunk
-from gpusched.fusion.devices import device_of
-from gpusched.fusion.moments import Moments, joined, moments
+from gpusched.backends.devices import device_of
 from gpusched.graph.quick import QUICK
+from gpusched.record.chunk import LazyChunk
+from gpusched.record.moments import Moments, joined, moments
 
 _KINDS = frozenset("?bhilqBHILQfd")
 """Dtypes whose variances are computed here."""

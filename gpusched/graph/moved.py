@@ -9,8 +9,8 @@ import numpy as np
 
 from gpusched import config
 from gpusched.breaks import Reason
-from gpusched.fusion.plan import Register
 from gpusched.placed import Mover, Placed, hosted
+from gpusched.plan.plan import Register
 
 
 class TaskCopies:
@@ -56,7 +56,7 @@ class TaskCopies:
         value
             CuPy's arrays, also in tuples, lists and dictionaries.
         structure
-            The same with `gpusched.fusion.plan.Register` in the place of arrays that may be NumPy's
+            The same with `gpusched.plan.plan.Register` in the place of arrays that may be NumPy's
             scalars to the program; None where none is.
         """
         kind = type(value)

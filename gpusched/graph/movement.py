@@ -18,10 +18,10 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
     identity_cast,
 )
-from gpusched.fusion.recorded import one_of
 from gpusched.graph.batch import part
 from gpusched.graph.known import enforced, pieces, together
 from gpusched.graph.quick import parts
+from gpusched.record.recorded import one_of
 
 KEEPING = (
     operator.getitem, chunk.getitem, np.concatenate, core.concatenate3, core.concatenate_axes,

@@ -11,7 +11,6 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from gpusched import events
-from gpusched.fusion.overrides import Overrides
 from gpusched.graph.absorbing import absorbed
 from gpusched.graph.batching import batched
 from gpusched.graph.chains import without_links
@@ -26,6 +25,7 @@ from gpusched.graph.program import Program
 from gpusched.graph.rejoining import rejoined
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
+from gpusched.plan.overrides import Overrides
 
 FEW = 24
 """Nodes of a graph that keeps other names of tasks, and chains, as dask makes them: next to nothing

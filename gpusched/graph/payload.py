@@ -9,17 +9,17 @@ from typing import Any
 import cloudpickle
 from toolz import curry  # type: ignore[import-untyped]
 
-from gpusched.fusion.bounds import DEFAULT, Bounds
-from gpusched.fusion.kernel import EXACT
-from gpusched.fusion.overrides import NONE, Overrides
-from gpusched.fusion.placement import AUTO, OFF, REQUIRE
-from gpusched.fusion.plan import Register
-from gpusched.fusion.precision import MODES
-from gpusched.fusion.tiers import ANY, FUSED, UNFUSED
+from gpusched.emit.kernel import EXACT
 from gpusched.graph import libraries
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.quick import parts
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan.bounds import DEFAULT, Bounds
+from gpusched.plan.overrides import NONE, Overrides
+from gpusched.plan.placement import AUTO, OFF, REQUIRE
+from gpusched.plan.plan import Register
+from gpusched.plan.precision import MODES
+from gpusched.plan.tiers import ANY, FUSED, UNFUSED
 
 
 class _Compact(cloudpickle.Pickler):
@@ -56,7 +56,7 @@ def pack(steps: tuple[ProgramStep, ...], inputs: int, overrides: Overrides = NON
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.fusion.plan import Register
+    >>> from gpusched.plan.plan import Register
     >>> from gpusched.graph.payload import pack, unpack
     >>> from gpusched.graph.segment import ProgramStep
     >>> steps = tuple(ProgramStep(np.add, (Register(k), 1)) for k in range(10))

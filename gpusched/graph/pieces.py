@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpusched.fusion.devices import Device, device_of
-from gpusched.fusion.plan import Registers
-from gpusched.fusion.recorded import RecordedFunction, one_of
-from gpusched.fusion.shortage import HostResult
+from gpusched.backends.devices import Device, device_of
 from gpusched.graph import tiled
 from gpusched.graph.known import together
 from gpusched.graph.partials import bare
+from gpusched.plan.plan import Registers
+from gpusched.plan.shortage import HostResult
+from gpusched.record.recorded import RecordedFunction, one_of
 
 ELEMENTWISE = (*tiled.FUNCTIONS, one_of, together)
 """The same, and what returns some of its arguments."""

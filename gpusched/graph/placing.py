@@ -13,9 +13,6 @@ import numpy as np
 
 from gpusched import placed
 from gpusched.breaks import GraphBreak
-from gpusched.fusion.placement import REQUIRE
-from gpusched.fusion.plan import substitute
-from gpusched.fusion.statistics import updating
 from gpusched.graph.batch import Batch
 from gpusched.graph.cupycalls import on_cupy
 from gpusched.graph.devicechoice import (
@@ -35,6 +32,9 @@ from gpusched.graph.moved import Moved, TaskCopies
 from gpusched.graph.quick import slow_part
 from gpusched.graph.segment import ProgramStep, Segment, flat
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
+from gpusched.plan.placement import REQUIRE
+from gpusched.plan.plan import substitute
+from gpusched.store.statistics import updating
 
 _EXEMPT = frozenset((SMALL.kind, COPIES.kind, OWN.kind, LEAVES.kind))
 """Reasons that are no errors where the device is required: nothing is lost by them."""
@@ -84,7 +84,7 @@ class Placing:
     mover
         What copies arrays.
     mode
-        One of `gpusched.fusion.placement`.
+        One of `gpusched.plan.placement`.
 
     Notes
     -----

@@ -11,11 +11,6 @@ from typing import Any
 
 import dask
 
-from gpusched.fusion import shortage
-from gpusched.fusion.grids import is_join
-from gpusched.fusion.overrides import Overrides, active
-from gpusched.fusion.plan import Registers
-from gpusched.fusion.tiers import UNFUSED
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.lasting import keep
@@ -24,6 +19,11 @@ from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.quick import callables, parts
 from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.plan import shortage
+from gpusched.plan.grids import is_join
+from gpusched.plan.overrides import Overrides, active
+from gpusched.plan.plan import Registers
+from gpusched.plan.tiers import UNFUSED
 
 
 class Program:

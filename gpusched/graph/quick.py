@@ -28,7 +28,7 @@ dask.array.routines._chunk_sum
 dask.array.wrap._broadcast_trick_inner numpy.broadcast_to numpy.concatenate numpy.empty
 numpy.empty_like numpy.expand_dims numpy.full numpy.full_like numpy.max numpy.min numpy.ones
 numpy.ones_like numpy.reshape numpy.squeeze numpy.stack numpy.sum numpy.transpose numpy.zeros
-numpy.zeros_like operator.getitem gpusched.fusion.recorded.one_of
+numpy.zeros_like operator.getitem gpusched.record.recorded.one_of
 """
 
 

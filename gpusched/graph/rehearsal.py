@@ -16,14 +16,14 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
     identity_cast,
 )
-from gpusched.fusion.devices import HOST
-from gpusched.fusion.expression import UnrecordableError
-from gpusched.fusion.handles import CompiledKernel
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.record import Recorder
+from gpusched.backends.devices import HOST
+from gpusched.emit.kernel import Kernel
 from gpusched.graph.program import Program
 from gpusched.graph.quick import slow_part
 from gpusched.graph.segment import Segment
+from gpusched.plan.expression import UnrecordableError
+from gpusched.record.record import Recorder
+from gpusched.store.handles import CompiledKernel
 
 LARGEST = 1 << 30
 """Bytes of a chunk that is stood in for."""

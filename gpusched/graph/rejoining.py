@@ -23,8 +23,8 @@ from dask.utils import key_split
 
 from gpusched.adapters.arrays import take
 from gpusched.graph.cutting import cuts_of
-from gpusched.graph.partials import bare
 from gpusched.graph.merging import Merged, gathers
+from gpusched.graph.partials import bare
 from gpusched.graph.pieces import is_elementwise
 from gpusched.graph.quick import QUICK
 from gpusched.graph.rewrite import called, enforces

@@ -13,8 +13,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.utils import ensure_dict
 
 from gpusched.adapters.tasks import GraphNode, Task, convert_legacy_graph
-from gpusched.fusion.overrides import OverrideError, Overrides
 from gpusched.graph.program import Program
+from gpusched.plan.overrides import OverrideError, Overrides
 
 
 def own_names(graph: Any, wanted: Set[Any], overrides: Overrides) -> Any:

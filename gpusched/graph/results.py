@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.chunk import LazyChunk, references
-from gpusched.fusion.record import Recorder
+from gpusched.record.chunk import LazyChunk, references
+from gpusched.record.record import Recorder
 
 
 class Results:

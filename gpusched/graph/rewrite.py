@@ -29,13 +29,6 @@ from gpusched.adapters.tasks import (
     identity_cast,
 )
 from gpusched.breaks import GraphBreak
-from gpusched.fusion.grids import is_join
-from gpusched.fusion.overrides import Overrides, active
-from gpusched.fusion.plan import Register
-from gpusched.fusion.record import error_state
-from gpusched.fusion.recorded import RecordedFunction
-from gpusched.fusion.statistics import updating
-from gpusched.fusion.tuned import generation
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.decisions import Remaining
@@ -48,6 +41,13 @@ from gpusched.graph.program import Program, name_of
 from gpusched.graph.quick import is_marked
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.templates import Templates
+from gpusched.plan.grids import is_join
+from gpusched.plan.overrides import Overrides, active
+from gpusched.plan.plan import Register
+from gpusched.record.record import error_state
+from gpusched.record.recorded import RecordedFunction
+from gpusched.store.statistics import updating
+from gpusched.store.tuned import generation
 
 _STATIC = frozenset([bool, int, float, complex, str, bytes, type(None), type(Ellipsis), np.float64,
                      np.complex128])  # fmt: skip

@@ -13,27 +13,11 @@ import dask
 import numpy as np
 from dask.array.chunk import getitem
 
+from gpusched.backends.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.fusion import shortage, tiers
-from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.chunk import LazyChunk, lazies
-from gpusched.fusion.devices import HOST, Device, device_of, strides_are_whole
-from gpusched.fusion.expression import Leaf, UnrecordableError
-from gpusched.fusion.floatingpoint import take
-from gpusched.fusion.grids import is_join
-from gpusched.fusion.handles import Runnable
-from gpusched.fusion.operations import replaced
-from gpusched.fusion.overrides import NONE, OverrideError
-from gpusched.fusion.plan import (
-    Plan,
-    Registers,
-    ReplayError,
-    last_uses,
-    substitute,
-    used_registers,
-)
-from gpusched.fusion.record import Recorder, error_state
-from gpusched.fusion.statistics import updating
+from gpusched.emit.choices import ChoiceError
+from gpusched.emit.floatingpoint import take
+from gpusched.emit.operations import replaced
 from gpusched.graph import gpu_failures, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
@@ -45,6 +29,22 @@ from gpusched.graph.results import Results
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.tiled import Part, parts
 from gpusched.placed import Placed
+from gpusched.plan import shortage, tiers
+from gpusched.plan.expression import Leaf, UnrecordableError
+from gpusched.plan.grids import is_join
+from gpusched.plan.overrides import NONE, OverrideError
+from gpusched.plan.plan import (
+    Plan,
+    Registers,
+    ReplayError,
+    last_uses,
+    substitute,
+    used_registers,
+)
+from gpusched.record.chunk import LazyChunk, lazies
+from gpusched.record.record import Recorder, error_state
+from gpusched.store.handles import Runnable
+from gpusched.store.statistics import updating
 
 PLANS = 128
 """Plans one segment remembers; the oldest goes first."""

@@ -22,11 +22,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpusched.fusion.devices import HOST
-from gpusched.fusion.floatingpoint import collecting, heeded, take
-from gpusched.fusion.operations import operation_of
-from gpusched.fusion.plan import Register, last_uses, substitute
+from gpusched.backends.devices import HOST
+from gpusched.emit.floatingpoint import collecting, heeded, take
+from gpusched.emit.operations import operation_of
 from gpusched.graph.known import enforced
+from gpusched.plan.plan import Register, last_uses, substitute
 
 TILE = 1 << 15
 """Elements of a tile: some of float64 fit the second-level cache. On chunks of 4M elements and two

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.operations import OPERATIONS
+from gpusched.emit.kernel import Kernel
+from gpusched.emit.operations import OPERATIONS
 from gpusched.machine import Machine
 
 _FREE = frozenset(["positive", "conjugate"])
@@ -45,7 +45,7 @@ def work_of(kernel: Kernel) -> Work:
 
     Examples
     --------
-    >>> from gpusched.fusion.kernel import Kernel, Statement
+    >>> from gpusched.emit.kernel import Kernel, Statement
     >>> from gpusched.inspection.cost import work_of
     >>> twice = Statement("exp", 0, (0,), "float32", "float32")
     >>> work_of(Kernel((), (), (twice,), (), ("map",)))

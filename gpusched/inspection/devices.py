@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import Reason
-from gpusched.fusion.expression import UnrecordableError
-from gpusched.fusion.placement import REQUIRE, placement
-from gpusched.fusion.record import Recorder
 from gpusched.graph.devicechoice import can_stay, least, why_left, why_on_host
 from gpusched.graph.examination import bare_name
 from gpusched.graph.segment import Segment, flat
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed
+from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.placement import REQUIRE, placement
+from gpusched.record.record import Recorder
 
 _NAMED = 3
 """How many of a group's functions are named."""

@@ -11,11 +11,6 @@ from dask.utils import apply
 
 from gpusched.adapters.tasks import DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.fusion.expression import UnrecordableError
-from gpusched.fusion.plan import substitute, written
-from gpusched.fusion.schedule import KernelBuilder
-from gpusched.fusion.seams import Seamed
-from gpusched.fusion.slabs import Slabs
 from gpusched.graph import safety
 from gpusched.graph.examination import bare_name, said_of
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
@@ -46,6 +41,11 @@ from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.unfused_memory import Called, Holding, lazy_in, peak_of_calls
 from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
+from gpusched.plan.expression import UnrecordableError
+from gpusched.plan.plan import substitute, written
+from gpusched.plan.schedule import KernelBuilder
+from gpusched.plan.seams import Seamed
+from gpusched.plan.slabs import Slabs
 
 UNKNOWN = object()
 """Stands in for a chunk of which nothing is known."""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusched.fusion.edited import Edited, edited_file
+from gpusched.editing.edited import Edited, edited_file
 
 if TYPE_CHECKING:
     from gpusched.inspection.kernels import ExplainedKernel

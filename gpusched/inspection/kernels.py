@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpusched.fusion import cache, compiletimes, generate, hostloops, tiers, worthwhile
-from gpusched.fusion.choices import words
-from gpusched.fusion.edited import Edited
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.tuned import remembered
+from gpusched.backends import cache
+from gpusched.editing.edited import Edited
+from gpusched.emit import generate, hostloops
+from gpusched.emit.choices import words
+from gpusched.emit.kernel import Kernel
 from gpusched.inspection.cost import Work, work_of
 from gpusched.inspection.machinecode import capability, cpu_llvm, cuda_code
 from gpusched.inspection.model import ChunkArray
 from gpusched.inspection.places import Place
 from gpusched.inspection.source import annotated, input_variables, places_of
 from gpusched.inspection.variant import KernelUse
+from gpusched.plan import tiers
+from gpusched.store import compiletimes, worthwhile
+from gpusched.store.tuned import remembered
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class ExplainedKernel:
     @property
     def cuda_source(self) -> str:
         """Python source for NVIDIA GPUs, with the user's names and lines."""
-        from gpusched.fusion.backends.cuda import skeleton
+        from gpusched.emit import skeleton
 
         text = skeleton.source(self.kernel)
         return text if self.kernel.edition else annotated(self.use, text)
@@ -157,7 +160,7 @@ class ExplainedKernel:
 
         Raises
         ------
-        gpusched.fusion.backends.cuda.compiler.CompilerMissingError
+        gpusched.backends.cuda.compiler.CompilerMissingError
             If the compiler's packages are not installed; the message names them.
         """
         return cuda_code(self.kernel, capability(cc)).ptx()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from gpusched.fusion import choices, hostloops
-from gpusched.fusion.kernel import FAST, Kernel
+from gpusched.emit import choices, hostloops
+from gpusched.emit.kernel import FAST, Kernel
 
 
 def capability(cc: Any) -> tuple[int, int]:
@@ -29,7 +29,7 @@ def capability(cc: Any) -> tuple[int, int]:
 
 def cuda_code(kernel: Kernel, cc: tuple[int, int]) -> Any:
     """Return a kernel compiled for GPUs of one compute capability."""
-    from gpusched.fusion.backends.cuda.runtime import compile_for
+    from gpusched.backends.cuda.runtime import compile_for
 
     return compile_for(kernel, cc)
 
@@ -38,8 +38,8 @@ def cpu_llvm(kernel: Kernel) -> str:
     """Return the optimised LLVM representation of a kernel for this machine's CPU."""
     import numba
 
-    from gpusched.fusion.backends import cpu
-    from gpusched.fusion.vectormath.bits import device
+    from gpusched.backends import cpu
+    from gpusched.vectormath.bits import device
 
     text, filename = hostloops.source(kernel), f"<gpusched {kernel.name}>"
     names = cpu.namespace(text, kernel.mathematics == FAST) | {"__name__": __name__}

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.plan import Call, Plan, Step, reads, written
-from gpusched.fusion.seams import Seamed
 from gpusched.inspection.standins import extent
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
+from gpusched.plan.plan import Call, Plan, Step, reads, written
+from gpusched.plan.seams import Seamed
 
 
 def owner(array: Any) -> Any:

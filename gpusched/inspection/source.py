@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable
 from keyword import iskeyword
 
-from gpusched.fusion import generate
-from gpusched.fusion.expression import Leaf, Node
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.plan import Call, Register
+from gpusched.emit import generate
+from gpusched.emit.kernel import Kernel
 from gpusched.inspection.places import (
     Place,
     place_of_layer,
@@ -18,6 +16,8 @@ from gpusched.inspection.places import (
     variable_of_layer,
 )
 from gpusched.inspection.variant import KernelUse
+from gpusched.plan.expression import Leaf, Node
+from gpusched.plan.plan import Call, Register
 
 _WORD = re.compile(r"\b[^\W\d]\w*")
 _DERIVED = re.compile(r"(.+?)((?:_(?:s\d+|value\d*|block|ahead|row\d+|\d+))+)")

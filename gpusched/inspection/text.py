@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpusched.fusion.kernel import EXACT
+from gpusched.emit.kernel import EXACT
 from gpusched.inspection.model import Break, Stage, StageSeams, StageSlabs, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
 

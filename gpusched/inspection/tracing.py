@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.backends.devices import Device
 from gpusched.breaks import Reason
-from gpusched.fusion.chunk import LazyChunk
-from gpusched.fusion.devices import Device
-from gpusched.fusion.expression import Leaf, Node
-from gpusched.fusion.plan import Empty, Launch, Step, used_registers
-from gpusched.fusion.record import Recorder
-from gpusched.fusion.schedule import KernelBuilder
 from gpusched.graph.callsites import Site, outside
 from gpusched.graph.libraries import FRAMES
 from gpusched.inspection.standins import extent
+from gpusched.plan.expression import Leaf, Node
+from gpusched.plan.plan import Empty, Launch, Step, used_registers
+from gpusched.plan.schedule import KernelBuilder
+from gpusched.record.chunk import LazyChunk
+from gpusched.record.record import Recorder
 
 _SEGMENT = "gpusched.graph.segment"
 

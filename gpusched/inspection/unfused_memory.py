@@ -9,7 +9,6 @@ import numpy as np
 from dask.array.chunk import getitem
 
 from gpusched.adapters.tasks import Task, execute_subgraph
-from gpusched.fusion.chunk import LazyChunk
 from gpusched.graph.known import computes, together
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
@@ -17,6 +16,7 @@ from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.inspection.memory import held, owner
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.temporaries import temporaries
+from gpusched.record.chunk import LazyChunk
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpusched.breaks import Reason
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.plan import Launch
-from gpusched.fusion.schedule import KernelBuilder
-from gpusched.fusion.seams import Seamed
-from gpusched.fusion.slabs import Slabs
+from gpusched.emit.kernel import Kernel
 from gpusched.graph.callsites import Site
 from gpusched.inspection.tracing import TracingRecorder
+from gpusched.plan.plan import Launch
+from gpusched.plan.schedule import KernelBuilder
+from gpusched.plan.seams import Seamed
+from gpusched.plan.slabs import Slabs
 
 
 @dataclass(frozen=True)

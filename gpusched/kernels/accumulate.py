@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from gpusched.fusion.chunk import compute
-from gpusched.fusion.devices import HOST, Device, device_of
-from gpusched.fusion.record import Recorder
-from gpusched.fusion.recorded import RecordedFunction, recorder_of
-from gpusched.fusion.statistics import updating
+from gpusched.backends.devices import HOST, Device, device_of
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.reduce import ReduceKernel
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Signature
 from gpusched.kernels.typed import variant
+from gpusched.record.chunk import compute
+from gpusched.record.record import Recorder
+from gpusched.record.recorded import RecordedFunction, recorder_of
+from gpusched.store.statistics import updating
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class ScanKernel(RecordedFunction):
     def _on(self, device: Device, dtype: np.dtype) -> Callable[[Any, Any, Any], int]:
         """Return what scans contiguous values on a device, and tells the number of launches."""
         if not device.can.host_memory:
-            from gpusched.fusion.backends.cuda import runtime
+            from gpusched.backends.cuda import runtime
 
             return runtime.scan(self.joins.typed(dtype).operation, dtype.name)
         loop = _loop(self.joins, dtype)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.record import PYTHON_SCALARS
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.signatures import checked
+from gpusched.record.record import PYTHON_SCALARS
 
 _CUDA = 2
 """DLPack's number for memory of NVIDIA GPUs."""

@@ -13,8 +13,6 @@ from dask.array.reductions import cumreduction
 from dask.array.utils import meta_from_array
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gpusched.fusion.record import PYTHON_SCALARS
-from gpusched.fusion.recorded import RecordedFunction, one_of
 from gpusched.kernels.accumulate import ScanKernel
 from gpusched.kernels.interior import PaddedKernel
 from gpusched.kernels.reduce import ReduceKernel
@@ -22,6 +20,8 @@ from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Kinds
 from gpusched.kernels.tuples import RecordReduceKernel, TupleReduceKernel, record_dtype
 from gpusched.kernels.typed import Typed
+from gpusched.record.record import PYTHON_SCALARS
+from gpusched.record.recorded import RecordedFunction, one_of
 
 KEPT = (Array, np.generic, *PYTHON_SCALARS)
 """What is part of a task as it is."""

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.chunk import LazyChunk, lazies, references
-from gpusched.fusion.devices import HOST, Device, device_of
-from gpusched.fusion.overrides import active
-from gpusched.fusion.plan import Plan
-from gpusched.fusion.record import PYTHON_SCALARS, Recorder
-from gpusched.fusion.recorded import RecordedFunction
-from gpusched.fusion.statistics import updating
-from gpusched.fusion.tuned import generation
+from gpusched.backends.devices import HOST, Device, device_of
 from gpusched.kernels.arrays import taken
+from gpusched.plan.overrides import active
+from gpusched.plan.plan import Plan
+from gpusched.record.chunk import LazyChunk, lazies, references
+from gpusched.record.record import PYTHON_SCALARS, Recorder
+from gpusched.record.recorded import RecordedFunction
+from gpusched.store.statistics import updating
+from gpusched.store.tuned import generation
 
 PLANS = 256
 """Plans remembered for all kernels; the oldest goes first."""

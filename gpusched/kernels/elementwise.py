@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.chunk import LazyChunk
-from gpusched.fusion.recorded import Freezable
 from gpusched.kernels import blocks
 from gpusched.kernels.definition import define, inner_function, outside_of
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.shown import Shown
 from gpusched.kernels.signatures import Signature
+from gpusched.record.chunk import LazyChunk
+from gpusched.record.recorded import Freezable
 
 Outside = dict[str, tuple[Any, bytes | None]]
 """Values by where they are read, with the bytes of arrays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 
-from gpusched.fusion.complaints import complaint
+from gpusched.backends.complaints import complaint
 
 
 class KernelError(TypeError):

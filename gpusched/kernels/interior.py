@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.record import Recorder
-from gpusched.fusion.recorded import RecordedFunction, recorder_of
 from gpusched.kernels import eager
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.neighbours import Offset
 from gpusched.kernels.scalar import ScalarKernel
 from gpusched.kernels.signatures import Kinds
 from gpusched.kernels.typed import Typed
+from gpusched.record.record import Recorder
+from gpusched.record.recorded import RecordedFunction, recorder_of
 
 Boundary = str | bool | int | float
 

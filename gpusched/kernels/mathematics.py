@@ -1,6 +1,6 @@
 """What `math` and `numpy` mean inside a kernel, for each way to compile it.
 
-On the CPU the functions of `gpusched.fusion.vectormath` take the place of the C library's, which
+On the CPU the functions of `gpusched.vectormath` take the place of the C library's, which
 LLVM cannot vectorise. On a GPU NumPy's names stand for those of `math`, the only ones there.
 """
 
@@ -74,8 +74,8 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
     from numba import types as numba_types
     from numba.extending import overload
 
-    from gpusched.fusion.backends import names
-    from gpusched.fusion.backends.cpu import _math
+    from gpusched.backends import names
+    from gpusched.backends.cpu import _math
 
     narrow, wide = _math(f"{name}_f32"), _math(f"{name}_f64")
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak
-from gpusched.fusion.statistics import updating
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
@@ -18,6 +17,7 @@ from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.shown import html
 from gpusched.kernels.signatures import dtypes_of
 from gpusched.kernels.trees import tree_of
+from gpusched.store.statistics import updating
 
 if TYPE_CHECKING:
     from gpusched.kernels.host.compiler import HostKernel
@@ -170,8 +170,8 @@ class RawKernel:
         cc
             Such as (9, 0).
         """
-        from gpusched.fusion.backends.cuda.compiler import compile_kernel
-        from gpusched.fusion.backends.cuda.numba_cuda import types
+        from gpusched.backends.cuda.compiler import compile_kernel
+        from gpusched.backends.cuda.numba_cuda import types
 
         def type_of(text: str) -> Any:
             name, bracket, axes = text.partition("[")
@@ -217,7 +217,7 @@ def _restore(body: ElementwiseKernel, tree: ast.FunctionDef | None) -> RawKernel
 
 
 def _for_cuda(value: Any) -> Any:
-    from gpusched.fusion.backends.cuda.compiler import device_function
+    from gpusched.backends.cuda.compiler import device_function
     from gpusched.kernels.definition import Definition
     from gpusched.kernels.mathematics import for_cuda, replacement
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from gpusched.fusion.chunk import LazyChunk, operand
-from gpusched.fusion.expression import Node
-from gpusched.fusion.record import Recorder
-from gpusched.fusion.recorded import RecordedFunction, recorder_of
 from gpusched.kernels import eager
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.typed import Typed, typed
+from gpusched.plan.expression import Node
+from gpusched.record.chunk import LazyChunk, operand
+from gpusched.record.record import Recorder
+from gpusched.record.recorded import RecordedFunction, recorder_of
 
 Axes = int | list[int] | tuple[int, ...] | None
 

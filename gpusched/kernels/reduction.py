@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.recorded import Freezable, RecordedFunction
 from gpusched.kernels import blocks
 from gpusched.kernels.arrays import taken
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.reduce import Axes, ReduceKernel
 from gpusched.kernels.shown import Shown
+from gpusched.record.recorded import Freezable, RecordedFunction
 
 
 class ReductionKernel(Shown, Freezable):

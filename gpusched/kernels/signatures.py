@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.kernel import SUPPORTED
+from gpusched.emit.kernel import SUPPORTED
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.typed import Dtypes, is_narrow
 

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from gpusched.fusion.parsing import parse
+from gpusched.emit.parsing import parse
 
 
 def tree_of(function: Any) -> ast.FunctionDef | None:

@@ -158,7 +158,7 @@ def _source(items: int) -> str:
 def _compiled(combine: Definition, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
     import numba
 
-    from gpusched.fusion.vectormath.bits import device
+    from gpusched.vectormath.bits import device
 
     code = combine.function.__code__
     function = device(variant(combine, ()).bound(code, device, mathematics.for_cpu()))

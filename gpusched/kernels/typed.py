@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.kernel import SUPPORTED
-from gpusched.fusion.operations import DEFINED, Operation
+from gpusched.emit.kernel import SUPPORTED
+from gpusched.emit.operations import DEFINED, Operation
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import FACTS, Definition, Value
 from gpusched.kernels.errors import KernelError, from_numba, location
@@ -53,13 +53,13 @@ class Variant:
 
     @cached_property
     def _cpu(self) -> Any:
-        from gpusched.fusion.vectormath.bits import device
+        from gpusched.vectormath.bits import device
 
         return device(self.bound(self._code, device, mathematics.for_cpu()))
 
     @cached_property
     def _cuda(self) -> Any:
-        from gpusched.fusion.backends.cuda.compiler import device_function
+        from gpusched.backends.cuda.compiler import device_function
 
         return device_function(self.bound(self._code, device_function, mathematics.for_cuda()))
 
@@ -69,7 +69,7 @@ class Variant:
         code = self.definition.function.__code__
         if not self.narrow:
             return code
-        from gpusched.fusion.vectormath.bits import device
+        from gpusched.vectormath.bits import device
 
         def bind(changed: types.CodeType) -> Any:
             return self.bound(changed, device, mathematics.for_cpu())
@@ -115,7 +115,7 @@ class Typed:
     """An operation made of a definition."""
 
     operation: str
-    """Its name among `gpusched.fusion.operations.DEFINED`."""
+    """Its name among `gpusched.emit.operations.DEFINED`."""
     arguments: Dtypes
     """What it takes."""
     results: Dtypes

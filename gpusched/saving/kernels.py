@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from gpusched.adapters.tasks import GraphNode
-from gpusched.fusion import hostloops
-from gpusched.fusion.handles import CompiledKernel
-from gpusched.fusion.kernel import Kernel
+from gpusched.emit import hostloops
+from gpusched.emit.kernel import Kernel
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError
 from gpusched.graph.rewrite import Functions, rewrite_task
 from gpusched.graph.segment import describe
 from gpusched.saving.programs import encode_key
 from gpusched.saving.rebuild import decode_key
 from gpusched.saving.values import Encoder
+from gpusched.store.handles import CompiledKernel
 
 
 class _MissingError(Exception):

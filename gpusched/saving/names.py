@@ -47,7 +47,7 @@ _MODULES = {
     " masked_greater_equal masked_inside masked_invalid masked_less masked_less_equal"
     " masked_not_equal masked_outside masked_values masked_where",
     "numpy.random": "MT19937 PCG64 PCG64DXSM Philox RandomState SFC64",
-    "gpusched.fusion.recorded": "one_of",
+    "gpusched.record.recorded": "one_of",
     "operator": "abs add and_ eq floordiv ge getitem gt invert le lshift lt matmul mod mul ne neg"
     " or_ pos pow rshift sub truediv xor",
     "builtins": "abs bool complex divmod float int len list max min object round slice sum tuple",

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import generate
-from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.chunk import LazyChunk, lazies
-from gpusched.fusion.devices import HOST, Device, device_of
-from gpusched.fusion.kernel import Access, Kernel
-from gpusched.fusion.plan import Launch, window
-from gpusched.fusion.record import PYTHON_SCALARS
-from gpusched.fusion.samples import labels, numbers
+from gpusched.backends.devices import HOST, Device, device_of
+from gpusched.editing.samples import labels, numbers
+from gpusched.emit import generate
+from gpusched.emit.choices import ChoiceError
+from gpusched.emit.kernel import Access, Kernel
 from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.inspection.tracing import TracingRecorder
+from gpusched.plan.plan import Launch, window
+from gpusched.record.chunk import LazyChunk, lazies
+from gpusched.record.record import PYTHON_SCALARS
 
 
 @dataclass(frozen=True)
@@ -156,14 +156,14 @@ def device_for(target: str) -> Device:
 
     Raises
     ------
-    gpusched.fusion.backends.cuda.runtime.NoDeviceError
+    gpusched.backends.cuda.runtime.NoDeviceError
         If there is no GPU.
     """
     if target == "cpu":
         return HOST
-    from gpusched.fusion.backends.cuda.runtime import check_driver
+    from gpusched.backends.cuda.runtime import check_driver
 
     check_driver()
-    from gpusched.fusion.devices import cuda
+    from gpusched.backends.devices import cuda
 
     return cuda()

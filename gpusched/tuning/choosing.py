@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpusched.fusion import tuned
-from gpusched.fusion.choices import TARGETS, ChoiceError
-from gpusched.fusion.devices import Device, device_of
-from gpusched.fusion.kernel import Options
-from gpusched.fusion.recorded import Freezable, RecordedFunction
+from gpusched.backends.devices import Device, device_of
+from gpusched.emit.choices import TARGETS, ChoiceError
+from gpusched.emit.kernel import Options
 from gpusched.inspection.explanation import explain
 from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.record.recorded import Freezable, RecordedFunction
+from gpusched.store import tuned
 from gpusched.tuning.cases import Case, device_for, explained_case, function_cases
 from gpusched.tuning.measuring import Bench, Row, candidates, measure
 from gpusched.tuning.table import Table, Tuned
@@ -157,7 +157,7 @@ def bench_for(device: Device) -> Bench:
     """Return where kernels of a device are measured."""
     if device.name == "cpu":
         return Bench(device, tuned.here())
-    from gpusched.fusion.backends.cuda import runtime
+    from gpusched.backends.cuda import runtime
 
     return Bench(device, runtime.here())
 

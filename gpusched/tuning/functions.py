@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import generate
-from gpusched.fusion.editions import EditionError
-from gpusched.fusion.kernel import Kernel, Statement, unchecked
-from gpusched.fusion.overrides import Override
+from gpusched.emit import generate
+from gpusched.emit.editions import EditionError
+from gpusched.emit.kernel import Kernel, Statement, unchecked
 from gpusched.kernels.definition import Definition, define
 from gpusched.kernels.errors import location
 from gpusched.kernels.typed import typed
+from gpusched.plan.overrides import Override
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion import choices
-from gpusched.fusion.checking import differs
-from gpusched.fusion.devices import Device
-from gpusched.fusion.kernel import Kernel, Options
-from gpusched.fusion.tuned import Place
+from gpusched.backends.devices import Device
+from gpusched.editing.checking import differs
+from gpusched.emit import choices
+from gpusched.emit.kernel import Kernel, Options
+from gpusched.store.tuned import Place
 from gpusched.tuning.cases import Case
 
 ROUNDS = 11

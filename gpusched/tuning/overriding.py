@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpusched.fusion.edited import SOURCE, Edited, edited_file, edited_override
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.overrides import Override
+from gpusched.editing.edited import SOURCE, Edited, edited_file, edited_override
+from gpusched.emit.kernel import Kernel
+from gpusched.plan.overrides import Override
 from gpusched.tuning.functions import function_override
 from gpusched.tuning.subjects import kernel_of
 
@@ -52,9 +52,9 @@ def override(
 
     Raises
     ------
-    gpusched.fusion.checking.MismatchError
+    gpusched.editing.checking.MismatchError
         If results differ; the message has inputs, expected and found.
-    gpusched.fusion.editions.EditionError
+    gpusched.emit.editions.EditionError
         If it does not compile, or takes other arguments; the message has the line.
 
     Notes

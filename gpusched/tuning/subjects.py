@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from gpusched.fusion import cache
-from gpusched.fusion.kernel import Kernel
+from gpusched.backends import cache
+from gpusched.emit.kernel import Kernel
 from gpusched.inspection.kernels import ExplainedKernel, lately_explained
 
 _TOLD = 8

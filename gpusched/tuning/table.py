@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-from gpusched.fusion.choices import words
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.tuned import Place, remember
+from gpusched.emit.choices import words
+from gpusched.emit.kernel import Kernel
 from gpusched.inspection.units import seconds
+from gpusched.store.tuned import Place, remember
 from gpusched.tuning.measuring import Row
 
 

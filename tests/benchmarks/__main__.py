@@ -13,7 +13,7 @@ from pathlib import Path
 # Idle OpenMP threads of one contender must not spin while the next one is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from gpusched.fusion import service
+from gpusched.store import service
 from tests.benchmarks import first_calls, page, report, results
 from tests.benchmarks.contenders import CONTENDERS
 from tests.benchmarks.contenders.base import Case

@@ -19,8 +19,8 @@ import numpy as np
 from dask.base import persist
 
 from gpusched import enable
-from gpusched.fusion import pages
-from gpusched.fusion.memory import pool
+from gpusched.backends import pages
+from gpusched.backends.memory import pool
 from tests.benchmarks import report
 from tests.benchmarks.contenders.base import THREADS
 from tests.benchmarks.overhead import chunk_task

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.special
 from numba import types
 
-from gpusched.fusion.backends import names
-from gpusched.fusion.backends.cpu import pipeline
-from gpusched.fusion.vectormath import FEWER_STEPS, FUNCTIONS
+from gpusched.backends import names
+from gpusched.backends.cpu import pipeline
+from gpusched.vectormath import FEWER_STEPS, FUNCTIONS
 from tests.benchmarks import report
 
 ELEMENTS = 1 << 17

@@ -70,7 +70,7 @@ def run(fused: bool) -> dict[str, Any]:
 
 def one(fused: bool) -> None:
     """Print what a session gives, and what compiling has cost beside it and after it, as JSON."""
-    from gpusched.fusion import background, service
+    from gpusched.store import background, service
 
     found = session(fused)
     background.join()  # What is asked for is compiled after a session, too.

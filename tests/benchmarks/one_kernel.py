@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.cache import kernels
-from gpusched.fusion.kernel import FAST
-from gpusched.fusion.precision import applied
+from gpusched.backends.cache import kernels
+from gpusched.emit.kernel import FAST
+from gpusched.plan.precision import applied
 from tests.benchmarks import names, report
 from tests.benchmarks.contenders.base import THREADS
 from tests.benchmarks.works import WORKS
-from tests.fusion import recording
+from tests.record import recording
 
 Ways = dict[str, Callable[[], Any]]
 FORMS = ("black-scholes-tanh", "black-scholes-erf")

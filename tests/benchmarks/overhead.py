@@ -17,7 +17,7 @@ import numpy as np
 from dask._task_spec import DataNode, Task
 
 from gpusched import enable, reset_statistics, statistics
-from gpusched.fusion.cache import kernels
+from gpusched.backends.cache import kernels
 from gpusched.graph import optimize
 from gpusched.graph.program import Program
 from tests.benchmarks import report

@@ -15,18 +15,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from gpusched.fusion.backends.cuda.runtime import compile_for
-from gpusched.fusion.backends.cuda.skeleton.text import width
-from gpusched.fusion.devices import HOST
-from gpusched.fusion.handles import CompiledKernel
-from gpusched.fusion.kernel import EXACT, FAST, Access, Kernel
-from gpusched.fusion.plan import Launch
-from gpusched.fusion.precision import applied
+from gpusched.backends.cuda.runtime import compile_for
+from gpusched.backends.devices import HOST
+from gpusched.emit.kernel import EXACT, FAST, Access, Kernel
+from gpusched.emit.skeleton.text import width
+from gpusched.plan.plan import Launch
+from gpusched.plan.precision import applied
+from gpusched.store.handles import CompiledKernel
+from tests.backends.cuda import sass
 from tests.benchmarks import names
 from tests.benchmarks.works import WORKS
 from tests.benchmarks.works.base import several
-from tests.fusion import recording
-from tests.fusion.cuda import sass
+from tests.record import recording
 
 FEW = 32
 """Kernels that move so many times fewer bytes than the largest of their program are left out."""

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import gpusched as package
-from gpusched.fusion import cache, emitters, kernelfiles, packs
+from gpusched.backends import cache
+from gpusched.store import emitters, kernelfiles, packs
 
 from .conftest import Runner, call
 

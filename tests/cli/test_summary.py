@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpusched.cli.summary import summary
-from gpusched.fusion.statistics import Statistics
+from gpusched.store.statistics import Statistics
 
 
 def test_everything_counted_is_told() -> None:

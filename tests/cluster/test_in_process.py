@@ -12,7 +12,7 @@ from distributed import default_client
 
 import gpusched
 from gpusched.cluster.statistics import difference, gather
-from gpusched.fusion.statistics import Statistics
+from gpusched.store.statistics import Statistics
 
 
 def test_is_the_default_client_within_the_block() -> None:

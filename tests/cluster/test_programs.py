@@ -20,9 +20,9 @@ from distributed import Client, LocalCluster, Worker, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster.programs import Programs, Served
-from gpusched.fusion.statistics import statistics
 from gpusched.graph import lasting, messages, program
 from gpusched.graph.program import Program
+from gpusched.store.statistics import statistics
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for
 
@@ -110,7 +110,7 @@ def test_a_program_is_released_with_its_graph(client: Client) -> None:
 
 def note_left() -> None:
     """Let a worker note how many tasks it takes for left, and compile nothing."""
-    from gpusched.fusion import worthwhile
+    from gpusched.store import worthwhile
 
     worthwhile.noted = []  # type: ignore[attr-defined]
 
@@ -123,7 +123,7 @@ def note_left() -> None:
 
 
 def noted_left() -> list[int]:
-    from gpusched.fusion import worthwhile
+    from gpusched.store import worthwhile
 
     return list(worthwhile.noted)  # type: ignore[attr-defined]
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import gpusched
 from gpusched.cluster import prometheus
-from gpusched.fusion.statistics import statistics
+from gpusched.store.statistics import statistics
 from gpusched.workers import metrics
 from gpusched.workers.metrics import METRICS
 from tests.waiting import PATIENCE

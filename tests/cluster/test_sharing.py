@@ -20,12 +20,12 @@ from distributed import Client, Event, LocalCluster, wait
 
 import gpusched
 from gpusched import Cluster
+from gpusched.backends.cache import KernelCache, prepare
 from gpusched.cluster.kernels import Kernels
-from gpusched.fusion import sharing
-from gpusched.fusion.cache import KernelCache, prepare
-from gpusched.fusion.codefiles import seal
-from gpusched.fusion.kernel import Access, Input, Kernel, Output, Statement
-from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
+from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
+from gpusched.store import sharing
+from gpusched.store.codefiles import seal
+from gpusched.store.statistics import Statistics, reset_statistics, statistics
 from gpusched.workers.kernels import GIVE, HERE, LATE, MAKE
 from gpusched.workers.versions import HANDSHAKE_KEY
 from gpusched.workers.worker import DeviceWorker

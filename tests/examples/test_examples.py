@@ -13,9 +13,9 @@ import pytest
 import zarr
 from PIL import Image
 
-from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import enable
 from gpusched.graph.safety import why_unsafe
+from gpusched.store.statistics import reset_statistics, statistics
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 EVERYTHING = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.strict": True}

@@ -19,7 +19,7 @@ def test_each_gpu_computes_and_is_named() -> None:
 
 def test_a_compiler_that_fails_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = (
-        "from gpusched.fusion.backends.cuda import numba_cuda\n"
+        "from gpusched.backends.cuda import numba_cuda\n"
         "del numba_cuda.compiler.kernel_fixup\n"
         # Not from the folder of what has been compiled.
         "import dask\ndask.config.set({{'gpusched.fusion.cache-directory': None}})\n"

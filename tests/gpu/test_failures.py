@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion.backends.cuda import runtime
+from gpusched.backends.cuda import runtime
 from gpusched.graph import gpu_failures
 from gpusched.graph.segment import Segment
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpusched.fusion import shortage
-from gpusched.fusion.plan import Register
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan import shortage
+from gpusched.plan.plan import Register
 from tests import emulated_gpu
 from tests.emulated_gpu import emulator
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.fusion.devices import cuda
-from gpusched.fusion.overrides import NONE
-from gpusched.fusion.record import Recorder
+from gpusched.backends.devices import cuda
+from gpusched.plan.overrides import NONE
+from gpusched.record.record import Recorder
 
 cupy = pytest.importorskip("cupy", reason="CuPy comes with the extra gpu-test")
 pytestmark = pytest.mark.gpu

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import dask
 import pytest
 
-from gpusched.fusion.statistics import reset_statistics
 from gpusched.graph import enable
+from gpusched.store.statistics import reset_statistics
 
 SETTINGS = {
     "gpusched.fusion.strict": True,

@@ -10,11 +10,11 @@ import pytest
 
 import gpusched
 from gpusched import config
-from gpusched.fusion.bounds import Bounds, bounds
-from gpusched.fusion.plan import Register
 from gpusched.graph.payload import pack, unpack
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan.bounds import Bounds, bounds
+from gpusched.plan.plan import Register
 
 STEPS = (
     ProgramStep(operator.mul, (Register(0), 2.0), {}, True),

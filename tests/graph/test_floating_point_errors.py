@@ -13,8 +13,8 @@ import pytest
 
 import gpusched
 from gpusched import enable
-from gpusched.fusion.operations import OPERATIONS
-from tests.fusion.test_operations import CASES, fuses, operands, ufunc_of
+from gpusched.emit.operations import OPERATIONS
+from tests.emit.test_operations import CASES, fuses, operands, ufunc_of
 
 SETTINGS = {"gpusched.fusion.minimum-elements": 1, "gpusched.fusion.minimum-operations": 1}
 

@@ -10,10 +10,10 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from gpusched.fusion.cache import kernels
-from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
+from gpusched.backends.cache import kernels
+from gpusched.emit.choices import ChoiceError
 from gpusched.graph import enable, fusible
+from gpusched.store.statistics import Statistics, reset_statistics, statistics
 
 
 @pytest.fixture(autouse=True)

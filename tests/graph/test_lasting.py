@@ -13,12 +13,12 @@ from dask.array import reductions
 from toolz import compose
 
 from gpusched import enable
-from gpusched.fusion import cache
-from gpusched.fusion.statistics import statistics
+from gpusched.backends import cache
 from gpusched.graph import fusible, lasting
 from gpusched.graph.lasting import lasts
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.segment import held
+from gpusched.store.statistics import statistics
 
 X = np.linspace(-1, 1, 20_000)
 

@@ -11,9 +11,9 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.fusion.plan import Register
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan.plan import Register
 
 SIZE = 10_000
 

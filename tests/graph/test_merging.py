@@ -23,11 +23,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.fusion import shortage
 from gpusched.graph import disable, enable, limits, merging, optimisation, optimize
 from gpusched.graph.merging import TIMES, merge_bytes, merged
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
+from gpusched.plan import shortage
 
 SETTINGS = {
     "gpusched.fusion.merge-bytes": 1,
@@ -198,7 +198,7 @@ def test_tasks_that_are_put_together_are_the_same_in_every_process(tmp_path: Pat
     script = tmp_path / "script.py"
     script.write_text(
         "import dask, dask.array as da, gpusched, numpy as np\n"
-        "from gpusched.fusion.cache import kernels\n"
+        "from gpusched.backends.cache import kernels\n"
         "from gpusched.graph import merging\n"
         "merging.threads = lambda: 1\n"
         "x = da.from_array(np.ones((8, 5)), chunks=(2, 5), name='x').persist()\n"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.fusion.plan import Register
-from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan.plan import Register
+from gpusched.store.statistics import reset_statistics, statistics
 
 Step = Callable[[np.ndarray], np.ndarray]
 

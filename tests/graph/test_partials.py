@@ -12,9 +12,9 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from gpusched.fusion.statistics import statistics
 from gpusched.graph import disable, enable
 from gpusched.graph.partials import applied, bare
+from gpusched.store.statistics import statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused")
 

@@ -13,11 +13,12 @@ from dask.array.core import concatenate_shaped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.fusion import cache, devices, shortage
-from gpusched.fusion.plan import Register
+from gpusched.backends import cache, devices
 from gpusched.graph import pieces, segment
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan import shortage
+from gpusched.plan.plan import Register
 
 ROWS, COLUMNS = 300, 100
 

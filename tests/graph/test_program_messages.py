@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from dask._task_spec import Task
 
-from gpusched.fusion.plan import Register
-from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import lasting, messages, optimize, program
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan.plan import Register
+from gpusched.store.statistics import reset_statistics, statistics
 from tests.waiting import PATIENCE
 
 LIMIT = 2048

@@ -18,15 +18,17 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion import background, cache, tiers, worthwhile
-from gpusched.fusion.choices import ChoiceError
-from gpusched.fusion.handles import CompiledKernel, Handle
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.slabs import Slabs
-from gpusched.fusion.statistics import Statistics, reset_statistics, statistics
+from gpusched.backends import cache
+from gpusched.emit.choices import ChoiceError
+from gpusched.emit.kernel import Kernel
 from gpusched.graph.segment import Segment
-from tests.fusion.slabbed import make_small
-from tests.fusion.test_cache import sample_kernel
+from gpusched.plan import tiers
+from gpusched.plan.slabs import Slabs
+from gpusched.store import background, worthwhile
+from gpusched.store.handles import CompiledKernel, Handle
+from gpusched.store.statistics import Statistics, reset_statistics, statistics
+from tests.plan.slabbed import make_small
+from tests.store.test_cache import sample_kernel
 from tests.waiting import PATIENCE
 
 VALUES = np.random.default_rng(3).normal(size=(64, 600))

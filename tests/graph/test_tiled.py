@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.fusion import cache
-from gpusched.fusion.operations import OPERATIONS, SCIPY
-from gpusched.fusion.plan import Register
-from gpusched.fusion.statistics import reset_statistics, statistics
+from gpusched.backends import cache
+from gpusched.emit.operations import OPERATIONS, SCIPY
 from gpusched.graph import tiled
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.tiled import ALIGNED, Stretch, Tiling, parts
+from gpusched.plan.plan import Register
+from gpusched.store.statistics import reset_statistics, statistics
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
           "float16", "float32", "float64", "complex64", "complex128"]  # fmt: skip

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from dask.array.tests.test_dispatch import EncapsulateNDArray
 
-from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import disable, enable, fusible, optimize
+from gpusched.store.statistics import reset_statistics, statistics
 
 
 @pytest.fixture(autouse=True)

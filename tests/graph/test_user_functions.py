@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion.plan import Register
-from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import disable, enable, fusible
 from gpusched.graph.messages import refer
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan.plan import Register
+from gpusched.store.statistics import reset_statistics, statistics
 
 from .conftest import SETTINGS
 

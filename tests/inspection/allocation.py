@@ -13,10 +13,9 @@ import dask
 import numpy as np
 from dask._task_spec import DataNode, Task
 
-from gpusched.fusion import devices
-from gpusched.fusion.handles import CompiledKernel
-from gpusched.fusion.kernel import Kernel
-from gpusched.fusion.memory import pool
+from gpusched.backends import devices
+from gpusched.backends.memory import pool
+from gpusched.emit.kernel import Kernel
 from gpusched.graph.optimisation import regrouped
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
@@ -25,6 +24,7 @@ from gpusched.inspection.memory import held
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.variant import Variant
 from gpusched.inspection.walk import Walk, _operands_first
+from gpusched.store.handles import CompiledKernel
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion import cache
+from gpusched.backends import cache
 
 
 @pytest.fixture(autouse=True)

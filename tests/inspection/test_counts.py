@@ -15,9 +15,9 @@ from dask.core import flatten
 from dask.utils import ensure_dict
 
 from gpusched import explain
-from gpusched.fusion.statistics import reset_statistics, statistics
 from gpusched.graph import optimize
 from gpusched.inspection.stages import count_tasks
+from gpusched.store.statistics import reset_statistics, statistics
 
 from .programs import PROGRAMS, numbers
 

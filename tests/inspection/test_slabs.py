@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion import slabs
+from gpusched.plan import slabs
 
 X = da.from_array(np.random.default_rng(0).random((240, 50)), chunks=(120, 50))
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from gpusched import disable, explain
-from gpusched.fusion import hostloops
-from gpusched.fusion.backends import python
+from gpusched.backends import python
+from gpusched.emit import hostloops
 from gpusched.graph.callsites import is_last, site_of
 from gpusched.inspection.kernels import ExplainedKernel
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import gpusched
-from tests.fusion import recording
-from tests.fusion.recording import assert_same, record
+from tests.record import recording
+from tests.record.recording import assert_same, record
 
 pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
 
-from tests.fusion.cuda.runtimes import IrRuntime, SimulatorRuntime
+from tests.backends.cuda.runtimes import IrRuntime, SimulatorRuntime
 
 
 @gpusched.kernel
@@ -97,7 +97,7 @@ def test_the_compilers_own_code_run_on_the_cpu(case: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("case", CASES)
 def test_machine_code(case: str, cc: tuple[int, int]) -> None:
     pytest.importorskip("numba_cuda", reason="numba-cuda compiles")
-    from gpusched.fusion.backends.cuda.runtime import compile_for
+    from gpusched.backends.cuda.runtime import compile_for
 
     function, arrays = CASES[case]
     for launch in record(function, *arrays).launches:

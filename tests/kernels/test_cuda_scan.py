@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.fusion import operations
-from gpusched.fusion.backends.cuda import scan as scans
-from gpusched.fusion.backends.cuda.geometry import Geometry
-from gpusched.fusion.backends.cuda.scan import CudaScan, ScanCode, split
-from gpusched.fusion.backends.cuda.skeleton import scan as skeleton
-from gpusched.fusion.backends.python import Window
+from gpusched.backends.cuda import scan as scans
+from gpusched.backends.cuda.geometry import Geometry
+from gpusched.backends.cuda.scan import CudaScan, ScanCode, split
+from gpusched.backends.python import Window
+from gpusched.emit import operations
+from gpusched.emit.skeleton import scan as skeleton
 
 pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
 
-from gpusched.fusion.backends.cuda import simulator
-from tests.fusion.cuda.runtimes import HostRuntime
+from gpusched.backends.cuda import simulator
+from tests.backends.cuda.runtimes import HostRuntime
 
 
 @gpusched.kernel.scan(identity=0)
@@ -75,7 +75,7 @@ class Compiled(HostRuntime):
     """numba-cuda's own code on this processor, in blocks of one thread."""
 
     def compile(self, code: ScanCode) -> Any:
-        from tests.fusion.cuda.ir_on_cpu import OnCpu
+        from tests.backends.cuda.ir_on_cpu import OnCpu
 
         return OnCpu(code.build((9, 0)))
 

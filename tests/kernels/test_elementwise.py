@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as hnp
 import gpusched
 from gpusched.kernels import KernelError, typed
 from gpusched.kernels.definition import FACTS
-from tests.fusion.recording import record
+from tests.record.recording import record
 
 DTYPES = [np.dtype(c) for c in "?bhilBHILfd"]
 

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import gpusched
 from gpusched.kernels import KernelError
-from tests.fusion.recording import record
+from tests.record.recording import record
 
 
 @gpusched.kernel.reduction(identity=0)

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.fusion.plan import Register
-from gpusched.fusion.recorded import one_of
-from gpusched.fusion.shortage import in_pieces
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
+from gpusched.plan.plan import Register
+from gpusched.plan.shortage import in_pieces
+from gpusched.record.recorded import one_of
 
 SETTINGS = {"gpusched.fusion.strict": True, "gpusched.fusion.minimum-elements": 0}
 CHUNKS = 4

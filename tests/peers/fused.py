@@ -47,7 +47,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: Any) -> None:
-    from gpusched.fusion.statistics import statistics
+    from gpusched.store.statistics import statistics
 
     path = os.environ.get("GPUSCHED_PEER_STATISTICS")
     if path:

@@ -18,19 +18,19 @@ from distributed.protocol import deserialize, serialize
 
 import gpusched
 from gpusched import placed
+from gpusched.backends.cuda import runtime
 from gpusched.cluster.statistics import difference
-from gpusched.fusion import background, worthwhile
-from gpusched.fusion.backends.cuda import runtime
-from gpusched.fusion.plan import Register
-from gpusched.fusion.shortage import in_pieces
-from gpusched.fusion.statistics import Statistics
 from gpusched.graph import gpu_failures
 from gpusched.graph.placing import DeviceRequiredError
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 from gpusched.placed import Placed, hosted
+from gpusched.plan.plan import Register
+from gpusched.plan.shortage import in_pieces
 from gpusched.serialization import codec
 from gpusched.serialization.arrays import cupy as arrays
+from gpusched.store import background, worthwhile
+from gpusched.store.statistics import Statistics
 from tests.placing.__main__ import always, differences
 from tests.placing.gpuworker import GpuWorker, gpu_worker
 from tests.waiting import PATIENCE

@@ -13,7 +13,7 @@ import pytest
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.fusion.statistics import Statistics
+from gpusched.store.statistics import Statistics
 from tests.placing.conftest import Counted
 from tests.placing.programs import CHUNKS, PROGRAMS, SHAPE, Program
 

@@ -18,7 +18,7 @@ from dask.callbacks import Callback
 
 import gpusched
 from gpusched import events, threadsafe
-from gpusched.fusion.cache import kernels
+from gpusched.backends.cache import kernels
 from gpusched.profiling import Profile
 from tests.contention import wait_for
 

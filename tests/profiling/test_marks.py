@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpusched import events
-from gpusched.fusion import timing
-from gpusched.fusion.devices import Marks
+from gpusched.backends.devices import Marks
+from gpusched.plan import timing
 from gpusched.profiling import limits
 
 

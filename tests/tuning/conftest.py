@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion import overrides
 from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.plan import overrides
 
 
 @pytest.fixture(autouse=True)

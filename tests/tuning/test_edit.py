@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion.checking import MismatchError
-from gpusched.fusion.editions import EditionError
+from gpusched.editing.checking import MismatchError
+from gpusched.emit.editions import EditionError
 from gpusched.inspection import editing
 from gpusched.inspection.editing import EditorError
 from tests.tuning.conftest import kernel_of

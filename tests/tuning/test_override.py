@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import gpusched
+from gpusched.backends.cache import kernels, reference
 from gpusched.cli.summary import summary
-from gpusched.fusion.cache import kernels, reference
-from gpusched.fusion.checking import MismatchError
-from gpusched.fusion.editions import EditionError
-from gpusched.fusion.kernel import EDITED
-from gpusched.fusion.overrides import OverrideError
-from gpusched.fusion.samples import sample
+from gpusched.editing.checking import MismatchError
+from gpusched.editing.samples import sample
+from gpusched.emit.editions import EditionError
+from gpusched.emit.kernel import EDITED
 from gpusched.kernels.errors import KernelError
+from gpusched.plan.overrides import OverrideError
 from gpusched.tuning.subjects import UnknownKernelError
 from tests.tuning.conftest import kernel_of
 

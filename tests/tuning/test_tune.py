@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.fusion import tuned
-from gpusched.fusion.backends.cuda.geometry import geometry
-from gpusched.fusion.cache import kernels
-from gpusched.fusion.choices import ChoiceError, defaults, possible
-from gpusched.fusion.devices import HOST
-from gpusched.fusion.handles import CompiledKernel
-from gpusched.fusion.hostloops import BLOCK
-from gpusched.fusion.kernel import Kernel, Options
-from gpusched.fusion.kernelfiles import directory
-from gpusched.fusion.tuned import Place
+from gpusched.backends.cache import kernels
+from gpusched.backends.cuda.geometry import geometry
+from gpusched.backends.devices import HOST
+from gpusched.emit.choices import ChoiceError, defaults, possible
+from gpusched.emit.hostloops import BLOCK
+from gpusched.emit.kernel import Kernel, Options
 from gpusched.kernels.errors import KernelError
+from gpusched.store import tuned
+from gpusched.store.handles import CompiledKernel
+from gpusched.store.kernelfiles import directory
+from gpusched.store.tuned import Place
 from gpusched.tuning import choosing, measuring
 from gpusched.tuning.cases import Case, random_case
 from gpusched.tuning.measuring import Bench, candidates, measure
@@ -288,7 +288,7 @@ def test_without_a_cache_directory_nothing_is_kept(program: da.Array) -> None:
 def test_processes_that_tune_at_once_lose_nothing(program: da.Array) -> None:
     kernel = kernel_of(program).kernel
     code = (
-        "import sys\nfrom gpusched.fusion import tuned\nfrom gpusched.fusion.kernel import *\n"
+        "import sys\nfrom gpusched.store import tuned\nfrom gpusched.emit.kernel import *\n"
         "kernel = Kernel((Input('float64', (Access.UNIT,)),), (), (), "
         "(Output(0, 'float64', (Access.UNIT,)),), ('map',))\n"
         "for k in range(10):\n"
@@ -309,7 +309,7 @@ def test_later_process_compiles_with_what_is_remembered(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import numpy as np, dask.array as da, gpusched, sys\n"
-        "from gpusched.fusion import tuned\n"
+        "from gpusched.store import tuned\n"
         "with gpusched.enable():\n"
         "    x = (da.from_array(np.arange(9000.0), chunks=4500) + 1) * 7\n"
         "    kernel = gpusched.explain(x).kernels[0]\n"

@@ -16,10 +16,10 @@ from distributed import Client, LocalCluster, wait
 
 import gpusched
 from gpusched import Cluster
-from gpusched.fusion.kernel import EDITED
-from gpusched.fusion.overrides import OverrideError
-from gpusched.fusion.statistics import reset_statistics, statistics
+from gpusched.emit.kernel import EDITED
 from gpusched.inspection.kernels import ExplainedKernel
+from gpusched.plan.overrides import OverrideError
+from gpusched.store.statistics import reset_statistics, statistics
 from tests.tiers import starts_processes
 from tests.tuning.conftest import kernel_of
 from tests.waiting import PATIENCE

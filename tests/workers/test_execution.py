@@ -16,7 +16,7 @@ from dask.utils import parse_bytes
 from distributed import Client
 
 from gpusched import Cluster
-from gpusched.fusion.shortage import HostResult, wanted
+from gpusched.plan.shortage import HostResult, wanted
 from gpusched.workers.device import HostDevice, OutOfDeviceMemoryError, PoisonedContextError
 from gpusched.workers.execution import Execution
 from gpusched.workers.memory.spillfiles import SpillFiles

@@ -20,7 +20,7 @@ from distributed import Client, LocalCluster
 from prometheus_client.parser import text_string_to_metric_families
 
 import gpusched
-from gpusched.fusion.statistics import reset_statistics, statistics, updating
+from gpusched.store.statistics import reset_statistics, statistics, updating
 from gpusched.workers import metrics
 from gpusched.workers.metrics import METRICS, collect, sampler, snapshot
 from gpusched.workers.metrics.sampler import Sampler
@@ -189,7 +189,7 @@ def test_nothing_heavy_is_imported() -> None:
         "import sys\n"
         "from gpusched.workers.metrics import collect\n"
         "assert collect(object())['kernels']['launches'] == 0\n"
-        "heavy = {'numba', 'cupy', 'pynvml', 'prometheus_client', 'gpusched.fusion.statistics'}\n"
+        "heavy = {'numba', 'cupy', 'pynvml', 'prometheus_client', 'gpusched.store.statistics'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

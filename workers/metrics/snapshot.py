@@ -82,7 +82,7 @@ def _memory(worker: Any) -> Values:
 
 def _kernels(worker: Any) -> Values:
     # Looked up rather than imported: a process that never fused anything need not load it.
-    updating = getattr(sys.modules.get("gpusched.fusion.statistics"), "updating", None)
+    updating = getattr(sys.modules.get("gpusched.store.statistics"), "updating", None)
     if updating is None:
         return dict.fromkeys(_KERNELS, 0)
     with updating() as total:
@@ -101,7 +101,7 @@ _KERNELS = {"launches": "launches", "seconds": "kernel_seconds", "compilations":
             "unfused_tasks": "unfused_tasks",
             "unfused_seconds": "unfused_seconds", "distinct": "", "buffers_made": "buffers_made",
             "buffers_reused": "buffers_reused"}  # fmt: skip
-"""The fields of `gpusched.fusion.statistics.Statistics` by their keys here."""
+"""The fields of `gpusched.store.statistics.Statistics` by their keys here."""
 
 
 def _memory_errors(worker: Any) -> Values:

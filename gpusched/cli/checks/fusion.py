@@ -22,7 +22,7 @@ print(gpusched.statistics().fused_tasks)
 def kernel_cache() -> Finding:
     """Write a file where kernels are kept."""
     from gpusched.files import own_folder
-    from gpusched.fusion.kernelfiles import directory
+    from gpusched.store.kernelfiles import directory
 
     folder = directory()
     if folder is None:

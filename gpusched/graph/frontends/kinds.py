@@ -10,8 +10,8 @@ from dask.array import Array
 from dask.delayed import Delayed
 
 from gpusched.breaks import GraphBreak
-from gpusched.fusion.statistics import updating
 from gpusched.graph.frontends.adapter import Expr, front_ends
+from gpusched.store.statistics import updating
 
 REASON = GraphBreak.COLLECTION("a collection whose graph no hook sees")
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.fusion.plan import Register
 from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.partials import applied, bare
 from gpusched.graph.safety.calls import Unsafe
 from gpusched.graph.safety.interpreter import examine
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
 from gpusched.graph.safety.outside import Outside
+from gpusched.plan.plan import Register
 
 __all__ = ["LIBRARY", "Outside", "Verdict", "examined", "kind_of", "why_unsafe"]
 

@@ -13,10 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.fusion.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
-from gpusched.fusion.functions import VIEWS
-from gpusched.fusion.operations import COMBINES, operation_of
-from gpusched.fusion.recorded import Freezable, RecordedFunction
+from gpusched.emit.operations import COMBINES, operation_of
 from gpusched.graph.safety.kinds import (
     SCALARS,
     Items,
@@ -34,6 +31,9 @@ from gpusched.graph.safety.kinds import (
     items_of,
     joined,
 )
+from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
+from gpusched.record.functions import VIEWS
+from gpusched.record.recorded import Freezable, RecordedFunction
 
 Names = dict[str, Any]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak
-from gpusched.fusion.chunk import METHODS, UFUNC_METHODS
 from gpusched.graph.safety.calls import described, refuse
 from gpusched.graph.safety.kinds import Kind, Known, Method, is_array, is_plain, is_settled
 from gpusched.graph.safety.state import State, loaded, push, stored
+from gpusched.record.chunk import METHODS, UFUNC_METHODS
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any
 
 from gpusched.breaks import GraphBreak
-from gpusched.fusion.recorded import Freezable
 from gpusched.graph.libraries import FUNCTIONS, package
 from gpusched.graph.safety import calls, flow, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
@@ -33,6 +32,7 @@ from gpusched.graph.safety.kinds import (
 )
 from gpusched.graph.safety.outside import Outside
 from gpusched.graph.safety.state import State
+from gpusched.record.recorded import Freezable
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.recorded import Freezable
 from gpusched.graph.safety.kinds import is_constant, same
+from gpusched.record.recorded import Freezable
 
 _MISSING = object()
 

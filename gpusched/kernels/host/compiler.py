@@ -15,7 +15,6 @@ import numpy as np
 from numba import types
 from numba.core.errors import NumbaError
 
-from gpusched.fusion.statistics import updating
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.host import generate
@@ -24,6 +23,7 @@ from gpusched.kernels.host.functions import FUNCTIONS, device
 from gpusched.kernels.host.names import CudaNames, numpy_dtype
 from gpusched.kernels.host.rewrite import CONTEXT, Rewritten, rewrite
 from gpusched.kernels.simulation.errors import DivergenceError, GuardError
+from gpusched.store.statistics import updating
 
 Triple = tuple[int, int, int]
 _INTEGERS = types.Array(types.int64, 1, "C")

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpusched.fusion.parsing import parse, parse_expression
+from gpusched.emit.parsing import parse, parse_expression
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.rewrite import Barrier
 

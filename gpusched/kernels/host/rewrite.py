@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.parsing import parse_expression
+from gpusched.emit.parsing import parse_expression
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.names import CudaNames, Path, dtype_named, numpy_dtype
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.fusion.backends.cuda.errors import DivergenceError, SimulationError
+from gpusched.backends.cuda.errors import DivergenceError, SimulationError
 
 __all__ = ["DivergenceError", "GuardError", "RaceError", "SimulationError", "UninitialisedError"]
 

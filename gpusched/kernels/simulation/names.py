@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.backends.cuda.threads import Thread, barrier, current, place
+from gpusched.backends.cuda.threads import Thread, barrier, current, place
 from gpusched.kernels.simulation.memory import Tracked, poisoned, tracked
 
 _WARP = 32

@@ -85,8 +85,8 @@ def _cupy() -> None:
 
 
 def _compile() -> None:
-    from gpusched.fusion.backends.cuda.compiler import compile_kernel
-    from gpusched.fusion.backends.cuda.numba_cuda import cuda, types
+    from gpusched.backends.cuda.compiler import compile_kernel
+    from gpusched.backends.cuda.numba_cuda import cuda, types
 
     def kernel(x: Any) -> None:
         x[0] = cuda.threadIdx.x

@@ -92,8 +92,8 @@ def bandwidth(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
 
 
 def _fused(function: Callable[..., Any], arrays: list[Any]) -> Callable[[], Any]:
-    from gpusched.fusion.devices import cuda
-    from tests.fusion import recording
+    from gpusched.backends.devices import cuda
+    from tests.record import recording
 
     recording.BACKENDS["cuda"] = cuda().compile
     found = recording.record(lambda *a: function(np, *a), *arrays, backend="cuda", device=cuda())

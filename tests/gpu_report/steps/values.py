@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.fusion.operations import OPERATIONS
-from tests.fusion import recording
-from tests.fusion.cuda.cases import ELEMENTWISE, REDUCTIONS
-from tests.fusion.cuda.runtimes import GpuHostRuntime
-from tests.fusion.test_operations import CASES, fuses, ufunc_of
+from gpusched.emit.operations import OPERATIONS
+from tests.backends.cuda.cases import ELEMENTWISE, REDUCTIONS
+from tests.backends.cuda.runtimes import GpuHostRuntime
+from tests.emit.test_operations import CASES, fuses, ufunc_of
+from tests.record import recording
 
 _REHEARSED = 6
 """Of each kind, in a rehearsal."""

@@ -1,0 +1,87 @@
+"""A worker of the compile service: reads a kernel, writes its machine code, again and again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from gpusched.store.service import frames
+from gpusched.store.service.definitions import from_data
+
+BESIDE, LEAST = 5, 19
+"""How nice workers are: beside tasks on all of two cores, 5 leaves a third of one core to a kernel
+that is worth it, 10 a tenth, so that it comes when the tasks are over, and 19 next to nothing."""
+
+_GROUP = Path("/proc/self/autogroup")
+"""What Linux gives a session of processes, whose members' own niceness counts among them only."""
+
+_TRIES = 10
+
+
+def main(how: str) -> None:
+    """Compile what comes in by the standard input until it ends.
+
+    Parameters
+    ----------
+    how
+        ``"idle"`` to work only where the machine has nothing else to do, or ``"beside"``.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _give_way(how == "idle")
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # What a compiler prints is no answer.
+    import gpusched.backends.cpu  # noqa: F401  a second, which is no kernel's time
+
+    serve(sys.stdin.buffer, out)
+
+
+def _give_way(idle: bool) -> None:
+    """Let tasks go first; to be called in a session of this process alone."""
+    nice = LEAST if idle else BESIDE
+    os.nice(nice)
+    for _ in range(_TRIES):
+        try:
+            _GROUP.write_text(str(nice))
+        except BlockingIOError:
+            time.sleep(0.15)  # Linux takes one such change in a tenth of a second.
+        except OSError:
+            return  # There are no such groups here.
+        else:
+            return
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests until there are none."""
+    while (frame := frames.read(requests)) is not None:
+        answer, code = answer_to(frame[0])
+        answers.write(frames.packed(answer, code))
+        answers.flush()
+
+
+def answer_to(request: dict[str, Any]) -> frames.Frame:
+    """Return what a client is told of its request, and the code; none after an error."""
+    started = time.process_time()
+    try:
+        code = _compiled(request)
+    except Exception as error:  # noqa: BLE001  the client compiles it itself, and shows what it gets
+        return {"error": f"{type(error).__name__}: {error}"}, b""
+    return {"seconds": time.process_time() - started}, code
+
+
+def _compiled(request: dict[str, Any]) -> bytes:
+    kernel = from_data(request["kernel"])
+    if request["target"] == "cuda":
+        from gpusched.backends.cuda import runtime
+
+        return runtime.code_for(kernel, tuple(request["cc"]), request["key"])
+    from gpusched.backends import cache
+
+    return cache.code_for(kernel, request["key"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

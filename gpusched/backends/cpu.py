@@ -1,0 +1,190 @@
+"""Kernels on the CPU: the generated source compiled by numba, without the GIL."""
+
+from __future__ import annotations
+
+import math
+import types as python_types
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.core.compiler import Compiler
+
+from gpusched.backends import (
+    interleaving,
+    libraries,
+    names,
+    objectcode,
+    primitives,
+    quiet,
+    subnormals,
+)
+from gpusched.emit import generate
+from gpusched.emit.choices import WIDEST, interleave, vector_bits
+from gpusched.emit.floatingpoint import INVALID
+from gpusched.emit.kernel import FAST, Kernel
+from gpusched.vectormath import FEWER_STEPS, FUNCTIONS, integers, variants
+from gpusched.vectormath.bits import device
+from gpusched.vectormath.by_dtype import by_dtype
+
+
+class Tuned(Compiler):
+    """Numba's pipeline with vectors as wide as the machine's, and arrays that do not overlap.
+
+    Outputs are always new arrays; inputs may overlap each other, but are only read.
+    """
+
+    vector = WIDEST
+    """Bits of the vectors."""
+    interleave = 0
+    """Vectors that loops compute at once; 0 leaves it to LLVM."""
+    apart = False
+    """Whether only the machine code is wanted, and nothing in this process calls it."""
+
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
+                 flags: Any, locals: Any) -> None:  # fmt: skip
+        flags.noalias = True
+        library = target.codegen().create_library("gpusched.kernel")
+        add_module = library.add_ir_module
+        preferred = f'"prefer-vector-width"="{self.vector}"'
+
+        def add_wide(module: Any) -> None:
+            for function in module.functions:
+                if not function.is_declaration:
+                    # llvmlite's own `add` admits only attributes without a value.
+                    set.add(function.attributes, preferred)
+            interleaving.ask_for(module, self.interleave)
+            add_module(module)
+
+        library.add_ir_module = add_wide
+        if self.apart:
+            libraries.keep_apart(library, flags)
+        libraries.skip_declared(library)
+        variants.inline(library)
+        super().__init__(typing, target, library, args, result, flags, locals)
+
+
+@lru_cache(maxsize=16)
+def pipeline(vector: int | None, interleave: int = 0, apart: bool = False) -> type[Tuned]:
+    """Return the pipeline for vectors of so many bits, as wide as they get if None."""
+    choices = {"vector": vector or WIDEST, "interleave": interleave, "apart": apart}
+    return type("Tuned", (Tuned,), choices)
+
+
+@lru_cache(maxsize=256)
+def _math(name: str) -> Any:
+    """Return the vectorised function of that name, or the C library's through numba."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name].function
+    function = names.libm_function(name)
+    return device(function) if isinstance(function, python_types.FunctionType) else function
+
+
+def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, Any]:
+    """Return the names a kernel's source uses, bound for numba.
+
+    Parameters
+    ----------
+    text
+        The source.
+    fast
+        Whether functions may be less exact.
+    silent
+        Whether they must raise no floating-point errors for NaN.
+    """
+    called = generate.called_names(text)
+    found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
+    found |= {name: getattr(numba, name) for name in names.DTYPES}
+    found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
+    found |= {"inf": math.inf, "nan": math.nan}
+    found |= {name: by_dtype(name) for name in {"exp", "exp2", "log1p"} & called}
+    found |= {"floor_divide": integers.floor_divide, "remainder": integers.remainder}
+    if "fmod_f64" in FUNCTIONS and "fmod" in called:
+        found["fmod"] = by_dtype("fmod", 2)
+    found |= {
+        name: getattr(subnormals, name) for name in ("flush_subnormals", "restore_subnormals")
+    }
+    found |= {name: _math(name) for name in names.math_names() if name in called}
+    fewer = FEWER_STEPS if fast else {}
+    found |= {name: fewer[name].function for name in fewer.keys() & found.keys()}
+    if silent:
+        found |= quiet.EXTREMES
+        numeric = called.intersection([*names.math_names(), "fmod"])
+        found |= {name: quiet.of_numbers(name, found[name]) for name in numeric}
+    return found
+
+
+def _nextafter() -> Any:
+
+    return np.nextafter
+
+
+def _type(dtype: str) -> Any:
+    return getattr(types, "boolean" if dtype == "bool" else dtype)
+
+
+def signature(kernel: Kernel) -> Any:
+    """Return the numba signature: arrays as windows, constants, then 64-bit sizes and strides."""
+    # Chunks that came over the network lie at any address.
+    arrays = [
+        types.Array(_type(i.dtype), 1, "C", readonly=True, aligned=False) for i in kernel.inputs
+    ]
+    arrays += [types.Array(_type(o.dtype), 1, "C") for o in kernel.outputs]
+    constants = [_type(p) for p in kernel.parameters]
+    numbers = len(kernel.loops) + len(generate.stride_names(kernel)) + kernel.resumes
+    result = types.int64 if kernel.checked else types.void
+    return result(*arrays, *constants, *[types.int64] * numbers)
+
+
+def compile_code(kernel: Kernel, text: str, filename: str) -> bytes | None:
+    """Compile a kernel's source to machine code that runs without numba.
+
+    Parameters
+    ----------
+    kernel
+        What `text` was generated from.
+    text
+        Its source, defining ``point`` and ``kernel``.
+    filename
+        Where the source lies: for errors.
+
+    Returns
+    -------
+    bytes or None
+        What `gpusched.backends.native.load` makes a kernel of, here or in another process on
+        the same kind of processor; None if the kernel calls what only numba has, so that
+        `compile_here` is the way to run it.
+    """
+    function = _dispatcher(kernel, text, filename, apart=True)
+    return objectcode.object_code(function, signature(kernel), tiled=len(kernel.loops) > 1)
+
+
+def compile_here(kernel: Kernel, text: str, filename: str) -> Callable[..., int | None]:
+    """Compile a kernel's source; return what numba has to call in this process only."""
+    function = _dispatcher(kernel, text, filename, apart=False)
+    return objectcode.specialise(function, signature(kernel))
+
+
+def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
+    """Return numba's function of a kernel; a plain one where NUMBA_DISABLE_JIT is set."""
+    silent = bool(kernel.flags & INVALID)
+    found = namespace(text, kernel.mathematics == FAST, silent) | {"__name__": __name__}
+    inlined = quiet.Inlined if silent else libraries.Inlined
+    for name, function in generate.defined_functions(kernel).items():
+        found[name] = function.for_cpu()
+    exec(compile(text, filename, "exec"), found)
+    for name, value in list(found.items()):
+        if not isinstance(value, python_types.FunctionType):
+            continue
+        if value.__code__.co_filename == filename:
+            # Symbols of code that was made in several processes must not meet.
+            value.__qualname__ = f"{name}_{kernel.digest}"
+            if name != "kernel":
+                found[name] = device(value, pipeline_class=inlined)
+    fastmath: Any = {"reassoc"} if kernel.reduces else False
+    options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
+    chosen = pipeline(vector_bits(kernel), interleave(kernel), apart)
+    return numba.njit(no_cfunc_wrapper=True, **options, pipeline_class=chosen)(found["kernel"])

@@ -1,0 +1,294 @@
+"""The GPU of this process: compiles for it, and launches on the stream CuPy uses in this thread."""
+
+from __future__ import annotations
+
+import ctypes
+import linecache
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
+from typing import Any
+
+from gpusched.backends.cuda import compiler, cubins, versions
+from gpusched.backends.cuda.compiler import (
+    Compiled,
+    CompilerMissingError,
+    compile_kernel,
+    require,
+)
+from gpusched.backends.cuda.geometry import Geometry
+from gpusched.backends.cuda.launcher import CudaKernel
+from gpusched.backends.cuda.scan import CudaScan, ScanCode
+from gpusched.emit import generate, skeleton
+from gpusched.emit.kernel import EXACT, Kernel
+from gpusched.emit.skeleton.text import threads
+from gpusched.store import service, tuned
+from gpusched.store.emitters import CUDA, toolchain
+from gpusched.store.handles import CompiledKernel, Handle
+from gpusched.store.kernelfiles import OtherToolchainError
+from gpusched.store.kernelstore import KernelStore
+from gpusched.store.statistics import count_compilation, updating
+
+
+class NoDeviceError(RuntimeError):
+    """There is no NVIDIA GPU that this process can use; the message says what is missing."""
+
+
+@lru_cache(maxsize=1)
+def check_driver() -> None:
+    """Raise `NoDeviceError` unless a driver and a device are there.
+
+    Asked before anything of `cuda.core` is: without a driver its first call fails, and the next
+    one never returns.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise NoDeviceError(
+            "no NVIDIA driver: libcuda.so.1 was not found. Install the driver, or in a container "
+            "start it with the GPU (docker: --gpus all)"
+        ) from error
+    count = ctypes.c_int(0)
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status or not count.value:
+        raise NoDeviceError(
+            f"the NVIDIA driver finds no GPU (cuInit says {status}, {count.value} devices): check "
+            "nvidia-smi and the variable CUDA_VISIBLE_DEVICES"
+        )
+
+
+def compile_for(kernel: Kernel, cc: tuple[int, int]) -> Compiled:
+    """Compile a kernel for GPUs of one compute capability, whether or not one is here."""
+    return _build(kernel, skeleton.source(kernel), cc)
+
+
+def code_for(kernel: Kernel, cc: tuple[int, int], key: str) -> bytes:
+    """Return a kernel's cubin under the key that another process has for it.
+
+    Parameters
+    ----------
+    kernel
+        With all its options.
+    cc
+        Compute capability.
+    key
+        Of the cubin, as that process has it: of its versions, too.
+
+    Raises
+    ------
+    gpusched.store.kernelfiles.OtherToolchainError
+        If this process would make another one.
+    """
+    text = skeleton.source(kernel)
+    if cubins.wanted(kernel.name, text, cc, kernel.mathematics).key != key:
+        raise OtherToolchainError("another version of gpusched, Python or a compiler")
+    return _build(kernel, text, cc).cubin
+
+
+def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
+    return compile_text(kernel, text, _register(kernel, text), cc)
+
+
+def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) -> Compiled:
+    """Compile a source text of a kernel, which lies in a file, for GPUs that need not be here."""
+    require()
+    from gpusched.backends.cuda import device
+
+    function = device.load(text, filename, kernel.name, generate.defined_functions(kernel))
+    exact = kernel.mathematics == EXACT
+    return compile_kernel(function, device.signature(kernel), cc, threads(kernel),
+                          compiler.EXACT if exact else compiler.FAST)  # fmt: skip
+
+
+def _register(kernel: Kernel, text: str) -> str:
+    """Make a source text visible to tracebacks and debuggers; return its made-up file name."""
+    filename = f"<gpusched cuda {kernel.name}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    return filename
+
+
+def _timed(name: str, build: Callable[[], Compiled]) -> Compiled:
+    """Return what is compiled in this thread, and count it."""
+    started = time.thread_time()
+    found = build()
+    count_compilation(name, time.thread_time() - started)
+    return found
+
+
+class GpuRuntime:
+    """The current CuPy device.
+
+    Notes
+    -----
+    Thread-safe.  A launch goes to the calling thread's current CuPy stream, from which CuPy also
+    allocates, so that buffers are not used again before the kernels that read them are done.
+
+    Raises
+    ------
+    NoDeviceError
+        If there is no GPU.
+    CompilerMissingError, gpusched.backends.cuda.versions.CompilerVersionError
+        If packages of the extra are missing, or are not the tested versions and differ.
+    """
+
+    def __init__(self) -> None:
+        check_driver()
+        try:
+            import cuda.core as core
+            import cupy
+        except ImportError as error:
+            raise CompilerMissingError(error) from error
+        self._cupy = cupy
+        self._stream_of_thread = cupy.cuda.get_current_stream
+        with versions.explained():
+            self._launch, self._code = core.launch, core.ObjectCode.from_cubin
+            self._stream = core.Stream.from_handle
+            # CuPy's handles of the default streams are no real ones.
+            self._streams = {0: core.LEGACY_DEFAULT_STREAM, 2: core.PER_THREAD_DEFAULT_STREAM}
+            launch_config = core.LaunchConfig
+        self._config = lru_cache(maxsize=4096)(
+            lambda geometry: launch_config(grid=geometry.grid, block=geometry.block)
+        )
+        self._device = cupy.cuda.Device()
+        self._threads = threading.local()
+        capability = self._device.compute_capability
+        self.cc = (int(capability[:-1]), int(capability[-1]))
+
+    @cached_property
+    def place(self) -> tuned.Place:
+        """What is remembered of kernels here is found by."""
+        properties = self._cupy.cuda.runtime.getDeviceProperties(self._device.id)
+        name = properties["name"].decode() + f" sm_{self.cc[0]}{self.cc[1]}"
+        return tuned.Place("cuda", name, toolchain(CUDA))
+
+    def compile(self, kernel: Kernel | ScanCode) -> Any:
+        """Return the loaded kernel."""
+        self._device.use()
+        text = kernel.source if isinstance(kernel, ScanCode) else skeleton.source(kernel)
+
+        def build() -> Compiled:
+            if isinstance(kernel, ScanCode):
+                return _timed(kernel.name, lambda: kernel.build(self.cc))
+            wanted = cubins.wanted(kernel.name, text, self.cc, kernel.mathematics)
+            cubin = service.compiled(kernel, wanted, self.cc)
+            if cubin is not None:
+                return Compiled(kernel.name, self.cc, cubin)
+            with service.here():
+                return _timed(kernel.name, lambda: _build(kernel, text, self.cc))
+
+        started = time.perf_counter()
+        mode = EXACT if isinstance(kernel, ScanCode) else kernel.mathematics
+        compiled, _ = cubins.cached(kernel.name, text, self.cc, build, mode)
+        with updating() as counters:
+            counters.compile_seconds += time.perf_counter() - started
+        return self._code(compiled.cubin, name=compiled.name).get_kernel(compiled.name)
+
+    def address(self, array: Any) -> int:
+        """Return the address of an array in device memory."""
+        return int(array.data.ptr)
+
+    def empty(self, size: int, dtype: str) -> Any:
+        """Return a new array of that many elements, without values."""
+        return self._cupy.empty(size, dtype)
+
+    def launch(self, code: Any, geometry: Geometry, arrays: tuple[Any, ...],
+               addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip
+        """Launch code on the stream that CuPy uses in this thread."""
+        if not hasattr(self._threads, "ready"):
+            # A launch needs the device's context, which CuPy sets in a thread when it allocates.
+            self._device.use()
+            self._threads.ready = True
+        handle = self._stream_of_thread().ptr
+        stream = self._streams.get(handle)
+        if stream is None:
+            stream = self._streams[handle] = self._stream(handle)
+        self._launch(stream, self._config(geometry), code, *addresses, *numbers)
+
+
+class GpuKernels(KernelStore):
+    """The kernels of one GPU, compiled and loaded; any thread may ask for them.
+
+    Parameters
+    ----------
+    number
+        CuPy's, of the device.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def loaded(self, kernel: Kernel) -> CompiledKernel | None:
+        """Return a kernel whose cubins are all in files; None otherwise."""
+        with self._runtime() as runtime:
+            parts = CudaKernel.parts(tuned.chosen(kernel, runtime.place))
+        kept = (cubins.wanted(p.name, skeleton.source(p), runtime.cc, p.mathematics) for p in parts)
+        if all(each.path is not None and each.path.exists() for each in kept):
+            return self.obtained(kernel)
+        return None
+
+    def obtained(self, kernel: Kernel) -> CompiledKernel:
+        """Return a kernel from files, from other processes, or compiled now."""
+        with self._runtime() as runtime:
+            call = CudaKernel(tuned.chosen(kernel, runtime.place), runtime)
+            call.prepare()
+        return CompiledKernel(kernel, skeleton.source(kernel), "", kernel.name, call)
+
+    @contextmanager
+    def _runtime(self) -> Iterator[GpuRuntime]:
+        """Make the device current in whatever thread this is called."""
+        check_driver()
+        import cupy
+
+        with cupy.cuda.Device(self._number):
+            yield _runtime()
+
+
+_lock = threading.Lock()
+_runtimes: dict[int, GpuRuntime] = {}
+_kernels: dict[int, GpuKernels] = {}
+_scans: dict[tuple[int, str, str], CudaScan] = {}
+
+
+def here() -> tuned.Place:
+    """Return what is remembered of kernels on CuPy's current device is found by."""
+    return _runtime().place
+
+
+def _runtime() -> GpuRuntime:
+    check_driver()
+    import cupy
+
+    number = cupy.cuda.runtime.getDevice()
+    with _lock:
+        if number not in _runtimes:
+            _runtimes[number] = GpuRuntime()
+        return _runtimes[number]
+
+
+def scan(operation: str, dtype: str) -> CudaScan:
+    """Return the scan by an operation for CuPy's current device; once per process."""
+    runtime = _runtime()
+    import cupy
+
+    key = cupy.cuda.runtime.getDevice(), operation, dtype
+    with _lock:
+        if key not in _scans:
+            _scans[key] = CudaScan(operation, dtype, runtime)
+        return _scans[key]
+
+
+def kernels() -> GpuKernels:
+    """Return the kernels of CuPy's current device; nothing is compiled or read."""
+    import cupy
+
+    number = cupy.cuda.runtime.getDevice()
+    found = _kernels.get(number)
+    return _kernels.setdefault(number, GpuKernels(number)) if found is None else found
+
+
+def handle(kernel: Kernel) -> Handle:
+    """Return `kernel` as launches on CuPy's current device hold it; nothing is compiled or read."""
+    return kernels().handle(kernel)

@@ -1,0 +1,139 @@
+"""Where chunks lie: the backends of this process, and what each can do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpusched.backends import cache
+from gpusched.backends.memory import pool
+from gpusched.emit.kernel import SUPPORTED, Kernel
+from gpusched.store.handles import Runnable
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How launches that go on after their call has returned are timed."""
+
+    make: Callable[[], Any]
+    """Puts a mark behind what this thread has launched."""
+    seconds: Callable[[Any, Any], float]
+    """Time between two marks that the device has passed."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a backend can do besides running kernels; planners ask for this, not for its name."""
+
+    host_memory: bool = False
+    """Whether its arrays are NumPy's, so that nothing is copied, and scalars are values too."""
+    moments: bool = False
+    """Whether one kernel can compute the mean of its values and their deviations from it."""
+    errors: bool = False
+    """Whether kernels return the floating-point errors that NumPy would report."""
+    streams: bool = False
+    """Whether loops can write past the caches, and take rows in turn."""
+    tiles: bool = False
+    """Whether kernels have machine code that another loop calls for a tile of rows at a time."""
+    parts: bool = False
+    """Whether a call costs so little that one result may be computed by several."""
+    single: bool = False
+    """Whether an operation that stands alone is faster as a kernel; see `gpusched.graph.alone`."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A backend in this process: a kind of array, and how to compute with it.
+
+    What writes, compiles and keeps its kernels is a `gpusched.store.kernelstore.KernelStore`.
+    """
+
+    name: str
+    compile: Callable[[Kernel], Runnable]
+    """Turns a kernel into what launches hold, which need not be compiled yet."""
+    empty: Callable[[tuple[int, ...], np.dtype], Any]
+    """Allocates an uninitialised array."""
+    full: Callable[[tuple[int, ...], Any, np.dtype], Any]
+    """Allocates an array of one value."""
+    take_in: Callable[[np.ndarray], Any]
+    """Copies a NumPy array to the device."""
+    synchronize: Callable[[], None]
+    """Waits for what this thread has launched."""
+    marks: Marks | None = None
+    """For timing launches; None where they are over when their call returns."""
+    can: Capabilities = Capabilities()
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is an array that kernels of this backend can take."""
+        found = device_of(value)
+        if found is None or found.name == self.name:
+            return found is not None
+        return found.can.host_memory and self.can.host_memory
+
+
+def _nothing() -> None:
+    """Wait for nothing: calls on the host are done when they return."""
+
+
+HOST = Device(
+    "cpu", cache.kernels.handle, pool.empty, pool.full, np.array, _nothing,
+    can=Capabilities(host_memory=True, moments=True, errors=True, streams=True, tiles=True,
+                     parts=True, single=True),
+)  # fmt: skip
+"""NumPy arrays."""
+
+
+@lru_cache(maxsize=1)
+def cuda() -> Device:
+    """Return CuPy's arrays on its current device."""
+    import cupy
+
+    from gpusched.backends.cuda import runtime
+
+    def synchronize() -> None:
+        cupy.cuda.get_current_stream().synchronize()
+
+    def mark() -> Any:
+        event = cupy.cuda.Event()
+        event.record()
+        return event
+
+    def seconds(begin: Any, end: Any) -> float:
+        milliseconds: float = cupy.cuda.get_elapsed_time(begin, end)
+        return milliseconds / 1e3
+
+    return Device("cuda", runtime.handle, cupy.empty, cupy.full, cupy.array, synchronize,
+                  Marks(mark, seconds))  # fmt: skip
+
+
+def strides_are_whole(array: np.ndarray) -> bool:
+    """Return whether an array's strides are whole numbers of elements, as kernels have them.
+
+    Those of a field of records need not be.
+    """
+    size = array.itemsize
+    return array.flags.forc or size == 0 or not any(stride % size for stride in array.strides)
+
+
+def device_of(value: Any) -> Device | None:
+    """Return the device of an array that kernels can take, or None for anything else.
+
+    Examples
+    --------
+    >>> device_of(np.ones(3)).name
+    'cpu'
+    >>> device_of(np.ones(3, "complex64")) is None
+    True
+    """
+    if type(value) is np.ndarray:
+        supported = value.dtype in SUPPORTED and value.dtype.isnative
+        return HOST if supported and strides_are_whole(value) else None
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and type(value) is cupy.ndarray and value.dtype in SUPPORTED:
+        return cuda()
+    return None

@@ -1,0 +1,97 @@
+"""The processor's floating-point flags: which errors its instructions have raised in this thread.
+
+x86 keeps them in MXCSR, beside the modes of arithmetic; elsewhere the C library gives them.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpusched.emit.floatingpoint import HAS_FLAGS
+
+HAS_MXCSR = platform.machine().lower() in ("x86_64", "amd64")
+"""Whether this is a processor with that register."""
+
+FLAGS = 0x3F
+"""Bits of MXCSR that instructions set, and never clear."""
+
+
+def exchange(builder: Any, change: Callable[[Any], Any]) -> Any:
+    """Set the register to what `change` makes of it; return what it was."""
+    place = builder.alloca(ir.IntType(32))
+    before = read(builder, place)
+    builder.store(change(before), place)
+    builder.call(_function(builder, "ldmxcsr"), [_address(builder, place)])
+    return before
+
+
+def read(builder: Any, place: Any = None) -> Any:
+    """Return what the register is."""
+    place = place or builder.alloca(ir.IntType(32))
+    builder.call(_function(builder, "stmxcsr"), [_address(builder, place)])
+    return builder.load(place)
+
+
+def _address(builder: Any, place: Any) -> Any:
+    return builder.bitcast(place, ir.IntType(8).as_pointer())
+
+
+def _function(builder: Any, name: str) -> Any:
+    name = f"llvm.x86.sse.{name}"
+    kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()])
+    return builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+
+
+@intrinsic
+def _clear_mxcsr(typing_context: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        exchange(builder, lambda before: builder.and_(before, before.type(~FLAGS)))
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def _read_mxcsr(typing_context: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = builder.and_(read(builder), ir.IntType(32)(FLAGS))
+        return builder.zext(found, ir.IntType(64))
+
+    return types.int64(), generate
+
+
+_feclearexcept = types.ExternalFunction("feclearexcept", types.int32(types.int32))
+_fetestexcept = types.ExternalFunction("fetestexcept", types.int32(types.int32))
+_ALL = 31
+"""Bits of the C library's ``fenv.h`` on AArch64: invalid, division by zero, overflow, underflow,
+inexact."""
+
+
+@numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True)
+def clear_floating_point_errors() -> None:
+    """Forget the floating-point errors of this thread so far."""
+    if HAS_MXCSR:
+        _clear_mxcsr()
+    elif HAS_FLAGS:
+        _feclearexcept(_ALL)
+
+
+@numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True)
+def floating_point_errors() -> int:
+    """Return the errors since they were cleared, as bits of `gpusched.emit.floatingpoint`."""
+    if HAS_MXCSR:
+        return _read_mxcsr()
+    if HAS_FLAGS:
+        found = int(_fetestexcept(_ALL))
+        return (found & 1) | (found & 14) << 1
+    return 0
+
+
+__all__ = ["FLAGS", "HAS_MXCSR", "clear_floating_point_errors", "exchange", "floating_point_errors"]

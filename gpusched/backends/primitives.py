@@ -1,0 +1,189 @@
+"""What a generated kernel may call on the CPU, as single LLVM instructions or intrinsics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpusched.backends.flags import clear_floating_point_errors, floating_point_errors
+from gpusched.backends.streaming import drain, past_line, prefetch, scratch, stream
+from gpusched.store import processors
+from gpusched.vectormath.bits import opaque
+
+
+def _same_type(llvm_name: str, arity: int) -> Callable[..., Any]:
+    """Return an intrinsic that maps `arity` floats of one type to a float of that type."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        operand = args[0].type
+        signature_type = ir.FunctionType(operand, [operand] * arity)
+        function = builder.module.declare_intrinsic(
+            f"llvm.{llvm_name}", [operand], fnty=signature_type
+        )
+        return builder.call(function, args)
+
+    if arity == 1:
+
+        @intrinsic
+        def primitive(typing_context: Any, x: Any) -> Any:
+            return (x(x), generate) if isinstance(x, types.Float) else None
+
+        return primitive
+
+    @intrinsic
+    def primitive_of_two(typing_context: Any, x: Any, y: Any) -> Any:
+        same = isinstance(x, types.Float) and x == y
+        return (x(x, y), generate) if same else None
+
+    return primitive_of_two
+
+
+floor = _same_type("floor", 1)
+ceil = _same_type("ceil", 1)
+trunc = _same_type("trunc", 1)
+rint = _same_type("rint", 1)
+sqrt = _same_type("sqrt", 1)
+fabs = _same_type("fabs", 1)
+copysign = _same_type("copysign", 2)
+minimum = _same_type("minimum", 2)
+maximum = _same_type("maximum", 2)
+least, greatest = minimum, maximum
+fmin = _same_type("minnum", 2)
+fmax = _same_type("maxnum", 2)
+
+
+@intrinsic
+def fmod(typing_context: Any, x: Any, y: Any) -> Any:
+    """C's fmod: exact, with the sign of `x`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.frem(*args)
+
+    return (x(x, y), generate) if isinstance(x, types.Float) and x == y else None
+
+
+@intrinsic
+def number_or(typing_context: Any, x: Any, other: Any) -> Any:
+    """Return `x`, or the other where `x` is NaN."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        is_number = builder.fcmp_ordered("ord", args[0], args[0])
+        # As a constant it would make the joining of values conditional, which is not vectorised.
+        nothing = builder.load(opaque(builder.module, args[0].type, 0))
+        return builder.select(is_number, args[0], builder.fadd(args[1], nothing))
+
+    return (x(x, other), generate) if isinstance(x, types.Float) and x == other else None
+
+
+@intrinsic
+def bits(typing_context: Any, x: Any) -> Any:
+    """Return the width of an integer in bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(ir.IntType(64), x.bitwidth)
+
+    return (types.int64(x), generate) if isinstance(x, types.Integer) else None
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [offset])
+
+
+@intrinsic
+def shift(typing_context: Any, array: Any, count: Any) -> Any:
+    """Return `array` starting `count` elements further; `count` may be negative."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        moved = context.make_array(array)(context, builder, args[0])
+        moved.data = builder.gep(moved.data, [args[1]])
+        # A borrowed view: the kernel's caller keeps the array alive, so nothing is counted.
+        for owner in ("meminfo", "parent"):
+            setattr(moved, owner, ir.Constant(getattr(moved, owner).type, None))
+        return moved._getvalue()
+
+    return array(array, types.int64), generate
+
+
+@intrinsic
+def element(typing_context: Any, array: Any, index: Any) -> Any:
+    """Return element `index`, which may be negative and means before the first."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, array, *args)
+        return context.unpack_value(builder, array.dtype, pointer)
+
+    return array.dtype(array, types.int64), generate
+
+
+_READS_AHEAD = processors.reads_ahead()
+
+
+@numba.njit(no_cfunc_wrapper=True)
+def spread(number: int, count: int, places: int) -> int:
+    """Return which of `count` blocks is taken next, if they come from some places in turn.
+
+    Each of ``range(count)`` is the answer to one `number` of ``range(count)``: `number` itself
+    on processors that are faster so.
+    """
+    share = 0 if _READS_AHEAD else count // places
+    return number % places * share + number // places if number < share * places else number
+
+
+@numba.njit(no_cfunc_wrapper=True)
+def ahead(distance: int) -> int:
+    """Return how far ahead to ask for what comes in sequence: 0 if the processor does so itself."""
+    return 0 if _READS_AHEAD else distance
+
+
+@numba.njit(error_model="numpy", no_cfunc_wrapper=True)
+def compensated_add(total: float, lost: float, value: float) -> tuple[float, float]:
+    """Add `value` to `total` and what rounding loses to `lost` (Knuth, 1969).
+
+    Infinities and NaN lose nothing, so that no error is raised but that of the sum.
+    """
+    new = total + value
+    finite = abs(new) != math.inf and new == new
+    a, b = (total, value) if finite else (0.0, 0.0)
+    whole = a + b
+    from_value = whole - a
+    rest = (a - (whole - from_value)) + (b - from_value)
+    return new, lost + rest
+
+
+__all__ = [
+    "ahead",
+    "bits",
+    "ceil",
+    "clear_floating_point_errors",
+    "compensated_add",
+    "copysign",
+    "drain",
+    "element",
+    "fabs",
+    "floating_point_errors",
+    "floor",
+    "fmax",
+    "fmin",
+    "fmod",
+    "greatest",
+    "least",
+    "maximum",
+    "minimum",
+    "number_or",
+    "past_line",
+    "prefetch",
+    "rint",
+    "scratch",
+    "shift",
+    "spread",
+    "sqrt",
+    "stream",
+    "trunc",
+]

@@ -1,0 +1,214 @@
+"""The reference: a kernel's own source, run by Python on NumPy scalars."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpusched.backends import names
+from gpusched.emit import generate, hostloops
+from gpusched.emit.floatingpoint import collecting, note, take
+from gpusched.emit.kernel import Kernel
+
+
+class Window:
+    """Memory seen from one element of an array, as kernels see pointers.
+
+    Examples
+    --------
+    >>> numbers = np.arange(5)
+    >>> window = Window(numbers[3:])
+    >>> int(window[0]), int(shift(window, -1)[0])
+    (3, 2)
+    """
+
+    def __init__(self, array: np.ndarray, first: int = 0) -> None:
+        self._array = array
+        self._address = array.__array_interface__["data"][0]
+        self._first = first
+
+    def _at(self, index: int) -> np.ndarray:
+        size = self._array.itemsize
+        address = self._address + (self._first + int(index)) * size
+        memory = (ctypes.c_char * size).from_address(address)
+        return np.frombuffer(memoryview(memory), self._array.dtype)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._at(index)[0]
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        self._at(index)[0] = value
+
+
+def shift(window: Window, count: int) -> Window:
+    """Return `window` starting `count` elements further."""
+    return Window(window._array, window._first + int(count))
+
+
+def element(window: Window, index: int) -> Any:
+    """Return one element, counted from the window's first."""
+    return window[index]
+
+
+def scratch(window: Window) -> Window:
+    """Return room for one part of what a window shows."""
+    return Window(np.empty(hostloops.PART, window._array.dtype))
+
+
+def stream(window: Window, part: Window, count: int) -> None:
+    """Write the first elements of a part to a window."""
+    for k in range(count):
+        window[k] = part[k]
+
+
+def spread(number: int, count: int, places: int) -> int:
+    """Return which of `count` blocks is taken next, if they come from some places in turn.
+
+    Each of ``range(count)`` is the answer to one `number` of ``range(count)``.
+    """
+    share = count // places
+    return number % places * share + number // places if number < share * places else number
+
+
+def ahead(distance: int) -> int:
+    """Return how far ahead to ask for what comes in sequence."""
+    return distance
+
+
+def past_line(window: Window) -> int:
+    """Return 0: Python writes no lines of memory."""
+    return 0
+
+
+def prefetch(window: Window, start: int, count: int) -> None:
+    """Do nothing: Python's run of a kernel waits for its inputs."""
+
+
+def drain() -> None:
+    """Do nothing: what has been written is there."""
+
+
+def number_or(x: Any, other: Any) -> Any:
+    """Return `x`, or the other where `x` is NaN."""
+    return x if x == x else other
+
+
+def bits(x: Any) -> int:
+    """Return the width of an integer in bits."""
+    return 8 * int(x.dtype.itemsize)
+
+
+def compensated_add(total: float, lost: float, value: float) -> tuple[float, float]:
+    """Add `value` to `total` and what rounding loses to `lost` (Knuth, 1969)."""
+    new = total + value
+    if not np.isfinite(new):
+        return new, lost
+    from_value = new - total
+    return new, lost + ((total - (new - from_value)) + (value - from_value))
+
+
+def clear_floating_point_errors() -> None:
+    """Forget the errors that NumPy's scalars have raised in this thread."""
+    take()
+
+
+def floating_point_errors() -> int:
+    """Return those errors since they were cleared."""
+    return take()
+
+
+def flush_subnormals() -> int:
+    """Return 0: Python computes with subnormal numbers."""
+    return 0
+
+
+def restore_subnormals(before: int) -> None:
+    """Do nothing."""
+
+
+def namespace() -> dict[str, Any]:
+    """Return the names a kernel's source uses, bound to NumPy."""
+    primitives = [
+        "floor",
+        "ceil",
+        "trunc",
+        "rint",
+        "sqrt",
+        "fabs",
+        "copysign",
+        "minimum",
+        "maximum",
+        "fmin",
+        "fmax",
+        "fmod",
+        "floor_divide",
+        "remainder",
+    ]
+    more = ["frexp", "ldexp", "nextafter", "exp", "exp2", "log1p"]
+    bound = {name: getattr(np, name) for name in [*primitives, *more, *names.DTYPES]}
+    bound |= {"least": np.minimum, "greatest": np.maximum}
+    bound |= {name: names.numpy_function(name) for name in names.math_names()}
+    functions = (shift, element, number_or, bits, compensated_add, clear_floating_point_errors,
+                 floating_point_errors, flush_subnormals, restore_subnormals,
+                 scratch, stream, spread, ahead, past_line, prefetch, drain)  # fmt: skip
+    local = {f.__name__: f for f in functions}
+    return {**bound, **local, "inf": math.inf, "nan": math.nan}
+
+
+def compile_kernel(kernel: Kernel, text: str, filename: str) -> Callable[..., int | None]:
+    """Return a kernel as Python runs it, to be called as compiled ones are.
+
+    Parameters
+    ----------
+    kernel
+        What `text` was generated from.
+    text
+        Its source, defining ``point`` and ``kernel``.
+    filename
+        What tracebacks and debuggers call the source.
+    """
+    return callable_of(kernel, define(kernel, text, filename, {}))
+
+
+def define(
+    kernel: Kernel, text: str | ast.Module, filename: str, names: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a kernel's source defines, by name.
+
+    Parameters
+    ----------
+    kernel
+        What the source was generated from.
+    text
+        The source, or its tree.
+    filename
+        What tracebacks and debuggers call the source.
+    names
+        What it may use besides.
+    """
+    found = {**namespace(), **names}
+    for name, function in generate.defined_functions(kernel).items():
+        found[name] = function.for_python()
+    exec(compile(text, filename, "exec"), found)
+    return found
+
+
+def callable_of(kernel: Kernel, found: Mapping[str, Any]) -> Callable[..., int | None]:
+    """Return the kernel among what its source defines, to be called as compiled ones are."""
+    count = len(kernel.inputs) + len(kernel.outputs)
+
+    def call(*arguments: Any) -> int | None:
+        windows = [Window(array) for array in arguments[:count]]
+        before = take()
+        with collecting(kernel.flags):
+            errors: int | None = found["kernel"](*windows, *arguments[count:])
+        take()
+        note(before)
+        return errors
+
+    return call

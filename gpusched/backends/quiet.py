@@ -1,0 +1,179 @@
+"""Code that raises no floating-point error where NumPy's would not: for kernels that read flags.
+
+x86 has comparisons of vectors, least and greatest that raise an error for NaN, and LLVM uses them.
+They are given numbers instead where an operand is NaN; nothing else is known to differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpusched.backends import libraries
+from gpusched.vectormath.bits import device, opaque
+
+_INSTEAD = {"olt": (0, 0), "ogt": (0, 0), "ole": (1, 0), "oge": (0, 1),
+            "ult": (0, 1), "ugt": (1, 0), "ule": (0, 0), "uge": (0, 0)}  # fmt: skip
+"""By comparison, the numbers that are compared where an operand is NaN, with the same result."""
+
+
+def compare(module: Any) -> None:
+    """Change the comparisons in a module so that they raise nothing for NaN."""
+    for function in module.functions:
+        for block in function.blocks:
+            for place, each in reversed(list(enumerate(block.instructions))):
+                if each.opname == "fcmp" and each.op in _INSTEAD:
+                    block.instructions[place:place] = _compared_quietly(block, each)
+
+
+def _compared_quietly(block: Any, comparison: Any) -> list[Any]:
+    """Change a comparison's operands; return the instructions that make them."""
+    operands = comparison.operands
+    made = [ir.instructions.FCMPInstr(block, "ord", *operands)]
+    numbers = []
+    for x, instead in zip(operands, _INSTEAD[comparison.op], strict=True):
+        number = ir.instructions.LoadInstr(block, opaque(block.module, x.type, instead))
+        numbers.append(ir.instructions.SelectInstr(block, made[0], x, number))
+        made += [number, numbers[-1]]
+    comparison.operands = tuple(numbers)
+    return made
+
+
+class Inlined(libraries.Inlined):
+    """Numba's pipeline for functions that become part of kernels that read flags."""
+
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
+                 flags: Any, locals: Any) -> None:  # fmt: skip
+        super().__init__(typing, target, library, args, result, flags, locals)
+        compare_in(self.state.library)
+
+
+def compare_in(library: Any) -> None:
+    """Change the comparisons in what will be added to one of numba's code libraries."""
+    add_module = library.add_ir_module
+
+    def add_quiet(module: Any) -> None:
+        compare(module)
+        add_module(module)
+
+    library.add_ir_module = add_quiet
+
+
+def _least(name: str, keeps_nan: bool) -> Any:
+    """Return the least (greatest) of two numbers, as NumPy's function of that name."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        a, b = args
+        kind = a.type
+        numbers = builder.fcmp_ordered("ord", a, b)
+        number = builder.load(opaque(builder.module, kind, 0))
+        given = [builder.select(numbers, x, number) for x in args]
+        function_type = ir.FunctionType(kind, [kind] * 2)
+        function = builder.module.declare_intrinsic(f"llvm.{name}", [kind], fnty=function_type)
+        found = builder.call(function, given)
+        if keeps_nan:
+            return builder.select(numbers, found, builder.fadd(a, b))
+        other = builder.select(builder.fcmp_ordered("ord", a, a), a, b)
+        return builder.select(numbers, found, other)
+
+    @intrinsic
+    def least(typing_context: Any, x: Any, y: Any) -> Any:
+        same = isinstance(x, types.Float) and x == y
+        return (x(x, y), generate) if same else None
+
+    return least
+
+
+EXTREMES = {
+    "minimum": _least("minimum", keeps_nan=True),
+    "maximum": _least("maximum", keeps_nan=True),
+    "fmin": _least("minnum", keeps_nan=False),
+    "fmax": _least("maxnum", keeps_nan=False),
+}
+"""By name, functions that take the place of those in `primitives`."""
+
+
+def _or_instead(instead: float) -> Any:
+    @intrinsic
+    def number(typing_context: Any, x: Any, other: Any) -> Any:
+        """Return x, or a number for which there is no error where it or the other is NaN."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            numbers = builder.fcmp_ordered("ord", *args)
+            return builder.select(numbers, args[0], ir.Constant(args[0].type, instead))
+
+        return (x(x, other), generate) if isinstance(x, types.Float) and x == other else None
+
+    return number
+
+
+_number = _or_instead(0.5)
+_number_above_one = _or_instead(1.5)
+
+
+@lru_cache(maxsize=256)
+def of_numbers(name: str, function: Any) -> Any:
+    """Return a mathematical function that is not called for NaN.
+
+    Parameters
+    ----------
+    name
+        Such as ``exp_f32``.
+    function
+        What is called for numbers.
+    """
+    plain = name.removesuffix("_f32").removesuffix("_f64")
+    return device(_FORMS.get(plain, _of_one)(function))
+
+
+def _of_one(function: Any) -> Callable[..., Any]:
+    def found(x: Any) -> Any:
+        result = function(_number(x, x))
+        return result if x == x else x
+
+    return found
+
+
+def _above_one(function: Any) -> Callable[..., Any]:
+    def found(x: Any) -> Any:
+        result = function(_number_above_one(x, x))
+        return result if x == x else x
+
+    return found
+
+
+def _power(function: Any) -> Callable[..., Any]:
+    def found(x: Any, y: Any) -> Any:
+        result = function(_number(x, x), _number(y, y))
+        # 1, whatever the other is.
+        one = (x == 1) | (y == 0)
+        return result if one | ((x == x) & (y == y)) else x + y
+
+    return found
+
+
+def _hypot(function: Any) -> Callable[..., Any]:
+    def found(x: Any, y: Any) -> Any:
+        result = function(_number(x, y), _number(y, x))
+        other = abs(x) if abs(x) == math.inf else (abs(y) if abs(y) == math.inf else x + y)
+        return result if (x == x) & (y == y) else other
+
+    return found
+
+
+def _of_two(function: Any) -> Callable[..., Any]:
+    def found(x: Any, y: Any) -> Any:
+        result = function(_number(x, y), _number(y, x))
+        return result if (x == x) & (y == y) else x + y
+
+    return found
+
+
+_FORMS = {"power": _power, "hypot": _hypot, "arctan2": _of_two, "fmod": _of_two,
+          "arccosh": _above_one}  # fmt: skip

@@ -1,0 +1,306 @@
+"""Whether a user's version of a kernel gives what the original does, on samples."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpusched.backends import cache
+from gpusched.backends.complaints import complaint
+from gpusched.editing.samples import INNERMOST, Sample, sample
+from gpusched.emit import editions, generate, hostloops
+from gpusched.emit.editions import EditionError
+from gpusched.emit.kernel import Access, Kernel, Output, unchecked
+from gpusched.emit.operations import named
+
+SHORT = 17
+"""Iterations of the innermost loop in plain Python."""
+REORDERED = 64
+"""Units in the last place of the sum of its terms' sizes that a reduction may differ by, because
+its loops join them in another order."""
+
+
+class MismatchError(ValueError):
+    """A user's version of a kernel gives other results than the original."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One comparison."""
+
+    special: bool
+    innermost: int
+    reference: bool = False
+    """Whether the version runs in plain Python."""
+
+
+_MAPS = (Round(False, INNERMOST), Round(True, INNERMOST), Round(True, SHORT, True),
+         Round(True, 1))  # fmt: skip
+_REDUCTIONS = (Round(False, INNERMOST), Round(False, SHORT, True), Round(False, 1))
+
+
+def check(original: Kernel, version: Kernel, tolerance: float | None, filename: str) -> int:
+    """Compare a version of a kernel with the original, and return how many numbers were equal.
+
+    A reduction is compared twice: the values that are joined, and what they are joined to.
+
+    Parameters
+    ----------
+    original
+        The generated kernel.
+    version
+        The user's.
+    tolerance
+        Largest relative difference of floating-point numbers; None for the distance from NumPy's
+        result that the original is allowed itself. Other numbers must be equal.
+    filename
+        Where the user's source lies.
+
+    Raises
+    ------
+    MismatchError
+        If they differ; the message has inputs, expected and found.
+    EditionError
+        If the version does not compile, with the user's line.
+    """
+    compile_check(version, filename)
+    compared = 0
+    if version.edition is not None and editions.has_loops(version.edition, "cuda"):
+        compared = _check_cuda(original, version, tolerance, filename)
+    if not original.reduces:
+        return compared + sum(_compare(original, version, each, tolerance) for each in _MAPS)
+    if _has_point(version):
+        pair = joined(original), joined(version)
+        compared += sum(_compare(*pair, each, tolerance) for each in _MAPS)
+    return compared + sum(_compare(original, version, each, tolerance) for each in _REDUCTIONS)
+
+
+def compile_check(version: Kernel, filename: str) -> None:
+    """Raise `EditionError` with the user's line if a version does not compile for the CPU."""
+    import numba
+
+    from gpusched.backends import cpu
+
+    text = hostloops.source(version)
+    what = f"your version of kernel {version.original.name if version.original else version.name}"
+    if version.edition is not None:
+        register(text, filename)
+        _check_arguments(version, filename)
+        _check_functions(version, filename)
+        defined = generate.defined_functions(version)
+        editions.check_names(text, filename, {*cpu.namespace(text), *defined})
+    try:
+        cpu.compile_code(version, text, filename)
+    except numba.core.errors.NumbaError as error:
+        raise EditionError(complaint(what, error, filename)) from error
+
+
+def register(text: str, filename: str) -> None:
+    """Let tracebacks and debuggers show a text that lies in no file."""
+    if not Path(filename).exists():
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+
+
+def _check_arguments(version: Kernel, filename: str) -> None:
+    """Raise `EditionError` unless `kernel` and `point` take as many arguments as they are given."""
+    assert version.edition is not None
+    from gpusched.emit.skeleton.text import EXTRAS
+
+    extras = len(EXTRAS) if version.edition.target == "cuda" else 0
+    values = len(version.inputs) + len(version.parameters)
+    wanted = {"kernel": len(generate.arguments(version)) + extras, "point": values}
+    found = editions.functions(version.edition.text, filename)
+    for name, count in wanted.items():
+        node = found.get(name)
+        if name == "point" and editions.has_loops(version.edition, "cpu"):
+            continue  # The user's own loops call it.
+        if node is not None and len(node.args.args) != count:
+            raise EditionError(
+                f"{filename}:{node.lineno}: {name} takes {len(node.args.args)} arguments, and is "
+                f"given {count}: leave the arguments as they were"
+            )
+
+
+def _check_functions(version: Kernel, filename: str) -> None:
+    """Raise `EditionError` for a function that has the name of one that generated loops call."""
+    assert version.edition is not None
+    if editions.has_loops(version.edition, "cpu"):
+        return
+    for name, node in editions.functions(version.edition.text, filename).items():
+        if name in hostloops.CALLED:
+            raise EditionError(
+                f"{filename}:{node.lineno}: gpusched's loops call a function {name} of their own: "
+                "give yours another name, or keep kernel in the text"
+            )
+
+
+WHOLE = 4112
+"""Iterations of the innermost loop that fill whole vectors and tiles of a GPU, and some more."""
+
+
+def _check_cuda(original: Kernel, version: Kernel, tolerance: float | None, filename: str) -> int:
+    """Compare a version's loops for GPUs by a simulator; compile them where there is a compiler."""
+    try:
+        from gpusched.backends.cuda.simulator import Simulator, namespace
+    except ImportError as error:
+        raise EditionError(f"loops for CUDA cannot be checked here: {error}") from error
+    from gpusched.backends.cuda.launcher import CudaKernel
+
+    assert version.edition is not None
+    text = version.edition.text
+    editions.check_names(text, filename, {*namespace(), *generate.defined_functions(version)})
+    _compile_cuda(version, text, filename)
+    run = CudaKernel(version, Simulator(filename))
+    special = not original.reduces
+    samples = (
+        sample(original, special, WHOLE, gaps=False),
+        sample(original, special, SHORT, gaps=not original.reduces),
+    )
+    return sum(_compare_calls(original, version, made, run, tolerance) for made in samples)
+
+
+def _compile_cuda(version: Kernel, text: str, filename: str) -> None:
+    """Raise `EditionError` if loops for GPUs do not compile; without a compiler, do nothing."""
+    from gpusched.backends.cuda import compiler, runtime
+
+    try:
+        compiler.require()
+    except compiler.CompilerMissingError:
+        return  # What it would find on a GPU stops the task there.
+    import numba
+
+    assert version.original is not None
+    try:
+        runtime.compile_text(version, text, filename, (9, 0))
+    except numba.core.errors.NumbaError as error:
+        what = f"your version of kernel {version.original.name}"
+        raise EditionError(complaint(what, error, filename)) from error
+
+
+def _has_point(version: Kernel) -> bool:
+    return version.edition is None or "point" in editions.functions(version.edition.text)
+
+
+def joined(kernel: Kernel) -> Kernel:
+    """Return the kernel that writes the values that a reduction joins.
+
+    Examples
+    --------
+    >>> from gpusched.editing.checking import joined
+    >>> from gpusched.emit.kernel import Input
+    >>> one, still = (Access.UNIT,), (Access.BROADCAST,)
+    >>> output = Output(0, "float64", still, "add", "float32")
+    >>> total = Kernel((Input("float32", one),), (), (), (output,), ("reduce",))
+    >>> joined(total).outputs[0]
+    Output(value=0, dtype='float32', access=(<Access.UNIT: 'unit'>,), combine=None, value_dtype='')
+    """
+    last = len(kernel.loops) - 1
+    access = tuple(Access.UNIT if k == last else Access.STRIDED for k in range(last + 1))
+    outputs = tuple(Output(o.value, o.value_dtype, access) for o in kernel.outputs)
+    edition = kernel.edition
+    if edition is not None:
+        # The loops are those that are generated.
+        edition = replace(edition, target="none")
+    loops = ("map",) * len(kernel.loops)
+    return replace(unchecked(kernel), outputs=outputs, loops=loops, edition=edition)
+
+
+def _compare(original: Kernel, version: Kernel, each: Round, tolerance: float | None) -> int:
+    made = sample(original, each.special, each.innermost)
+    compiled = cache.reference(version) if each.reference else cache.kernels.get(version)
+    return _compare_calls(original, version, made, compiled.call, tolerance)
+
+
+def _compare_calls(
+    original: Kernel, version: Kernel, made: Sample, call: Any, tolerance: float | None
+) -> int:
+    expected = made.call(cache.kernels.get(original).call)
+    found = replace(made, kernel=version).call(call)
+    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+        unit = _unit(original, made, number, one)
+        wrong = differs(one, other, tolerance, unit)
+        if wrong.any():
+            raise MismatchError(_told(version, made, number, one, other, wrong))
+    return sum(one.size for one in expected)
+
+
+def _unit(original: Kernel, made: Sample, number: int, expected: np.ndarray) -> np.ndarray | None:
+    """Return how far floating-point results may lie from the original's; None for exact ones."""
+    output = original.outputs[number]
+    if expected.dtype.kind != "f":
+        return None
+    allowed = float(sum(named(s.operation).ulp for s in original.statements))
+    with np.errstate(all="ignore"):
+        if output.combine not in ("add", "multiply"):
+            return allowed * np.spacing(np.abs(expected))
+        values = _joined_values(made, number)
+        precision = np.finfo(output.value_dtype).eps
+        axes = tuple(k for k, a in enumerate(output.access) if a is Access.BROADCAST)
+        scale = np.abs(values, dtype=np.float64).sum(axis=axes, keepdims=True)
+        if output.combine == "multiply":
+            scale = values.size * np.abs(expected)
+        return np.asarray((REORDERED + allowed) * precision * scale)
+
+
+def _joined_values(made: Sample, number: int) -> np.ndarray:
+    kernel = joined(made.kernel)
+    return replace(made, kernel=kernel).call(cache.kernels.get(kernel).call)[number]
+
+
+def differs(
+    expected: np.ndarray, found: np.ndarray, tolerance: float | None, unit: Any = None
+) -> np.ndarray:
+    """Return where numbers differ by more than is allowed; NaN is equal to NaN.
+
+    Parameters
+    ----------
+    expected, found
+        Arrays of one dtype.
+    tolerance
+        Largest relative difference of floating-point numbers.
+    unit
+        Largest difference, where there is no tolerance; None for none.
+
+    Examples
+    --------
+    >>> from gpusched.editing.checking import differs
+    >>> differs(np.array([1.0, np.nan]), np.array([1.001, np.nan]), 0.01).tolist()
+    [False, False]
+    """
+    if expected.dtype.kind != "f":
+        return np.asarray(expected != found)
+    with np.errstate(all="ignore"):
+        same = (expected == found) | (np.isnan(expected) & np.isnan(found))
+        limit = unit if tolerance is None else tolerance * np.abs(expected)
+        if limit is None:
+            return np.asarray(~same)
+        close = np.isfinite(expected) & (np.abs(found - expected) <= limit)
+    return np.asarray(~(same | close))
+
+
+def _told(version: Kernel, made: Sample, number: int, expected: np.ndarray, found: np.ndarray,
+          wrong: np.ndarray) -> str:  # fmt: skip
+    where = tuple(int(k) for k in np.argwhere(wrong)[0])
+    assert version.original is not None
+    names = generate.input_names(version), generate.parameter_names(version)
+    given = [
+        f"{name} = {operand.values[where].item()!r}"
+        for name, operand in zip(names[0], made.inputs, strict=True)
+    ]
+    given += [f"{n} = {v.item()!r}" for n, v in zip(names[1], made.parameters, strict=True)]
+    with np.errstate(all="ignore"):
+        relative = np.abs((found - expected) / expected)[wrong] if expected.dtype.kind == "f" else 0
+    largest = float(np.max(relative))
+    name = generate.output_names(version)[number]
+    told = f"a tolerance of {largest:.2g} or more (it is relative), or " if 0 < largest < 1 else ""
+    whole = " of a reduction that begins with" if version.reduces else " for"
+    return (
+        f"your version of kernel {version.original.name} gives other results than the original in "
+        f"{int(wrong.sum()):,} of {wrong.size:,} samples. The first,{whole} {', '.join(given)}: "
+        f"{name} is {found[where].item()!r}, expected {expected[where].item()!r}. If that is what "
+        f"you want, give {told}check=False"
+    )

@@ -1,0 +1,273 @@
+"""Kernel -> readable Python source: its scalar `point` function, its names, its reductions."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+
+from gpusched.emit import scalars
+from gpusched.emit.floatingpoint import TESTS
+from gpusched.emit.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement, Test
+from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, named
+from gpusched.emit.parsing import parse
+
+
+def input_names(kernel: Kernel) -> list[str]:
+    """Return the names of the kernel's inputs in its source: a, b, ..., y, a1, ..."""
+    # The others are the loops' own, here and on GPUs, or begin the names of sizes and constants.
+    letters = [c for c in ascii_lowercase if c not in "ijnstxz"]
+    count = len(letters)
+    names = range(len(kernel.inputs))
+    return [letters[k % count] + (str(k // count) if k >= count else "") for k in names]
+
+
+def output_names(kernel: Kernel) -> list[str]:
+    """Return the names of the kernel's outputs in its source."""
+    if len(kernel.outputs) == 1:
+        return ["out"]
+    return [f"out{k}" for k in range(len(kernel.outputs))]
+
+
+def parameter_names(kernel: Kernel) -> list[str]:
+    """Return the names of the user's constants that are passed at launch."""
+    return [f"s{k}" for k in range(len(kernel.parameters))]
+
+
+def stride_names(kernel: Kernel) -> list[tuple[int, int, str]]:
+    """Return (operand, loop, name) of each stride passed at launch."""
+    names = input_names(kernel) + output_names(kernel)
+    return [
+        (k, level, f"{names[k]}_s{level}")
+        for k, operand in enumerate(kernel.operands)
+        for level, access in enumerate(operand.access)
+        if access in (Access.STRIDED, Access.LABELLED)
+    ]
+
+
+def loop_sizes(kernel: Kernel, numbers: Sequence[Any]) -> tuple[int, ...]:
+    """Return the iterations of each loop, out of the numbers passed at launch."""
+    first = len(kernel.parameters)
+    return tuple(numbers[first : first + len(kernel.loops)])
+
+
+def loop_strides(kernel: Kernel, numbers: Sequence[Any]) -> dict[tuple[int, int], int]:
+    """Return the strides among the numbers passed at launch, by operand and loop."""
+    names = stride_names(kernel)
+    first = len(kernel.parameters) + len(kernel.loops)
+    given = numbers[first : first + len(names)]
+    return {(k, level): step for (k, level, _), step in zip(names, given, strict=True)}
+
+
+def arguments(kernel: Kernel) -> list[str]:
+    """Return the kernel's arguments in order: arrays, constants, loop sizes, strides.
+
+    Last comes how many rows were joined before, where the kernel `resumes`.
+    """
+    sizes = [f"n{level}" for level in range(len(kernel.loops))]
+    strides = [name for _, _, name in stride_names(kernel)]
+    arrays = input_names(kernel) + output_names(kernel)
+    resumed = ["n_before"] if kernel.resumes else []
+    return arrays + parameter_names(kernel) + sizes + strides + resumed
+
+
+@lru_cache(maxsize=1)
+def _helpers() -> dict[str, str]:
+    """Return the source of each function in `scalars` by name."""
+    tree = parse(inspect.getsource(scalars))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for argument in node.args.args:
+                argument.annotation = None
+    return {n.name: ast.unparse(n) for n in tree.body if isinstance(n, ast.FunctionDef)}
+
+
+def expression(statement: Statement, operands: list[str]) -> str:
+    """Return the Python expression of one statement."""
+    kind = np.dtype(statement.operand).kind
+    template = named(statement.operation).template(kind, statement.output)
+    if template is None:
+        raise KeyError(f"{statement.operation} has no template for {statement.operand}")
+    width = "f32" if statement.operand == "float32" else "f64"
+    return template.format(*operands, T=statement.dtype, P=statement.operand, W=width)
+
+
+def point_source(kernel: Kernel) -> str:
+    """Return the source of the scalar function: one NumPy operation a line, its dtype beside it.
+
+    Behind its results it returns what `Kernel.tested` names.
+    """
+    names: list[str] = input_names(kernel) + parameter_names(kernel)
+    taken = [names[k] for k in kernel.values] + parameter_names(kernel)
+    lines = [f"def point({', '.join(taken)}):"]
+    called: dict[tuple[str, tuple[str, ...]], str] = {}
+    for number, statement in enumerate(kernel.statements):
+        operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
+        simple = [o if o.isidentifier() or "(" in o else f"({o})" for o in operands]
+        target = f"t{number}"
+        if statement.operation in DEFINED and len(named(statement.operation).templates) > 1:
+            # Called once for all of its results.
+            call = statement.operation, tuple(simple)
+            if call not in called:
+                called[call] = f"all{number}"
+                lines.append(f"    all{number} = {call[0]}({', '.join(simple)})")
+            simple = [called[call]]
+        code = f"    {target} = {expression(statement, simple)}"
+        lines.append(f"{code:<48}  # {statement.dtype}  {statement.operation}")
+        names.append(target)
+    results = [o.value if isinstance(o.value, str) else names[o.value] for o in kernel.outputs]
+    for name in kernel.tested:
+        lines += _tests(kernel, names, name)
+    results += kernel.tested
+    lines.append(f"    return {', '.join(results)}")
+    return "\n".join(lines)
+
+
+def _tests(kernel: Kernel, names: list[str], found: str) -> list[str]:
+    """Return the lines that find whether statements raise errors of one name in `TESTS`."""
+    conditions = [
+        _test(kernel, names, test, found) for test in kernel.tests if test.errors & TESTS[found]
+    ]
+    return [
+        f"    {found} = {f'{found} | ' * bool(number)}{condition}"
+        for number, condition in enumerate(dict.fromkeys(conditions))
+    ]
+
+
+def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
+    """Return the expression of whether a statement has raised errors."""
+    first = len(names) - len(kernel.statements)
+    statement = kernel.statements[test.statement]
+    operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
+    own = named(statement.operation).tests.get(np.dtype(statement.operand).kind)
+    if own is not None:
+        return f"({own.format(*operands, T=statement.dtype, P=statement.operand)})"
+    dtypes = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
+    dtypes += [s.dtype for s in kernel.statements]
+    numbers = [a for a in statement.arguments if isinstance(a, int)]
+    floats = {names[a]: dtypes[a] for a in numbers if dtypes[a].startswith("float")}
+    test_of = _TESTS[found]
+    return f"({test_of(names[first + test.statement], statement.dtype, floats)})"
+
+
+def _is_new_nan(result: str, dtype: str, floats: dict[str, str]) -> str:
+    return " & ".join([f"({result} != {result})", *(f"({x} == {x})" for x in floats)])
+
+
+def _is_new_infinity(result: str, dtype: str, floats: dict[str, str]) -> str:
+    finite = [f"(fabs({x}) != {kind}(inf))" for x, kind in floats.items()]
+    return " & ".join([f"(fabs({result}) == {dtype}(inf))", *finite])
+
+
+def _is_tiny(result: str, dtype: str, floats: dict[str, str]) -> str:
+    least = f"(fabs({result}) < {literal(float(np.finfo(dtype).tiny), dtype)})"
+    return " & ".join([least, *(f"({x} != 0)" for x in floats)])
+
+
+_TESTS = {"invalid": _is_new_nan, "infinite": _is_new_infinity, "tiny": _is_tiny}
+"""By name in `TESTS`, how a result shows that there was such an error: it is so, and no operand is.
+
+An underflow may have been where a result is tiny; it may have been exact, too.
+"""
+
+
+def defined_functions(kernel: Kernel) -> dict[str, ScalarFunction]:
+    """Return the users' functions that a kernel's source calls, by the names it has for them."""
+    used = [s.operation for s in kernel.statements]
+    used += [o.combine for o in kernel.outputs if o.combine not in (None, MOMENTS)]
+    functions = {name: named(name).function for name in used}
+    return {name: function for name, function in functions.items() if function is not None}
+
+
+def called_names(text: str) -> set[str]:
+    """Return the names of what a source calls; of those in modules and objects, none.
+
+    Examples
+    --------
+    >>> sorted(called_names("t0 = exp_f32(my_exp(a)) + math.sqrt(b)"))
+    ['exp_f32', 'my_exp']
+    """
+    return set(re.findall(r"(?<![.\w])(\w+)\(", text))
+
+
+def helper_source(text: str) -> str:
+    """Return the source of the functions of `scalars` that a text calls."""
+    names = called_names(text)
+    used = [helper for name, helper in _helpers().items() if name in names]
+    return "".join(f"{text}\n\n\n" for text in used)
+
+
+def combine(output: Output, so_far: str, value: str, dtype: str = "") -> str:
+    """Return the expression that joins two values of a reduction."""
+    assert output.combine is not None
+    dtype = dtype or output.dtype
+    operands = [
+        text if "]" in text or text.isidentifier() else f"({text})" for text in (so_far, value)
+    ]
+    if output.combine in JOINS and np.dtype(dtype).kind == "f":
+        return JOINS[output.combine].format(*operands)
+    return expression(Statement(output.combine, 0, (), dtype, dtype), operands)
+
+
+def identity_value(combine_name: str, dtype: np.dtype) -> bool | int | float:
+    """Return the value that changes nothing when joined.
+
+    Examples
+    --------
+    >>> identity_value("minimum", np.dtype("int8"))
+    127
+    """
+    if combine_name == MOMENTS:
+        return 0.0
+    if combine_name in DEFINED:
+        return dtype.type(DEFINED[combine_name].identity).item()
+    if combine_name in ("add", "logical_or"):
+        if dtype.kind == "f":
+            return 0.0  # NumPy's sum of negative zeros is positive.
+        return False if dtype.kind == "b" else dtype.type(0).item()
+    if combine_name in ("multiply", "logical_and"):
+        return True if dtype.kind == "b" else dtype.type(1).item()
+    low = combine_name in ("maximum", "fmax")
+    if dtype.kind == "f":
+        return float("nan") if combine_name in ("fmin", "fmax") else (-np.inf if low else np.inf)
+    if dtype.kind == "b":
+        return not low
+    limits = np.iinfo(dtype)
+    return int(limits.min if low else limits.max)
+
+
+def identity(output: Output, dtype: str) -> str:
+    """Return the identity of a reduction as source."""
+    assert output.combine is not None
+    return literal(identity_value(output.combine, np.dtype(dtype)), dtype)
+
+
+def literal(value: bool | int | float, dtype: str) -> str:
+    """Return a number as source of exactly that dtype.
+
+    Examples
+    --------
+    >>> literal(0.5, "float32")
+    'float32(0.5)'
+    """
+    return repr(bool(value)) if dtype == "bool" else f"{dtype}({value!r})"
+
+
+def header(kernel: Kernel, title: str) -> str:
+    """Return the comments above a kernel: its arrays, and its mathematics where not exact."""
+    names = input_names(kernel) + output_names(kernel)
+    lines = [f"# {title}, written by gpusched"]
+    lines += [
+        f"#   {name}: {o.dtype} [{', '.join(o.access)}]"
+        for name, o in zip(names, kernel.operands, strict=True)
+    ]
+    if kernel.mathematics != EXACT:
+        lines.append(f"#   mathematics: {kernel.mathematics}")
+    return "\n".join(lines)

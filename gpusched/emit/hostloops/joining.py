@@ -1,0 +1,96 @@
+"""Loops that join each element to what is at its place, as those of columns do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusched.emit.generate import combine
+from gpusched.emit.hostloops import moments
+from gpusched.emit.hostloops.nest import Nest, is_heavy
+from gpusched.emit.kernel import MOMENTS, Kernel
+
+ROWS = 8
+"""Rows that are joined at once."""
+
+HEAVY_ROWS = 4
+"""The same, of a longer computation whose moments are joined, which takes longer than a sum."""
+
+_FEW = 8
+"""The most statements that a `point` may have to be called once for each of these rows."""
+
+
+class Joining(Nest):
+    """Joins rows to each other, some at once."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        light = len(kernel.statements) <= _FEW and not is_heavy(kernel)
+        self.together = ROWS if light else HEAVY_ROWS if kernel.moments else 1
+        """Rows that are joined at once, where the loops allow it."""
+
+    def loop(self, level: int) -> None:
+        """Write the loop of one level, and all within it."""
+        if level == self.innermost - 1 and self.joins_rows():
+            self.rows(level)
+        else:
+            super().loop(level)
+
+    def body(self) -> None:
+        """Write the innermost loop."""
+        self.hoist()
+        self.count_before()
+        self.open(f"for i in range(n{self.innermost}):")
+        self.join([self.current])
+
+    def count_before(self) -> None:
+        """Write how many values have been joined to each place before, where moments need that."""
+        if self.kernel.moments:
+            self.write(f"before = {self.joined_before(self.innermost)}")
+
+    def joins_rows(self) -> bool:
+        """Return whether the loops add rows to each other, in a computation that waits for them."""
+        labelled = self.kernel.label_loop == self.innermost - 1
+        return self.together > 1 and self.kernel.loops[-2:] == ("reduce", "map") and not labelled
+
+    def rows(self, level: int) -> None:
+        """Join some rows at once, and open the loop for those that are left.
+
+        Each is read from another place, and what they are joined to is read and written once.
+        """
+        before, depth, count = dict(self.current), self.depth, self.together
+        self.open(f"for i{level} in range(0, n{level} - {count - 1}, {count}):")
+        self.enter(level)
+        row0 = dict(self.current)
+        moving = self.moving(level, self.inputs)
+        for row in range(1, count):
+            for name in moving:
+                self.write(f"{row0[name]}_row{row} = shift({row0[name]}, {row} * {name}_s{level})")
+        each_row = [
+            row0 | ({name: f"{row0[name]}_row{row}" for name in moving} if row else {})
+            for row in range(count)
+        ]
+        for row, self.current in enumerate(each_row):
+            self.hoist(f"{row or ''}")
+        self.count_before()
+        self.open(f"for i in range(n{self.innermost}):")
+        self.join(each_row)
+        self.current, self.depth = before, depth
+        self.open(f"for i{level} in range(n{level} - n{level} % {count}, n{level}):")
+
+    def join(self, rows: Sequence[dict[str, str]]) -> None:
+        """Join what `point` returns for each of some rows to what is at the outputs' places."""
+        places = self.places("i")
+        names = [f"value{k}" for k in range(len(places))]
+        for row, self.current in enumerate(rows):
+            self.compute(names, self.values("i", str(row or "")))
+            for k, output in enumerate(self.kernel.outputs):
+                if output.combine != MOMENTS:
+                    self.write(f"{places[k]} = {combine(output, places[k], names[k])}")
+            for k in self.kernel.moments:
+                if row == 0:
+                    self.write(f"mean{k} = {names[k]} if before == 0 else {places[k]}")
+                    self.write_all(moments.start(k))
+                self.write_all(moments.take(k, names[k]))
+        for k in self.kernel.moments:
+            so_far = [f"mean{k}", *places[k + 1 : k + 3]]
+            self.write(moments.join(k, places[k : k + 3], so_far, "before", str(len(rows))))

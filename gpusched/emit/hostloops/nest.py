@@ -1,0 +1,255 @@
+"""What all loop nests have in common: their indices, their blocks, and reading ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpusched.emit.floatingpoint import TESTS
+from gpusched.emit.generate import arguments, input_names, output_names, parameter_names
+from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.emit.operations import named
+
+BLOCK = 128
+"""Elements that a kernel computes in one go if it waits for memory."""
+
+PART = 512
+"""Elements that a heavy kernel computes in one go, so that its loop is long enough, and one whose
+partial results are exact. No streamed kernel computes more: that is the room there is for its
+results."""
+
+AHEAD = 1024
+"""Bytes that inputs are asked for ahead of a block, in long rows."""
+
+LONG = 32768
+"""Bytes of a row from which on the next one, asked for now, would leave the cache unused."""
+
+PLACES = 4
+"""Places of an input that blocks are taken from in turn."""
+
+
+def is_heavy(kernel: Kernel) -> bool:
+    """Return whether an element takes hundreds of instructions, as that of an `exp` does."""
+    return any(named(statement.operation).heavy for statement in kernel.statements)
+
+
+def block(kernel: Kernel) -> int:
+    """Return the elements that are computed in one go.
+
+    A reduction joins them before their result joins a wider, compensated total; a streamed kernel
+    computes them in the cache before they go to memory at once.
+    """
+    if not kernel.reduces_innermost:
+        return PART if is_heavy(kernel) else BLOCK
+    exact = all(output.value_dtype == "float64" for output in kernel.outputs)
+    # Rows in turn gain less the longer their blocks are. Blocks whose deviations are joined to
+    # moments wait for the mean of those before.
+    long = is_heavy(kernel) or kernel.moments or (exact and not kernel.in_turn)
+    return kernel.options.block or (PART if long else BLOCK)
+
+
+class Nest:
+    """Writes the loops around a kernel's `point`; the innermost is left to what derives from it."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.inputs = input_names(kernel)
+        self.outputs = output_names(kernel)
+        self.operands = kernel.operands
+        self.innermost = len(kernel.loops) - 1
+        self.lines = [f"def kernel({', '.join(arguments(kernel))}):"]
+        self.depth = 1
+        self.current = {name: name for name in self.inputs + self.outputs}
+        self.labels = "" if kernel.labels is None else self.inputs[kernel.labels]
+        """The input that holds labels."""
+        self.ahead: dict[str, str] = {}
+        """By input, how far ahead of a block it is asked for, in source."""
+
+    def write(self, line: str) -> None:
+        """Add a line at the current depth."""
+        self.lines.append("    " * self.depth + line)
+
+    def write_all(self, lines: Sequence[str]) -> None:
+        """Add lines at the current depth."""
+        for line in lines:
+            self.write(line)
+
+    def open(self, line: str) -> None:
+        """Add a line that begins a block, and go into it."""
+        self.write(line)
+        self.depth += 1
+
+    def source(self) -> str:
+        """Return the text of the loops."""
+        if self.kernel.flags:
+            self.write("clear_floating_point_errors()")
+        for name in self.kernel.tested:
+            self.write(f"any_{name} = False")
+        self.begin()
+        for level in range(self.innermost):
+            self.loop(level)
+            self.enter(level)
+        self.body()
+        self.depth = 1
+        self.end()
+        if self.kernel.checked:
+            self.write(f"return {self.errors()}")
+        return "\n".join(self.lines)
+
+    def errors(self) -> str:
+        """Return the errors that may have arisen, as source."""
+        flags = self.kernel.flags
+        parts = [f"floating_point_errors() & {flags}"] if flags else []
+        parts += [f"({TESTS[name]} if any_{name} else 0)" for name in self.kernel.tested]
+        return " | ".join(parts)
+
+    def compute(self, results: list[str], values: str) -> None:
+        """Write the call of `point` for one element, and keep what it says besides the results."""
+        tested = self.kernel.tested
+        self.write(f"{', '.join([*results, *tested])} = point({values})")
+        for name in tested:
+            self.write(f"any_{name} = any_{name} | {name}")
+
+    def begin(self) -> None:
+        """Write what comes before the loops."""
+
+    def loop(self, level: int) -> None:
+        """Open a loop around the innermost one."""
+        self.open(f"for i{level} in range(n{level}):")
+
+    def body(self) -> None:
+        """Write the innermost loop."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Write what comes behind the loops."""
+
+    def enter(self, level: int) -> None:
+        """Move what a loop moves to where it is now."""
+        for name in self.moving(level, self.inputs + self.outputs):
+            self.advance(name, f"i{level} * {name}_s{level}", f"_{level}")
+        if level == self.kernel.label_loop:
+            self.enter_label(level)
+
+    def enter_label(self, level: int) -> None:
+        """Move what is read where labels say to where the label of the loop's iteration says."""
+        self.write(f"label = {self.current[self.labels]}[0]")
+        self.move_gathered(level)
+
+    def move_gathered(self, level: int) -> None:
+        """Move what is read where labels say to the label's place."""
+        for number in self.kernel.gathered:
+            name = self.inputs[number]
+            self.advance(name, f"label * {name}_s{level}", "_label")
+
+    def label(self, index: str) -> str:
+        """Return in source the label of an element of the innermost loop."""
+        return f"{self.current[self.labels]}[{index}]"
+
+    def joined_before(self, level: int) -> str:
+        """Return in source how often the loops around one have reduced to the same place before."""
+        found = ""
+        for outer in range(level):
+            if self.kernel.loops[outer] == "reduce":
+                here = f"i{outer}" if outer or not self.kernel.resumes else "n_before + i0"
+                found = f"({found}) * n{outer} + {here}" if found else here
+        return found or "0"
+
+    def moving(self, level: int, names: list[str]) -> list[str]:
+        """Return which arrays a loop moves, of some."""
+        accesses = {
+            name: operand.access
+            for name, operand in zip(self.inputs + self.outputs, self.operands, strict=True)
+        }
+        return [name for name in names if accesses[name][level] is Access.STRIDED]
+
+    def advance(self, name: str, distance: str, suffix: str) -> None:
+        """Move an array by a distance, under its name with a suffix."""
+        self.write(f"{name}{suffix} = shift({self.current[name]}, {distance})")
+        self.current[name] = name + suffix
+
+    def values(self, index: str, row: str = "") -> str:
+        """Return the arguments of `point` at `index`."""
+        found, level = [], self.innermost
+        for number in self.kernel.values:
+            name, operand = self.inputs[number], self.kernel.inputs[number]
+            array, access = self.current[name], operand.access[level]
+            if access is Access.BROADCAST:
+                found.append(f"{name}_value{row}")
+            elif access is Access.UNIT:
+                found.append(f"{array}[{index}]")
+            elif access is Access.LABELLED:
+                found.append(f"element({array}, {self.label(index)} * {name}_s{level})")
+            else:
+                found.append(f"element({array}, {index} * {name}_s{level})")
+        return ", ".join(found + parameter_names(self.kernel))
+
+    def hoist(self, row: str = "") -> None:
+        """Read what does not move in the innermost loop."""
+        for number in self.kernel.values:
+            name, operand = self.inputs[number], self.kernel.inputs[number]
+            if operand.access[self.innermost] is Access.BROADCAST:
+                self.write(f"{name}_value{row} = {self.current[name]}[0]")
+
+    def place(self, name: str, output: Output, index: str) -> str:
+        """Return where an output has the element of an index."""
+        array, access = self.current[name], output.access[self.innermost]
+        if access is Access.BROADCAST:
+            return f"{array}[0]"
+        unit = access is Access.UNIT
+        return f"{array}[{index}]" if unit else f"{array}[{index} * {name}_s{self.innermost}]"
+
+    def places(self, index: str) -> list[str]:
+        """Return where all outputs have the element of an index."""
+        outputs = zip(self.outputs, self.kernel.outputs, strict=True)
+        return [self.place(name, output, index) for name, output in outputs]
+
+    def open_blocks(self) -> None:
+        """Open a loop over blocks of the innermost loop."""
+        level, size = self.innermost, block(self.kernel)
+        self.write(f"blocks = (n{level} + {size - 1}) // {size}")
+        self.open("for number in range(blocks):")
+        self.write(f"start = {self.number()} * {size}")
+        self.write(f"count = min({size}, n{level} - start)")
+
+    def number(self) -> str:
+        """Return in source the number of the block that is computed next."""
+        return "number" if is_heavy(self.kernel) else f"spread(number, blocks, {PLACES})"
+
+    def enter_block(self) -> None:
+        """Move inputs to the start of a block, and ask for a later one."""
+        self.to_start(self.inputs, self.kernel.inputs)
+        for name, ahead in self.ahead.items():
+            self.write(f"prefetch({self.current[name]}, {ahead}, count)")
+
+    def to_start(self, names: Sequence[str], operands: Sequence[Input | Output]) -> None:
+        """Move operands to the start of a part of the innermost loop."""
+        level = self.innermost
+        for name, operand in zip(names, operands, strict=True):
+            if operand.access[level] is Access.UNIT:
+                self.advance(name, "start", "_block")
+            elif operand.access[level] is Access.STRIDED:
+                self.advance(name, f"start * {name}_s{level}", "_block")
+
+    def look_ahead(self) -> None:
+        """Write how far ahead each input is asked for: a row, or a little further in a long row.
+
+        Inputs that are the same for all rows are not, since they stay in the cache; nor are those
+        whose elements do not lie side by side.
+        """
+        level = self.innermost
+        inputs = zip(self.inputs, self.kernel.inputs, strict=True)
+        units = [(name, each) for name, each in inputs if each.access[level] is Access.UNIT]
+        widest = max((np.dtype(each.dtype).itemsize for _, each in units), default=1)
+        further, long = AHEAD // widest, LONG // widest
+        for name, each in units:
+            if not level:
+                self.ahead[name] = f"ahead({further})"
+            elif each.access[level - 1] is Access.STRIDED:
+                self.ahead[name] = f"{name}_ahead"
+                row = f"{name}_s{level - 1} if n{level} <= {long} else"
+                # A streamed kernel stops to write, and no processor reads ahead meanwhile.
+                streamed = self.kernel.streamed
+                found = f"{row} ahead({further})" if streamed else f"ahead({row} {further})"
+                self.write(f"{name}_ahead = {found}")

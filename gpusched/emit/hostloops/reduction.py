@@ -1,0 +1,221 @@
+"""Loops that reduce what lies side by side: block by block, to totals that are wider.
+
+Rows that lie apart are reduced some in turn on processors that read ahead by themselves: these
+begin anew with each row, and have then begun with several.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpusched.emit.floatingpoint import INVALID
+from gpusched.emit.generate import combine, identity, literal
+from gpusched.emit.hostloops import moments
+from gpusched.emit.hostloops.nest import Nest, is_heavy
+from gpusched.emit.kernel import MOMENTS, Kernel, Output
+
+IN_TURN = 4
+"""Rows that are reduced in turn, a block of each."""
+
+
+class Reduction(Nest):
+    """Reduces one row after the other, or some in turn."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.skipping = _skipping(kernel)
+        self.plain = [(k, o) for k, o in enumerate(kernel.outputs) if o.combine != MOMENTS]
+        """Outputs that are joined one by one, with their numbers."""
+
+    def begin(self) -> None:
+        """Write what comes before the loops."""
+        if not is_heavy(self.kernel):
+            self.look_ahead()
+        if self.kernel.in_turn:
+            for k, (name, output) in enumerate(zip(self.outputs, self.kernel.outputs, strict=True)):
+                self.write(f"totals{k} = scratch({name})")
+                if _compensated(output):
+                    self.write(f"losses{k} = scratch({name})")
+
+    def loop(self, level: int) -> None:
+        """Write the loop of one level, and all within it."""
+        if self.kernel.in_turn and level == self.innermost - 1:
+            self.open(f"for i{level} in range(0, n{level}, {IN_TURN}):")
+        else:
+            super().loop(level)
+
+    def body(self) -> None:
+        """Write the innermost loop."""
+        if self.kernel.in_turn:
+            self.in_turn()
+        else:
+            self.hoist()
+            self.start_totals()
+            self.open_blocks()
+            self.enter_block()
+            self.join_block()
+            self.depth -= 1
+            self.write_totals()
+
+    def in_turn(self) -> None:
+        """Reduce some rows, a block of each in turn."""
+        level, before = self.innermost - 1, dict(self.current)
+        self.write(f"rows = min({IN_TURN}, n{level} - i{level})")
+        self.open("for row in range(rows):")
+        self.start_totals()
+        self.depth -= 1
+        self.open_blocks()
+        self.open("for row in range(rows):")
+        self.enter_row(self.inputs)
+        self.enter_block()
+        self.hoist()
+        self.join_block()
+        self.depth -= 2
+        self.current = before
+        self.open("for row in range(rows):")
+        self.enter_row(self.outputs)
+        self.write_totals()
+
+    def enter_row(self, names: list[str]) -> None:
+        """Move arrays to the row whose turn it is."""
+        level = self.innermost - 1
+        for name in self.moving(level, names):
+            self.advance(name, f"row * {name}_s{level}", "_row")
+
+    def total(self, output: int) -> str:
+        """Return where the total of an output is kept."""
+        return f"totals{output}[row]" if self.kernel.in_turn else f"total{output}"
+
+    def lost(self, output: int) -> str:
+        """Return where an output's rounding errors are kept."""
+        return f"losses{output}[row]" if self.kernel.in_turn else f"lost{output}"
+
+    def start_totals(self) -> None:
+        """Write the totals as they are before the first element."""
+        if self.kernel.moments:
+            self.start_moments()
+        for k, output in self.plain:
+            self.write(f"{self.total(k)} = {identity(output, output.dtype)}")
+            if _compensated(output):
+                self.write(f"{self.lost(k)} = {identity(output, output.dtype)}")
+
+    def start_moments(self) -> None:
+        """Write about where the values lie: the mean of the first ones."""
+        names = ", ".join([*self.value_names(), *self.kernel.tested])
+        of_moments = self.kernel.moments
+        self.write(f"{names} = point({self.values('0')})")
+        for k in of_moments:
+            self.write(f"mean{k} = value{k}")
+            self.write(f"apart{k} = {moments.ZERO}")
+        self.write(f"first = min({moments.FIRST}, n{self.innermost})")
+        self.open("for i in range(first):")
+        self.write(f"{names} = point({self.values('i')})")
+        for k in of_moments:
+            self.write(f"apart{k} = apart{k} + deviation(value{k}, mean{k})")
+        self.depth -= 1
+        for k in of_moments:
+            self.write(f"mean{k} = mean{k} + apart{k} / first")
+            self.write(f"rest{k} = {moments.ZERO}")
+            self.write(f"squares{k} = {moments.ZERO}")
+        self.write("before = 0")
+
+    def value_names(self) -> list[str]:
+        """Return the names of what an element adds to each output."""
+        return [f"value{k}" for k in range(len(self.outputs))]
+
+    def join_block(self) -> None:
+        """Join the elements of a block, and what comes of it to the totals."""
+        for k in self.kernel.moments:
+            self.write_all(moments.start(k))
+        outputs = self.plain
+        for k, output in outputs:
+            if k in self.skipping:
+                self.write(f"part{k} = {_furthest(output)}")
+                self.write(f"some{k} = False")
+            else:
+                self.write(f"part{k} = {identity(output, output.value_dtype)}")
+        self.open("for i in range(count):")
+        self.compute(self.value_names(), self.values("i"))
+        for k in self.kernel.moments:
+            self.write_all(moments.take(k, f"value{k}"))
+        for k, output in outputs:
+            part, value = f"part{k}", f"value{k}"
+            if k in self.skipping:
+                number = f"number_or({value}, {_furthest(output)})"
+                self.write(f"{part} = {self.skipping[k]}({part}, {number})")
+                sign = "==" if output.combine in _OF_NUMBERS else "!="
+                self.write(f"some{k} = some{k} | ({value} {sign} {value})")
+            else:
+                self.write(f"{part} = {combine(output, part, value, output.value_dtype)}")
+        self.depth -= 1
+        for k, output in outputs:
+            if k in self.skipping:
+                nan, part = literal(np.nan, output.value_dtype), f"part{k}"
+                found, other = (part, nan) if output.combine in _OF_NUMBERS else (nan, part)
+                self.write(f"{part} = {found} if some{k} else {other}")
+        for k, output in outputs:
+            total, lost = self.total(k), self.lost(k)
+            if _compensated(output):
+                self.write(f"{total}, {lost} = compensated_add({total}, {lost}, part{k})")
+            else:
+                self.write(f"{total} = {combine(output, total, f'part{k}')}")
+        for k in self.kernel.moments:
+            names = [f"mean{k}", f"rest{k}", f"squares{k}"]
+            self.write(moments.join(k, names, names, "before", "count"))
+        if self.kernel.moments:
+            self.write("before = before + count")
+
+    def write_moments(self, k: int) -> None:
+        """Join moments of a row to those at their places."""
+        places = [f"{self.current[name]}[0]" for name in self.outputs[k : k + 3]]
+        found, rows = f"mean{k}, rest{k}, squares{k}", self.joined_before(self.innermost)
+        if rows != "0":
+            length = f"n{self.innermost}"
+            joined = f"({rows}) * {length}"
+            found = f"join_moments({', '.join(places)}, {joined}, {found}, {length})"
+        self.write(f"{', '.join(places)} = {found}")
+
+    def write_totals(self) -> None:
+        """Join totals to what is at the outputs' places."""
+        for k in self.kernel.moments:
+            self.write_moments(k)
+        for k, output in self.plain:
+            name = self.outputs[k]
+            total, lost = self.total(k), self.lost(k)
+            if _compensated(output):
+                self.write(f"{total} = {total} + {lost} if {lost} != 0 else {total}")
+            place = f"{self.current[name]}[0]"
+            self.write(f"{place} = {combine(output, place, total)}")
+
+
+_OF_NUMBERS = ("fmin", "fmax")
+"""What joins numbers only: the result is NaN if there is none. Others are NaN if any value is."""
+
+
+def _skipping(kernel: Kernel) -> dict[int, str]:
+    """Return, by output, what joins numbers in the place of what joins NaN, too.
+
+    LLVM computes several elements at once where `fmin` or `fmax` is alone in a loop, and one after
+    the other beside any other reduction; and least and greatest raise errors for NaN, in a kernel
+    that reads the processor's flags. NaN is made the furthest number there is instead, and another
+    reduction says whether there is a number, or NaN, at all.
+    """
+    joins = {"fmin": "least", "minimum": "least", "fmax": "greatest", "maximum": "greatest"}
+    if all(output.combine in joins for output in kernel.outputs):
+        return {}
+    raises = bool(kernel.flags & INVALID)
+    return {
+        k: joins[o.combine]
+        for k, o in enumerate(kernel.outputs)
+        if o.combine in joins and np.dtype(o.value_dtype).kind == "f"
+        and (raises or o.combine in _OF_NUMBERS)
+    }  # fmt: skip
+
+
+def _furthest(output: Output) -> str:
+    least = output.combine in ("fmin", "minimum")
+    return literal(np.inf if least else -np.inf, output.value_dtype)
+
+
+def _compensated(output: Output) -> bool:
+    return output.combine == "add" and output.dtype == "float64"

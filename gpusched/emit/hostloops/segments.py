@@ -1,0 +1,72 @@
+"""Loops that join each element to the result of its label, as those of a group-by do."""
+
+from __future__ import annotations
+
+from gpusched.emit.generate import combine
+from gpusched.emit.hostloops.nest import Nest
+from gpusched.emit.kernel import Kernel
+
+COLUMNS = 1024
+"""Columns whose rows are joined before the next columns': so few that the results of some dozen
+labels stay in the cache."""
+
+
+class Segmented(Nest):
+    """Joins rows, or single elements, to what is at their label's place; leaves out labels below 0.
+
+    Each place is written by one element after the other, in their order.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.level = kernel.loops.index("reduce")
+        """The loop along the labels."""
+        self.tiled = self.level == self.innermost - 1
+
+    def loop(self, level: int) -> None:
+        """Open a loop around the innermost one; that along the labels within one over tiles."""
+        if level == self.level and self.tiled:
+            size = COLUMNS
+            self.open(f"for start in range(0, n{self.innermost}, {size}):")
+            self.write(f"count = min({size}, n{self.innermost} - start)")
+            self.enter_block()
+            self.to_start(self.outputs, self.kernel.outputs)
+        super().loop(level)
+
+    def enter(self, level: int) -> None:
+        """Move what a loop moves to where it is now, and what labels move to the label's places."""
+        super().enter(level)
+        if level == self.level:
+            self.write(f"label = {self.current[self.labels]}[0]")
+            self.open("if label >= 0:")
+            self.move_gathered(level)
+            for name in self.outputs:
+                self.advance(name, f"label * {name}_s{level}", f"_{level}")
+
+    def label(self, index: str) -> str:
+        """Return in source the label of an element, which the loop has read."""
+        return "label"
+
+    def body(self) -> None:
+        """Write the innermost loop."""
+        self.hoist()
+        self.open(f"for i in range({'count' if self.tiled else f'n{self.innermost}'}):")
+        if self.level == self.innermost:
+            self.write(f"label = {self.current[self.labels]}[i]")
+            self.open("if label >= 0:")
+        self.join()
+
+    def join(self) -> None:
+        """Join what `point` returns to what is at the outputs' places."""
+        names = [f"value{k}" for k in range(len(self.outputs))]
+        self.compute(names, self.values("i"))
+        for k, output in enumerate(self.kernel.outputs):
+            place = self.labelled(k)
+            self.write(f"{place} = {combine(output, place, names[k])}")
+
+    def labelled(self, k: int) -> str:
+        """Return where an output has the result that the element of an index belongs to."""
+        name = self.outputs[k]
+        if self.level == self.innermost:
+            return f"{self.current[name]}[label * {name}_s{self.level}]"
+        return self.place(name, self.kernel.outputs[k], "i")

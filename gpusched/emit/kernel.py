@@ -1,0 +1,259 @@
+"""A kernel, free of names and arrays: what is generated, compiled, cached and launched."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from gpusched.emit.floatingpoint import TESTS
+
+EXACT, FAST = "exact", "fast"
+"""Modes of a kernel's mathematics."""
+
+SUPPORTED = frozenset(np.dtype(t) for t in "?bhilqBHILQfd")
+"""Dtypes a kernel can hold; everything else is handed over unfused."""
+
+EDITED = "_edited_"
+"""In the names of users' versions of kernels, between the original's name and a digest."""
+
+
+MOMENTS = "moments"
+"""How outputs are joined that hold the moments of their values: three for each value, its mean,
+what rounding that loses, and the sum of the squares of deviations from both."""
+
+
+class Access(StrEnum):
+    """How an operand moves when one loop advances by one."""
+
+    UNIT = "unit"
+    """By one element; only in the innermost loop."""
+    BROADCAST = "broadcast"
+    """Not at all."""
+    STRIDED = "strided"
+    """By a number of elements given at launch; may be negative."""
+    LABELLED = "labelled"
+    """To where the label of the iteration says: by that many times a number given at launch."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array the kernel reads."""
+
+    dtype: str
+    access: tuple[Access, ...]
+    """One per loop, outermost first."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One line of `point`: a scalar operation on earlier values."""
+
+    operation: str
+    """Name in `operations.OPERATIONS`."""
+    output: int
+    """Which of the operation's results."""
+    arguments: tuple[int | str, ...]
+    """Numbers of earlier values (inputs, then parameters, then statements), or literal source."""
+    dtype: str
+    """Of the result."""
+    operand: str
+    """Dtype of the first argument: selects the template."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """A statement whose errors a kernel finds by looking at its result."""
+
+    statement: int
+    """Which one."""
+    errors: int
+    """Bits of `gpusched.emit.floatingpoint` that NumPy reports of it."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array the kernel writes, or accumulates into."""
+
+    value: int | str
+    """Number of the value written, or literal source."""
+    dtype: str
+    """Of the array; wider than the value's where an accumulator needs it."""
+    access: tuple[Access, ...]
+    combine: str | None = None
+    """Name in `operations.COMBINES` for a reduction, or `MOMENTS`."""
+    value_dtype: str = ""
+    """Dtype of the value."""
+
+
+@dataclass(frozen=True)
+class Edition:
+    """A user's version of a kernel's source."""
+
+    text: str
+    """The whole of it."""
+    target: str
+    """Whose loops are taken from it: ``"cpu"`` (and plain Python), ``"cuda"``, or ``"none"``."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be chosen in machine code without changing what it computes; None is ours to choose.
+
+    Some order the sums of a reduction otherwise, so that its last bits may differ.
+    """
+
+    block: int | None = None
+    """CUDA: threads of a block. CPU: elements that a reduction joins before their partial result
+    joins the rest."""
+    vector: int | None = None
+    """CUDA: elements that a thread loads or stores at once. CPU: bits of the registers used."""
+    unroll: int | None = None
+    """CUDA: vectors of each input that a thread loads before it uses the first."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A scalar function and the loops around it; equal kernels share source and machine code.
+
+    Values are numbered: inputs first, then parameters, then statements.
+    """
+
+    inputs: tuple[Input, ...]
+    parameters: tuple[str, ...]
+    """Dtypes of the numbers passed at launch (the user's constants)."""
+    statements: tuple[Statement, ...]
+    outputs: tuple[Output, ...]
+    loops: tuple[str, ...]
+    """``"map"`` or ``"reduce"`` per loop, outermost first."""
+    checked: bool = False
+    """Whether it returns the floating-point errors that may have arisen, for NumPy to report."""
+    flags: int = field(default=0, repr=False)
+    """Bits of `gpusched.emit.floatingpoint`: the processor's flags that count among these."""
+    tests: tuple[Test, ...] = field(default=(), repr=False)
+    """Statements whose errors the processor's flags would not show."""
+    original: Kernel | None = field(default=None, repr=False)
+    """The generated kernel that this is a user's version of."""
+    edition: Edition | None = field(default=None, repr=False)
+    """The user's source, where it is not generated from the statements."""
+    options: Options = field(default=Options(), repr=False)
+    """How it is compiled, where somebody has chosen."""
+    mathematics: str = field(default=EXACT, repr=False)
+    """`EXACT` gives NumPy's arithmetic, and functions as exact as documented; `FAST` fewer bits."""
+    streamed: bool = field(default=False, repr=False)
+    """Whether results go past the caches to memory, on the CPU, because they are so many."""
+    in_turn: bool = field(default=False, repr=False)
+    """Whether some rows are reduced in turn, on the CPU, because they lie apart."""
+    labels: int | None = field(default=None, repr=False)
+    """The input that holds the labels of a segmented reduction, or of what is read where labels
+    say; `point` does not take it."""
+
+    @cached_property
+    def description(self) -> str:
+        """The whole definition as text; equal for equal kernels, in every process."""
+        parts = [repr(self)]
+        if self.original is not None:
+            parts += [self.original.description, repr(self.edition)]
+        if self.flags or self.tests:
+            parts.append(f"{self.flags} {self.tests}")
+        if self.options != Options():
+            parts.append(repr(self.options))
+        if self.mathematics != EXACT:
+            parts.append(self.mathematics)
+        if self.streamed:
+            parts.append("streamed")
+        if self.in_turn:
+            parts.append("in turn")
+        if self.labels is not None:
+            parts.append(f"labels {self.labels}")
+        return "|".join(parts)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hexadecimal digest of the whole definition; stable across processes."""
+        return hashlib.blake2b(self.description.encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def computation(self) -> str:
+        """Hexadecimal digest of what is computed, however the arrays lie in memory."""
+        results = [(o.value, o.combine, o.value_dtype) for o in self.outputs]
+        labelled = (self.labels, self.gathered) if self.labels is not None else ()
+        parts = ([i.dtype for i in self.inputs], self.parameters, self.statements, results,
+                 *labelled)  # fmt: skip
+        return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def name(self) -> str:
+        """A name for people: the operations in order, then the start of the digest."""
+        if self.original is not None:
+            return f"{self.original.name}{EDITED}{self.digest[:8]}"
+        words: list[str] = []
+        for statement in self.statements:
+            if not statement.operation.startswith("astype") and statement.operation not in words:
+                words.append(statement.operation)
+        words += ["take"] * bool(self.gathered)
+        reduces = "segments" if self.segmented else "reduce"
+        words += sorted({f"{o.combine}_{reduces}" for o in self.outputs if o.combine})
+        return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
+
+    @cached_property
+    def tested(self) -> tuple[str, ...]:
+        """What `point` says of each element, besides its results: names in `TESTS`."""
+        errors = 0
+        for test in self.tests:
+            errors |= test.errors
+        return tuple(name for name, bits in TESTS.items() if bits & errors)
+
+    @property
+    def operands(self) -> tuple[Input | Output, ...]:
+        """Inputs, then outputs: the arrays in the order of the arguments."""
+        return (*self.inputs, *self.outputs)
+
+    @cached_property
+    def moments(self) -> tuple[int, ...]:
+        """The first of each three outputs that hold moments."""
+        return tuple(k for k, o in enumerate(self.outputs) if o.combine == MOMENTS)[::3]
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it is passed how many rows were joined before, if it is called for some only."""
+        return bool(self.moments) and (self.loops[0], self.loops[-1]) == ("reduce", "map")
+
+    @property
+    def reduces(self) -> bool:
+        """Whether any of the outputs is a reduction."""
+        return any(output.combine for output in self.outputs)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The inputs that `point` takes."""
+        return tuple(k for k in range(len(self.inputs)) if k != self.labels)
+
+    @cached_property
+    def segmented(self) -> bool:
+        """Whether the outputs are reductions by label."""
+        return any(Access.LABELLED in output.access for output in self.outputs)
+
+    @cached_property
+    def gathered(self) -> tuple[int, ...]:
+        """The inputs that are read where labels say."""
+        return tuple(k for k, each in enumerate(self.inputs) if Access.LABELLED in each.access)
+
+    @cached_property
+    def label_loop(self) -> int | None:
+        """The loop along the labels."""
+        found = [o.access for o in self.operands if Access.LABELLED in o.access]
+        return found[0].index(Access.LABELLED) if found else None
+
+    @property
+    def reduces_innermost(self) -> bool:
+        """Whether the innermost loop is over an axis that is reduced."""
+        return bool(self.loops) and self.loops[-1] == "reduce"
+
+
+def unchecked(kernel: Kernel) -> Kernel:
+    """Return a kernel that computes the same and returns no floating-point errors."""
+    return replace(kernel, checked=False, flags=0, tests=())

@@ -1,0 +1,47 @@
+"""Python's text as syntax trees, asked for by one thread at a time.
+
+While it makes a tree, CPython counts how deep it is in one place for all threads. Its garbage
+collector may let another thread in meanwhile, as it does on workers, where distributed watches it;
+if that thread makes a tree, too, one of them gets a SystemError.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+
+_turn = threading.Lock()
+
+
+def parse(text: str, filename: str = "<unknown>") -> ast.Module:
+    """Return the tree of some statements, as `ast.parse` does.
+
+    Parameters
+    ----------
+    text
+        Python source.
+    filename
+        For the message of a SyntaxError.
+
+    Examples
+    --------
+    >>> from gpusched.emit.parsing import parse
+    >>> parse("a = 1").body[0].lineno
+    1
+    """
+    with _turn:
+        return ast.parse(text, filename)
+
+
+def parse_expression(text: str) -> ast.expr:
+    """Return the tree of an expression.
+
+    Examples
+    --------
+    >>> import ast
+    >>> from gpusched.emit.parsing import parse_expression
+    >>> ast.unparse(parse_expression("a+ 1"))
+    'a + 1'
+    """
+    with _turn:
+        return ast.parse(text, mode="eval").body

@@ -1,0 +1,35 @@
+"""The loops around `point` on a GPU, as Python source: which threads compute which elements.
+
+A kernel's arguments are those of `generate.arguments`, then ``vectors``, how many vectors (tiles,
+in a flat loop) a row holds, or 0 where the arrays at hand are not aligned for 16-byte accesses,
+and ``each``, the rows of one thread of a nest.
+The same text runs in plain Python under a simulator, where ``load4`` is a tuple of four reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpusched.emit import editions, generate
+from gpusched.emit.kernel import Kernel
+from gpusched.emit.skeleton.elementwise import flat, nest
+from gpusched.emit.skeleton.reduction import reduce_inner, reduce_outer
+from gpusched.emit.skeleton.segments import segmented
+
+
+def source(kernel: Kernel) -> str:
+    """Return the whole text of a kernel for CUDA."""
+    if kernel.edition is not None:
+        return editions.with_loops(kernel.edition, "cuda", loops(kernel))
+    point = generate.point_source(replace(kernel, tests=()))
+    header = generate.header(kernel, f"{kernel.name}, for CUDA")
+    return f"{header}\n\n\n{generate.helper_source(point)}{point}\n\n\n{loops(kernel)}\n"
+
+
+def loops(kernel: Kernel) -> str:
+    """Return the source of the kernel function."""
+    if kernel.segmented:
+        return segmented(kernel)
+    if "reduce" in kernel.loops:
+        return reduce_inner(kernel) if kernel.loops[-1] == "reduce" else reduce_outer(kernel)
+    return flat(kernel) if len(kernel.loops) == 1 else nest(kernel)

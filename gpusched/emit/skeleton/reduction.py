@@ -1,0 +1,237 @@
+"""Reductions: each thread joins its elements, the block joins its threads in a fixed order.
+
+Where several blocks share an output element, each writes a partial result, and a second kernel
+(`partials`) joins those; there are no atomic operations, so that a result depends on the arrays'
+layout only.  Results are laid out as ``[split, element]``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpusched.emit import generate
+from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.emit.skeleton.text import (
+    LONGEST,
+    Text,
+    cost,
+    product,
+    threads,
+)
+
+
+def levels(kernel: Kernel, kind: str) -> list[int]:
+    """Return the loops of one kind, without the innermost."""
+    return [k for k, loop in enumerate(kernel.loops[:-1]) if loop == kind]
+
+
+def rows_at_once(kernel: Kernel) -> int:
+    """Return how many rows a thread loads before it uses the first, in a reduction over rows."""
+    if kernel.options.unroll:
+        return kernel.options.unroll
+    size = sum(np.dtype(i.dtype).itemsize for i in kernel.inputs)
+    return 8 if 8 * size <= 32 and 8 * cost(kernel) <= LONGEST else 4
+
+
+def partials(kernel: Kernel, elements: int) -> Kernel:
+    """Return the kernel that joins the partial results of `kernel` for so many elements."""
+    if elements == 1:
+        loops: tuple[str, ...] = ("reduce",)
+        read: tuple[Access, ...] = (Access.UNIT,)
+        written: tuple[Access, ...] = (Access.BROADCAST,)
+    else:
+        loops = ("reduce", "map")
+        read, written = (Access.STRIDED, Access.UNIT), (Access.BROADCAST, Access.UNIT)
+    return Kernel(
+        tuple(Input(o.dtype, read) for o in kernel.outputs),
+        (),
+        (),
+        tuple(
+            Output(k, o.dtype, written, o.combine, o.dtype) for k, o in enumerate(kernel.outputs)
+        ),
+        loops,
+    )
+
+
+def reduce_inner(kernel: Kernel) -> str:
+    """Return the kernel where threads along x share one output element.
+
+    The grid's x and z split the innermost loop and the other reduced ones, y goes over elements.
+    """
+    text = Text(kernel)
+    kept, reduced = levels(kernel, "map"), levels(kernel, "reduce")
+    _shared(text)
+    text.write(f"elements = {product([f'n{k}' for k in kept])}", "first = block_y() * threads_y()")
+    with text.block("while first < elements:"):
+        text.write("element = first + thread_y()")
+        _identities(text, "total")
+        with text.block("if element < elements:"):
+            if kept:
+                text.write("rest = element")
+                text.decompose("rest", kept)
+                text.move(kept, "_element")
+            if reduced:
+                text.write("z = block_z()")
+                with text.block(f"while z < {product([f'n{k}' for k in reduced])}:"):
+                    text.write("part = z")
+                    text.decompose("part", reduced)
+                    text.move(reduced, "_part")
+                    _inner_loops(text)
+                    text.write("z += blocks_z()")
+            else:
+                _inner_loops(text)
+        _tree(text, "thread_x()", "threads_x()", 1)
+        with text.block("if thread_x() == 0 and element < elements:"):
+            text.write("place = (block_z() * blocks_x() + block_x()) * elements + element")
+            _finish(text, "place", "thread_y() * threads_x()")
+        text.write("first += blocks_y() * threads_y()")
+    return str(text)
+
+
+def _inner_loops(text: Text) -> None:
+    """Write the innermost loop: several vectors at a time, then one, then single elements."""
+    size = f"n{len(text.kernel.loops) - 1}"
+    text.hoist(text.still())
+    text.write("start = block_x() * threads_x() + thread_x()", "step = blocks_x() * threads_x()")
+    if text.width > 1:
+        text.write("j = start")
+        for count in sorted({text.unroll, 1}, reverse=True):
+            ahead = f" + {count - 1} * step" if count > 1 else ""
+            with text.block(f"while j{ahead} < vectors:"):
+                _join_vectors(text, count)
+                text.write(f"j += {f'{count} * ' if count > 1 else ''}step")
+        text.write(f"i = vectors * {text.width} + start")
+    else:
+        text.write("i = start")
+    with text.block(f"while i < {size}:"):
+        _values(text, "value", text.single("i"))
+        _join(text, "value")
+        text.write("i += step")
+
+
+def _join_vectors(text: Text, count: int) -> None:
+    width = text.width
+    for u in range(count):
+        for name, operand in text.taken():
+            if operand.access[-1] is Access.UNIT:
+                index = f"(j + {u} * step) * {width}" if u else f"j * {width}"
+                text.load(name, index, f"{u}")
+    for number in range(count * width):
+        u, lane = divmod(number, width)
+        _values(text, "value" if number else "part", text.lane(lane, f"{u}"))
+        if number:
+            for k, (_, output) in enumerate(text.outputs):
+                joined = generate.combine(output, f"part{k}", f"value{k}", output.value_dtype)
+                text.write(f"part{k} = {joined}")
+    _join(text, "part")
+
+
+def reduce_outer(kernel: Kernel) -> str:
+    """Return the kernel where each thread along x has an output element, and y splits the rows.
+
+    The grid's y splits the reduced loops, z goes over the outer loops that stay.
+    """
+    text = Text(kernel)
+    kept = levels(kernel, "map")
+    columns = f"n{len(kernel.loops) - 1}"
+    _shared(text)
+    text.write("x = block_x() * threads_x() + thread_x()", "z = block_z()")
+    text.write(f"groups = {product([f'n{k}' for k in kept])}")
+    with text.block("while z < groups:"):
+        _identities(text, "total")
+        with text.block(f"if x < {columns}:"):
+            if kept:
+                text.write("rest = z")
+                text.decompose("rest", kept)
+                text.move(kept, "_group")
+            _row_loops(text)
+        _tree(text, "thread_y()", "threads_y()", "threads_x()")
+        with text.block(f"if thread_y() == 0 and x < {columns}:"):
+            text.write(f"place = (block_y() * groups + z) * {columns} + x")
+            _finish(text, "place", "thread_x()")
+        text.write("z += blocks_z()")
+    return str(text)
+
+
+def _row_loops(text: Text) -> None:
+    reduced = levels(text.kernel, "reduce")
+    text.write(
+        "row = block_y() * threads_y() + thread_y()",
+        "step = blocks_y() * threads_y()",
+        f"rows = {product([f'n{k}' for k in reduced])}",
+    )
+    for count in (rows_at_once(text.kernel), 1):
+        ahead = f" + {count - 1} * step" if count > 1 else ""
+        with text.block(f"while row{ahead} < rows:"):
+            for u in range(count):
+                text.write(f"rest = row + {u} * step" if u else "rest = row")
+                pointers = dict(text.pointers)
+                text.decompose("rest", reduced)
+                text.move(reduced, f"_{u}")
+                for name, operand in text.taken():
+                    still = operand.access[-1] is Access.BROADCAST
+                    index = "0" if still else text.place(name, operand, "x")
+                    text.write(f"{name}_value{u} = {text.element(name, index)}")
+                text.pointers = pointers
+            for u in range(count):
+                values = [f"{name}_value{u}" for name, _ in text.taken()] + text.parameters
+                _values(text, "value" if u else "part", f"point({', '.join(values)})")
+                if u:
+                    for k, (_, output) in enumerate(text.outputs):
+                        joined = generate.combine(
+                            output, f"part{k}", f"value{k}", output.value_dtype
+                        )
+                        text.write(f"part{k} = {joined}")
+            _join(text, "part")
+            text.write(f"row += {f'{count} * ' if count > 1 else ''}step")
+
+
+def _shared(text: Text) -> None:
+    for k, (_, output) in enumerate(text.outputs):
+        text.write(f"cells{k} = cuda.shared.array({threads(text.kernel)}, {_stored(output)})")
+
+
+def _stored(output: Output) -> str:
+    return "boolean" if output.dtype == "bool" else output.dtype
+
+
+def _identities(text: Text, name: str) -> None:
+    for k, (_, output) in enumerate(text.outputs):
+        text.write(f"{name}{k} = {generate.identity(output, output.dtype)}")
+
+
+def _values(text: Text, name: str, call: str) -> None:
+    text.write(f"{', '.join(f'{name}{k}' for k in range(len(text.outputs)))} = {call}")
+
+
+def _join(text: Text, name: str) -> None:
+    """Write the joining of a value to the thread's total, which may be wider."""
+    for k, (_, output) in enumerate(text.outputs):
+        wide = f"{name}{k}"
+        if output.dtype != output.value_dtype:
+            text.write(f"wide{k} = {output.dtype}({wide})")
+            wide = f"wide{k}"
+        text.write(f"total{k} = {generate.combine(output, f'total{k}', wide)}")
+
+
+def _tree(text: Text, thread: str, threads: str, stride: int | str) -> None:
+    """Write the joining of totals across the threads of a block along one direction.
+
+    The result ends in the cell of the first thread, which alone reads it afterwards, so that the
+    next round may start without a barrier.
+    """
+    text.write("cell = thread_y() * threads_x() + thread_x()")
+    text.write(*(f"cells{k}[cell] = total{k}" for k in range(len(text.outputs))))
+    text.write("barrier()", f"half = {threads} // 2")
+    other = "cell + half" if stride == 1 else f"cell + half * {stride}"
+    with text.block("while half > 0:"):
+        with text.block(f"if {thread} < half:"):
+            for k, (_, output) in enumerate(text.outputs):
+                joined = generate.combine(output, f"cells{k}[cell]", f"cells{k}[{other}]")
+                text.write(f"cells{k}[cell] = {joined}")
+        text.write("barrier()", "half = half // 2")
+
+
+def _finish(text: Text, place: str, cell: str) -> None:
+    for k, (name, _) in enumerate(text.outputs):
+        text.put(name, place, f"cells{k}[{cell}]")

@@ -1,1 +1,0 @@
-"""NumPy calls of a chunk task, recorded and run as a few generated kernels."""

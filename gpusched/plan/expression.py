@@ -1,0 +1,216 @@
+"""The small intermediate representation: what a chunk's NumPy calls compute, with NumPy's dtypes.
+
+A node is immutable and knows its dtype and shape.  Dtypes follow NEP 50 because NumPy itself is
+asked (`numpy.ufunc.resolve_dtypes`); a conversion is a node of its own, so that a kernel's source
+shows every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.kernel import SUPPORTED
+
+Shape = tuple[int, ...]
+PythonScalar = bool | int | float
+Operand = "Node | PythonScalar | np.generic"
+
+
+class UnfusibleError(Exception):
+    """A call that no kernel can express; its `reason` is counted."""
+
+    def __init__(self, kind: GraphBreak, text: str) -> None:
+        super().__init__(text)
+        self.reason = kind(text)
+
+
+class UnrecordableError(BaseException):
+    """Something that a lazy chunk cannot do as an array does it: the program gets real arrays.
+
+    Notes
+    -----
+    Not an `Exception`, so that no handler for such in what is being recorded takes it for an error
+    of the program's own. `gpusched.record.record.Recorder.stop` raises it, and remembers.
+    """
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Something with one value per element of an iteration space."""
+
+    dtype: np.dtype
+    """NumPy dtype of the elements."""
+    shape: Shape
+    """Lengths in elements."""
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return len(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf(Node):
+    """An array that exists."""
+
+    register: int
+    """Where the plan keeps the array."""
+    scalar: bool = False
+    """Whether NumPy gave it as a scalar, rather than as an array of no dimensions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gather(Node):
+    """Elements of an array that exists, chosen along one axis: ``array[labels]`` for the first one.
+
+    Its shape is that of the array, with the number of labels in place of the axis's length.
+    """
+
+    register: int
+    """Where the plan keeps the array."""
+    labels: Leaf
+    """An array of int64: each is less than the axis's length. Below 0 are only those of elements
+    that a segmented reduction by the same labels leaves out."""
+    axis: int
+    """Which axis, not negative."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What gathers of one kernel have in common: their labels, and the axis from the end."""
+        return id(self.labels), self.axis - self.ndim
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar(Node):
+    """One number known when recording."""
+
+    value: Any
+    """The number, already converted to `dtype`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Node):
+    """A scalar operation on each element."""
+
+    operation: str
+    """Name in `gpusched.emit.operations.OPERATIONS`."""
+    arguments: tuple[Node, ...]
+    """Operands, already of the loop's dtypes; each broadcasts to `shape`."""
+    output: int = 0
+    """Which result, for operations that have several (modf, frexp, divmod)."""
+    reports: int = 0
+    """Floating-point errors that NumPy would report of it where it was recorded: bits of
+    `gpusched.emit.floatingpoint`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reduce(Node):
+    """A reduction over some axes; a kernel of its own, or shared with others over the same axes."""
+
+    combine: str
+    """Name in `gpusched.emit.operations.COMBINES`, or `gpusched.emit.kernel.MOMENTS`."""
+    argument: Node
+    """What is reduced, of dtype `dtype`."""
+    axes: tuple[int, ...] = field(default=())
+    """Reduced axes of `argument`, ascending, without duplicates."""
+    keepdims: bool = False
+    """Whether the reduced axes stay, with length 1."""
+    family: list[Reduce] = field(default_factory=list)
+    """All results of the same reduction in order, if it has several: one kernel computes them."""
+    reports: int = 0
+    """Floating-point errors that NumPy would report of it where it was recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segments(Reduce):
+    """A reduction along one axis of the elements that have the same label: a result per label.
+
+    Its shape is that of the argument, with the number of labels in place of the axis's length.
+    """
+
+    _: KW_ONLY
+    labels: Leaf
+    """An array of int64, one per element of the axis: each is less than the number of labels, and
+    below 0 where the element belongs to none."""
+    initial: PythonScalar
+    """What results start from: nothing that changes a value."""
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Return the nodes that `node` is computed from."""
+    if isinstance(node, Apply):
+        return node.arguments
+    if isinstance(node, Reduce):
+        return (node.argument,)
+    return ()
+
+
+def postorder(roots: list[Node], stop: type[Node] | None = None) -> Iterator[Node]:
+    """Yield every node once, operands before what uses them; do not look below `stop`."""
+    seen: set[int] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            if stop is None or not isinstance(node, stop):
+                stack.extend((child, False) for child in reversed(children(node)))
+
+
+@lru_cache(maxsize=4096)
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """Return the shape that all `shapes` broadcast to; `ValueError` as NumPy raises it."""
+    return np.broadcast_shapes(*shapes)
+
+
+@lru_cache(maxsize=4096)
+def _resolve(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> tuple[np.dtype, ...]:
+    try:
+        found = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+    except TypeError as error:
+        raise UnfusibleError(
+            GraphBreak.DTYPE, f"no loop for {', '.join(map(str, kinds))}"
+        ) from error
+    return found
+
+
+def resolve_dtypes(ufunc: np.ufunc, operands: tuple[Any, ...]) -> tuple[np.dtype, ...]:
+    """Return the dtypes of the loop NumPy would run: inputs, then outputs.
+
+    Raises
+    ------
+    UnfusibleError
+        When NumPy has no such loop, or when a kernel cannot hold one of its dtypes.
+    """
+    kinds = tuple(o.dtype if isinstance(o, Node | np.generic) else type(o) for o in operands)
+    found = _resolve(ufunc, kinds)
+    for dtype in found:
+        if dtype not in SUPPORTED:
+            raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
+    return found
+
+
+def scalar(value: PythonScalar | np.generic, dtype: np.dtype) -> Scalar:
+    """Return `value` as a node of `dtype`; `UnfusibleError` where NumPy would overflow."""
+    if type(value) is int and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if not limits.min <= value <= limits.max:
+            raise UnfusibleError(GraphBreak.OPERAND, f"Python integer out of bounds for {dtype}")
+    with np.errstate(all="ignore"):
+        found = np.asarray(value).astype(dtype)[()]
+        if dtype.kind == "f" and np.isinf(found) and not np.isinf(value):
+            raise UnfusibleError(GraphBreak.OPERAND, f"number out of bounds for {dtype}")
+    return Scalar(dtype, (), found)

@@ -1,0 +1,192 @@
+"""Arrays that lie side by side in a grid and are joined: what is inside which, and what across."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from dask.array.core import concatenate_shaped
+
+from gpusched.plan.plan import Call, Register, Registers
+
+Index = tuple[slice, ...]
+Shape = tuple[int, ...]
+
+NARROWEST = 64
+"""Elements along an axis of what is inside one array; less counts as across."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Arrays side by side, and what they are joined to."""
+
+    register: int
+    """Of the whole."""
+    whole: Any
+    parts: dict[Shape, int]
+    """Register by place in the grid."""
+    edges: tuple[tuple[int, ...], ...]
+    """Along each axis: where the parts begin, and where the last one ends."""
+    side_by_side: bool
+    """Whether each part's elements lie beside each other in memory, row after row."""
+
+    def divided(self) -> set[int]:
+        """Return the axes along which rows of a wide part end, or lie apart from each other."""
+        axes = range(self.whole.ndim)
+        wide = {
+            axis
+            for axis, edges in zip(axes, self.edges, strict=True)
+            if len(edges) > 2 and max(b - a for a, b in itertools.pairwise(edges)) >= NARROWEST
+        }
+        if wide and not self.side_by_side:
+            wide.update(range(min(wide) + 1, self.whole.ndim))
+        return wide
+
+    def shows(self, array: Any) -> bool:
+        """Return whether an array is a view of the whole."""
+        return type(array) is np.ndarray and array.base is self.whole
+
+    def start(self, view: Any) -> Shape | None:
+        """Return where the first element of a view lies; None if its axes are not the whole's."""
+        whole = self.whole
+        if view.ndim != whole.ndim:
+            return None
+        steps = zip(view.shape, view.strides, whole.strides, strict=True)
+        if any(length > 1 and step != other for length, step, other in steps):
+            return None
+        left = view.ctypes.data - whole.ctypes.data
+        found = []
+        for stride in whole.strides:
+            place, left = divmod(left, stride)
+            found.append(place)
+        ends = zip(found, view.shape, whole.shape, strict=True)
+        return tuple(found) if all(k + n <= length for k, n, length in ends) else None
+
+    def copies(self, box: Index) -> Iterator[tuple[int, Index, Index]]:
+        """Yield (register, part that is read, place in the box) of the arrays that a box shows."""
+        along = []
+        for wanted, edges in zip(box, self.edges, strict=True):
+            found = []
+            for number, (begin, end) in enumerate(itertools.pairwise(edges)):
+                start, stop = max(begin, wanted.start), min(end, wanted.stop)
+                if start < stop:
+                    part = slice(start - begin, stop - begin)
+                    found.append((number, part, slice(start - wanted.start, stop - wanted.start)))
+            along.append(found)
+        for each in itertools.product(*along):
+            place, part, target = zip(*each, strict=True)
+            yield self.parts[place], part, target
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a kernel's results need of a grid's whole."""
+
+    grid: Grid
+    first: Shape
+    """Along each axis: the first element that an element of the results needs, counted from its own
+    place."""
+    last: Shape
+    """The last one."""
+
+    def box(self, index: Index) -> Index:
+        """Return what a part of the results needs."""
+        ends = zip(index, self.first, self.last, strict=True)
+        return tuple(slice(i.start + first, i.stop + last) for i, first, last in ends)
+
+    def inside(self, axis: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (start, stop, part) of the results that need one part only along an axis."""
+        for part, (begin, end) in enumerate(itertools.pairwise(self.grid.edges[axis])):
+            yield begin - self.first[axis], end - self.last[axis], part
+
+
+Places = tuple[Shape, ...]
+"""By grid, the place in it of the one array that is needed."""
+
+
+def cut(shape: Shape, reaches: Sequence[Reach]) -> Iterator[tuple[Index, Places | None]]:
+    """Yield the parts of results, each with the arrays that it needs, if it is one of each grid.
+
+    Parameters
+    ----------
+    shape
+        Of the results.
+    reaches
+        What they need.
+    """
+    yield from _cut(shape, reaches, (), ())
+
+
+def _cut(shape: Shape, reaches: Sequence[Reach], index: Index,
+         parts: tuple[Shape, ...]) -> Iterator[tuple[Index, Places | None]]:  # fmt: skip
+    axis = len(index)
+    if axis == len(shape):
+        yield index, tuple(zip(*parts, strict=True))
+        return
+    done, length = 0, shape[axis]
+    for start, stop, each in _inside(length, reaches, axis):
+        if done < start:
+            yield _rest(index, slice(done, start), shape), None
+        yield from _cut(shape, reaches, (*index, slice(start, stop)), (*parts, each))
+        done = stop
+    if done < length:
+        yield _rest(index, slice(done, length), shape), None
+
+
+def _inside(length: int, reaches: Sequence[Reach], axis: int) -> list[tuple[int, int, Shape]]:
+    """Return (start, stop, parts) of what needs one part of each grid along an axis, if wide."""
+    found: list[tuple[int, int, Shape]] = [(0, length, ())]
+    for reach in reaches:
+        both = ((max(a, c), min(b, d), (*parts, part))
+                for a, b, parts in found for c, d, part in reach.inside(axis))  # fmt: skip
+        found = [each for each in both if each[1] - each[0] >= min(NARROWEST, length)]
+    return found
+
+
+def _rest(index: Index, along: slice, shape: Shape) -> Index:
+    """Return a part of results that goes through all of the axes to come."""
+    return (*index, along, *(slice(0, length) for length in shape[len(index) + 1 :]))
+
+
+def is_join(function: Any) -> bool:
+    """Return whether a function joins arrays that lie side by side."""
+    return function is concatenate_shaped
+
+
+def grid_of(call: Call, arrays: Registers) -> Grid | None:
+    """Return how a call joins arrays; None where it does not just put equal kinds side by side."""
+    parts, counts = call.args
+    (register,) = call.results
+    whole = arrays[register]
+    if type(whole) is not np.ndarray or whole.base is not None or not whole.flags.c_contiguous:
+        return None
+    if whole.size == 0 or whole.ndim != len(counts):
+        return None
+    if not all(type(part) is Register and not part.scalar for part in parts):
+        return None
+    places = itertools.product(*map(range, counts))
+    registers = dict(zip(places, (part.number for part in parts), strict=True))
+    shapes = {place: arrays[k].shape for place, k in registers.items()}
+    if any(len(shape) != whole.ndim for shape in shapes.values()):
+        return None
+    edges = tuple(
+        tuple(accumulate((shapes[_on(axis, k, counts)][axis] for k in range(n)), initial=0))
+        for axis, n in enumerate(counts)
+    )
+    for place, k in registers.items():
+        expected = tuple(e[p + 1] - e[p] for e, p in zip(edges, place, strict=True))
+        if type(arrays[k]) is not np.ndarray or arrays[k].dtype != whole.dtype:
+            return None
+        if shapes[place] != expected:
+            return None
+    contiguous = all(arrays[k].flags.c_contiguous for k in registers.values())
+    return Grid(register, whole, registers, edges, contiguous)
+
+
+def _on(axis: int, number: int, counts: Shape) -> Shape:
+    """Return a place on the first line of the grid along an axis."""
+    return tuple(number if k == axis else 0 for k in range(len(counts)))

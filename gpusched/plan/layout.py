@@ -1,0 +1,115 @@
+"""Loops over strided arrays: which order, which of them merge, and how each operand moves."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from gpusched.emit.kernel import Access
+
+Strides = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """A nest of loops, outermost first."""
+
+    sizes: tuple[int, ...]
+    """Iterations of each loop."""
+    strides: tuple[Strides, ...]
+    """Per operand, the elements to move per iteration of each loop."""
+    reduced: tuple[bool, ...]
+    """Which loops run over reduced axes."""
+
+    def access(self, operand: int) -> tuple[Access, ...]:
+        """Return how one operand moves in each loop."""
+        strides = self.strides[operand]
+        last = len(strides) - 1
+        return tuple(_access(stride, level == last) for level, stride in enumerate(strides))
+
+
+def _access(stride: int, innermost: bool) -> Access:
+    if stride == 0:
+        return Access.BROADCAST
+    return Access.UNIT if stride == 1 and innermost else Access.STRIDED
+
+
+def axis_order(shape: tuple[int, ...], operands: list[Strides]) -> tuple[int, ...]:
+    """Return the axes from slowest to fastest in memory, in C order where strides do not say.
+
+    Examples
+    --------
+    >>> axis_order((3, 4), [(1, 3), (1, 3)])
+    (1, 0)
+    >>> axis_order((3, 4), [(0, 1), (4, 1)])
+    (0, 1)
+    """
+
+    def slowness(axis: int) -> list[int]:
+        return [-abs(strides[axis]) for strides in leading]
+
+    full = [s for s in operands if all(x or n == 1 for x, n in zip(s, shape, strict=True))]
+    leading = [s for s in (full or operands) if any(s)][:1]
+    movable = [axis for axis, length in enumerate(shape) if length != 1]
+    fixed = [axis for axis, length in enumerate(shape) if length == 1]
+    return tuple(fixed + sorted(movable, key=slowness))
+
+
+def nest(
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    operands: list[Strides],
+    axes: tuple[int, ...],
+    cut: Container[int] = (),
+    labelled: Container[int] = (),
+) -> Loops:
+    """Return the loops over `shape` in `order`, merged wherever every operand allows it.
+
+    Parameters
+    ----------
+    shape
+        Lengths of the iteration space; none is 0.
+    order
+        Its axes, slowest first.
+    operands
+        Per operand, elements to move per axis of `shape`; 0 where it broadcasts or is reduced.
+    axes
+        The reduced axes.
+    cut
+        Axes that merge with none outside of them.
+    labelled
+        Axes that are a loop even if their length is 1.
+
+    Examples
+    --------
+    >>> nest((3, 4), (0, 1), [(4, 1), (4, 1)], ())
+    Loops(sizes=(12,), strides=((1,), (1,)), reduced=(False,))
+    """
+    sizes: list[int] = []
+    strides: list[list[int]] = [[] for _ in operands]
+    reduced: list[bool] = []
+    for axis in order:
+        length = shape[axis]
+        if length == 1 and axis not in labelled:
+            continue
+        steps = [s[axis] for s in operands]
+        mergeable = (
+            sizes
+            and axis not in cut
+            and reduced[-1] == (axis in axes)
+            and all(s[-1] == step * length for s, step in zip(strides, steps, strict=True))
+        )
+        if mergeable:
+            sizes[-1] *= length
+            for s, step in zip(strides, steps, strict=True):
+                s[-1] = step
+        else:
+            sizes.append(length)
+            reduced.append(axis in axes)
+            for s, step in zip(strides, steps, strict=True):
+                s.append(step)
+    if not sizes:
+        sizes, reduced = [1], [bool(axes)]
+        for s in strides:
+            s.append(0 if axes else 1)
+    return Loops(tuple(sizes), tuple(map(tuple, strides)), tuple(reduced))

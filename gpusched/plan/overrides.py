@@ -1,0 +1,213 @@
+"""Users' versions of kernels that are in effect: in this process, and in the programs it sends.
+
+What is in effect is read when a graph is optimised, and goes with its programs. A program computes
+with the same versions wherever and whenever it runs; one without is another program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gpusched.backends.devices import Device
+from gpusched.emit.editions import EditionError
+from gpusched.emit.kernel import EXACT, Edition, Kernel, unchecked
+from gpusched.plan.bounds import DEFAULT, Bounds, bounds
+from gpusched.plan.placement import AUTO, REQUIRE, placement
+from gpusched.plan.precision import applied, mathematics
+from gpusched.plan.tiers import ANY, FUSED, tier
+from gpusched.store.handles import Runnable
+
+
+class OverrideError(RuntimeError):
+    """A user's version of a kernel was to run, and cannot; nothing else runs in its place."""
+
+
+@dataclass(frozen=True)
+class Override:
+    """A user's version of one kernel, as processes send it to each other.
+
+    It also holds for kernels that compute the same on arrays that lie otherwise in memory: chunks
+    at an edge, or slices of larger arrays, or such as came from another process.
+
+    Notes
+    -----
+    Immutable; equal ones compute the same.
+    """
+
+    digest: str
+    """Of the kernel that is replaced."""
+    computation: str
+    """Of what it computes."""
+
+    def version(self, original: Kernel) -> Kernel:
+        """Return the kernel that runs in the place of `original`."""
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> str:
+        """What differs between two overrides of a kernel; the same in every process."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class TextOverride(Override):
+    """A source text in the place of the one that is generated.
+
+    Kernels on arrays that lie otherwise in memory have loops of their own, and take the other
+    functions.
+    """
+
+    edition: Edition
+
+    def version(self, original: Kernel) -> Kernel:
+        """Return the kernel with this text as its source."""
+        target = self.edition.target if original.digest == self.digest else "none"
+        edition = replace(self.edition, target=target)
+        return replace(unchecked(original), original=original, edition=edition)
+
+    @property
+    def identity(self) -> str:
+        """What tells this version from others."""
+        return repr(self)
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What is in effect for a program, the last version last; at most one of each kernel.
+
+    Notes
+    -----
+    Immutable.
+    """
+
+    found: tuple[Override, ...] = ()
+    mathematics: str = EXACT
+    """Mode of all kernels, users' versions included."""
+    tier: str = ANY
+    """Whether all chunks are computed by kernels, or all as NumPy computes them."""
+    device: str = AUTO
+    """Whether chunks of NumPy programs are computed on a worker's GPU."""
+    bounds: Bounds = DEFAULT
+    """What of a task is worth a kernel; chunks have the same values whatever it is."""
+
+    def __bool__(self) -> bool:
+        return bool(self.found) or self._said != (EXACT, ANY, AUTO)
+
+    @property
+    def _said(self) -> tuple[str, str, str]:
+        return self.mathematics, self.tier, self.device
+
+    @property
+    def waits(self) -> bool:
+        """Whether kernels are waited for: NumPy does not compute what users' versions do."""
+        return bool(self.found) or self.tier == FUSED or self.device == REQUIRE
+
+    @cached_property
+    def token(self) -> str:
+        """A short digest; the same in every process."""
+        parts = [f"{each.digest} {each.identity}" for each in self.found]
+        parts += [self.mathematics] if self.mathematics != EXACT else []
+        parts += [self.tier] if self.tier != ANY else []
+        parts += [f"device {self.device}"] if self.device != AUTO else []
+        parts += [repr(self.bounds)] if self.bounds != DEFAULT else []
+        text = "|".join(parts)
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+    def of(self, kernel: Kernel) -> Override | None:
+        """Return what replaces a kernel, if anything does."""
+        same = [each for each in self.found if each.computation == kernel.computation]
+        exact = [each for each in same if each.digest == kernel.digest]
+        found = exact or same
+        return found[-1] if found else None
+
+    def on(self, device: Device) -> Device:
+        """Return a device that compiles users' versions, with errors of their own."""
+        if not self:
+            return device
+
+        def compile_version(kernel: Kernel) -> Runnable:
+            override = self.of(kernel)
+            if override is None:
+                return device.compile(applied(kernel, self.mathematics))
+            try:
+                found = device.compile(applied(override.version(kernel), self.mathematics))
+                found.wait()
+                return found
+            except MemoryError:
+                raise
+            except Exception as error:
+                # Whatever it is: the original must not run instead.
+                raise OverrideError(refused(kernel, device.name, error)) from error
+
+        return replace(device, compile=compile_version)
+
+
+def refused(original: Kernel, target: str, error: Exception) -> str:
+    """Return what is said of a version that does not compile."""
+    told = str(error) if isinstance(error, EditionError) else f"{type(error).__name__}: {error}"
+    return f"your version of kernel {original.name} cannot be compiled for {target}: {told}"
+
+
+NONE = Overrides()
+"""The overrides of most programs."""
+
+_applied: tuple[Override, ...] = ()
+_scoped: ContextVar[tuple[Override, ...]] = ContextVar("gpusched-overrides", default=())
+_lock = threading.Lock()
+
+
+def active() -> Overrides:
+    """Return what is in effect where this is called; the last of a kernel's versions comes last.
+
+    Examples
+    --------
+    >>> from gpusched.plan.overrides import active
+    >>> bool(active())
+    False
+    """
+    found, said = _applied + _scoped.get(), (mathematics(), tier(), placement(), bounds())
+    if not found and said == (*NONE._said, NONE.bounds):
+        return NONE
+    last: dict[str, Override] = {}
+    for each in found:
+        last.pop(each.digest, None)
+        last[each.digest] = each
+    return Overrides(tuple(last.values()), *said)
+
+
+def apply(override: Override) -> None:
+    """Let a version run in the whole process from now on, after those that are applied already."""
+    global _applied
+    with _lock:
+        _applied = (*_applied, override)
+
+
+def withdraw(override: Override) -> None:
+    """Undo the last `apply` of a version; nothing happens if there was none."""
+    global _applied
+    with _lock:
+        found = list(_applied)
+        for number in reversed(range(len(found))):
+            if found[number] is override:
+                del found[number]
+                break
+        _applied = tuple(found)
+
+
+def enter(override: Override) -> None:
+    """Let a version run for what this thread (or asynchronous task) computes from now on."""
+    _scoped.set((*_scoped.get(), override))
+
+
+def leave(digest: str) -> None:
+    """Undo the last `enter` of a version of a kernel; nothing happens if there was none."""
+    found = list(_scoped.get())
+    for number in reversed(range(len(found))):
+        if found[number].digest == digest:
+            del found[number]
+            break
+    _scoped.set(tuple(found))

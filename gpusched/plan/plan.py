@@ -1,0 +1,340 @@
+"""What a recorded program does: a list of steps over registers, run again without recording."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpusched import events
+from gpusched.backends.devices import Device
+from gpusched.emit.floatingpoint import collecting, note
+from gpusched.plan import timing
+from gpusched.store.handles import Runnable
+
+Registers = list[Any]
+Kind = tuple[Any, ...]
+
+
+def kind(array: Any) -> Kind:
+    """Return what a plan depends on: an array's dtype, shape and strides."""
+    return (type(array), array.dtype, array.shape, array.strides)
+
+
+class ReplayError(Exception):
+    """A step gave something of another kind than when it was recorded."""
+
+
+class Step(Protocol):
+    """One instruction of a plan."""
+
+    def __call__(self, registers: Registers) -> None:
+        """Run the step."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """How an output comes to be."""
+
+    register: int
+    """Where the result goes."""
+    shape: tuple[int, ...]
+    """Of the buffer, slowest axis first."""
+    dtype: np.dtype
+    """Of the buffer."""
+    axes: tuple[int, ...] | None
+    """Transposition from the buffer to the result; None if there is none."""
+    result_shape: tuple[int, ...]
+    """Of the result."""
+    result_dtype: np.dtype
+    """Of the result; narrower than `dtype` where that is an accumulator's."""
+    initial: Any = None
+    """What reductions start from."""
+    reports: int = 0
+    """Floating-point errors of the conversion that NumPy would report."""
+
+    @cached_property
+    def is_result(self) -> bool:
+        """Return whether the buffer is the result as it is."""
+        same = self.axes is None and self.shape == self.result_shape
+        return same and self.dtype == self.result_dtype
+
+    def allocate(self, device: Device) -> Any:
+        """Return the buffer a kernel writes."""
+        if self.initial is None:
+            return device.empty(self.shape, self.dtype)
+        return device.full(self.shape, self.initial, self.dtype)
+
+    def stand_in(self, device: Device) -> Any:
+        """Return an uninitialised array of the result's shape, dtype and strides."""
+        return self.shaped(device.empty(self.shape, self.result_dtype))
+
+    def shaped(self, buffer: Any) -> Any:
+        """Return what was accumulated in a buffer, in the shape of the result."""
+        array = buffer if self.axes is None else buffer.transpose(self.axes)
+        return array if array.shape == self.result_shape else array.reshape(self.result_shape)
+
+    def finish(self, buffer: Any, registers: Registers) -> None:
+        """Put the result that lies in a buffer where it goes."""
+        array = self.shaped(buffer)
+        if self.dtype != self.result_dtype:
+            with collecting(self.reports):
+                array = array.astype(self.result_dtype)
+        registers[self.register] = array
+
+
+_FIRST = [(slice(0, 1),) * n for n in range(65)]
+
+
+def window(array: Any) -> Any:
+    """Return a one-dimensional array that starts at the first element; kernels index from there."""
+    flags = array.flags
+    if flags.c_contiguous:
+        return array if array.ndim == 1 else array.ravel()
+    return array.T.ravel() if flags.f_contiguous else array[_FIRST[array.ndim]].ravel()
+
+
+@dataclass
+class Launch:
+    """One kernel call."""
+
+    device: Device
+    kernel: Runnable
+    inputs: tuple[int, ...]
+    """Registers."""
+    outputs: tuple[Allocation, ...]
+    numbers: tuple[Any, ...]
+    """Constants, loop sizes and strides (in elements)."""
+    bytes_read: int
+    bytes_written: int
+    operations: int
+    """Scalar operations per element."""
+    steps: tuple[int, ...] = ()
+    """Calls of the program that it does, by the registers of their results."""
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel."""
+        return self.kernel.name
+
+    def __call__(self, registers: Registers) -> None:
+        """Run the kernel on newly allocated outputs."""
+        # Loops rather than comprehensions, and one call less: this runs for every task.
+        arguments: list[Any] = []
+        for k in self.inputs:
+            arguments.append(window(registers[k]))
+        for output in self.outputs:
+            buffer = registers[output.register] = output.allocate(self.device)
+            arguments.append(buffer if buffer.ndim == 1 else buffer.ravel())
+        arguments += self.numbers
+        errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
+        if errors:
+            note(errors)
+        for output in self.outputs:
+            if not output.is_result:
+                output.finish(registers[output.register], registers)
+
+
+@dataclass
+class Empty:
+    """Outputs with no elements, or that nothing is reduced to."""
+
+    device: Device
+    outputs: tuple[Allocation, ...]
+
+    def __call__(self, registers: Registers) -> None:
+        """Allocate the outputs, with the value that nothing is reduced to."""
+        for output in self.outputs:
+            output.finish(output.allocate(self.device), registers)
+
+
+@dataclass(slots=True)
+class Register:
+    """A reference to a register inside a structure of arguments or results."""
+
+    number: int
+    scalar: bool = False
+    """Whether a 0-d array is given as a NumPy scalar, as NumPy's functions return it."""
+
+    def fetch(self, registers: Registers) -> Any:
+        """Return the value, as a NumPy scalar if it was one."""
+        value = registers[self.number]
+        return value[()] if self.scalar else value
+
+
+def substitute(structure: Any, registers: Registers) -> Any:
+    """Return `structure` with every register replaced by what it holds."""
+    found = type(structure)
+    if found is Register:
+        return structure.fetch(registers)
+    if found is list or found is tuple:
+        return found([substitute(item, registers) for item in structure])
+    if found is dict:
+        return {key: substitute(value, registers) for key, value in structure.items()}
+    return structure
+
+
+@dataclass
+class Call:
+    """A function called on arrays that exist: a view, or something no kernel can do."""
+
+    function: Callable[..., Any]
+    args: Any
+    kwargs: dict[str, Any]
+    results: tuple[int, ...]
+    """Registers of the results."""
+    single: bool
+    """Whether the function returns one array rather than a sequence of them."""
+    kinds: tuple[Kind, ...]
+    """What the results were when recorded."""
+    heeded: int = 0
+    """Floating-point errors that `numpy.errstate` did not ignore where it was recorded."""
+    is_view: bool = False
+    """Whether it only shows an array in another way."""
+
+    def __call__(self, registers: Registers) -> None:
+        """Call the function; raise `ReplayError` if its results are of another kind."""
+        args, kwargs = substitute(self.args, registers), substitute(self.kwargs, registers)
+        with nullcontext() if self.is_view else collecting(self.heeded):
+            found = self.function(*args, **kwargs)
+        values = (found,) if self.single else tuple(found)
+        for register, value, expected in zip(self.results, values, self.kinds, strict=True):
+            array = np.asarray(value) if isinstance(value, np.generic) else value
+            if kind(array) != expected:
+                raise ReplayError(f"{self.function} returned {kind(array)}, not {expected}")
+            registers[register] = array
+
+
+@dataclass
+class Plan:
+    """The steps of one program for inputs of one kind.
+
+    Notes
+    -----
+    Immutable once made but for `ready`, so that threads share it; each run has registers of its
+    own.
+    """
+
+    steps: list[Step]
+    size: int
+    """Number of registers."""
+    arrays: tuple[tuple[int, int], ...]
+    """(input, register) for each input that is an array."""
+    result: Any
+    """Structure of the results, with registers in it."""
+    constants: tuple[tuple[int, Any], ...] = ()
+    """(register, array) for arrays that do not depend on the inputs' values."""
+    dying: tuple[tuple[int, ...], ...] = ()
+    """Per step, the registers nobody reads later."""
+    stages: tuple[tuple[Step, bool, tuple[int, ...]], ...] = ()
+    """What runs: steps, some of them together, whether they launch kernels, and the registers
+    nobody reads later."""
+    errors: int = 0
+    """Floating-point errors of numbers that were computed when it was recorded."""
+    ready: bool = False
+    """Whether all kernels are known to be compiled; it stays so."""
+
+    def synchronize(self) -> None:
+        """Wait for the kernels of this thread, so that the results are there."""
+        if self.launches:
+            self.launches[0].device.synchronize()
+            if events.active:
+                timing.resolve()
+
+    @cached_property
+    def launches(self) -> list[Launch]:
+        """The kernel calls among the steps."""
+        return [step for step in self.steps if isinstance(step, Launch)]
+
+    @cached_property
+    def kernels(self) -> tuple[Runnable, ...]:
+        """What they call, each once."""
+        return tuple({id(launch.kernel): launch.kernel for launch in self.launches}.values())
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each of these calls."""
+        return [launch.name for launch in self.launches]
+
+    @cached_property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that its kernels read, and bytes that they write."""
+        read = sum(launch.bytes_read for launch in self.launches)
+        return read, sum(launch.bytes_written for launch in self.launches)
+
+    def run(self, inputs: tuple[Any, ...]) -> tuple[Any, float]:
+        """Return the results, and the seconds spent in kernels."""
+        registers: Registers = [None] * self.size
+        for number, register in self.arrays:
+            registers[register] = inputs[number]
+        for register, array in self.constants:
+            registers[register] = array
+        seconds = 0.0
+        for step, launches, dying in self.stages:
+            if launches:
+                started = time.perf_counter()
+                step(registers)
+                seconds += time.perf_counter() - started
+            else:
+                step(registers)
+            for register in dying:
+                registers[register] = None
+        self.synchronize()
+        return substitute(self.result, registers), seconds
+
+
+def used_registers(structure: Any) -> set[int]:
+    """Return the registers a structure refers to."""
+    if isinstance(structure, Register):
+        return {structure.number}
+    if isinstance(structure, list | tuple):
+        return set().union(*map(used_registers, structure))
+    if isinstance(structure, dict):
+        return set().union(*map(used_registers, structure.values()))
+    return set()
+
+
+def reads(step: Step) -> set[int]:
+    """Return the registers a step reads."""
+    if isinstance(step, Launch):
+        return set(step.inputs)
+    if isinstance(step, Call):
+        return used_registers(step.args) | used_registers(step.kwargs)
+    return set()
+
+
+def written(step: Step) -> set[int]:
+    """Return the registers a step writes."""
+    if isinstance(step, Launch | Empty):
+        return {output.register for output in step.outputs}
+    return set(step.results) if isinstance(step, Call) else set()
+
+
+def last_uses(read: Iterable[set[int]], kept: set[int]) -> tuple[tuple[int, ...], ...]:
+    """Return, per step, the registers whose last reader it is.
+
+    Parameters
+    ----------
+    read
+        The registers that each step reads, in the order of the steps.
+    kept
+        Those that are needed after the last one.
+
+    Examples
+    --------
+    >>> from gpusched.plan.plan import last_uses
+    >>> last_uses([{0, 1}, {1, 2}, {3}], kept={3})
+    ((0,), (1, 2), ())
+    """
+    dying: list[tuple[int, ...]] = []
+    later = set(kept)
+    for registers in reversed(list(read)):
+        now = registers - later
+        dying.append(tuple(sorted(now)))
+        later |= now
+    return tuple(reversed(dying))

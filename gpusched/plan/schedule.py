@@ -1,0 +1,529 @@
+"""Expressions -> kernels: which nodes share a launch, and what each launch reads and writes."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections import defaultdict
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpusched.backends.devices import Device
+from gpusched.emit import generate, hostloops
+from gpusched.emit.floatingpoint import HAS_FLAGS, OVERFLOW
+from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
+from gpusched.emit.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, HIDING, named
+from gpusched.plan.expression import (
+    Apply,
+    Gather,
+    Leaf,
+    Node,
+    Reduce,
+    Scalar,
+    Segments,
+    children,
+    postorder,
+)
+from gpusched.plan.layout import Loops, Strides, axis_order, nest
+from gpusched.plan.plan import Allocation, Empty, Launch, Registers
+
+Materialised = dict[int, int]
+"""Register by the identity of a node that has been computed."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes computed by one kernel: all elementwise, or all reductions over the same axes."""
+
+    nodes: tuple[Node, ...]
+    shape: tuple[int, ...]
+    """The iteration space."""
+    axes: tuple[int, ...]
+    """Reduced axes; empty for elementwise nodes."""
+
+    @property
+    def labels(self) -> Leaf | None:
+        """The labels along the reduced axis, if the nodes are segmented reductions."""
+        first = self.nodes[0]
+        return first.labels if isinstance(first, Segments) else None
+
+
+def groups(roots: list[Node], done: Materialised) -> list[Group]:
+    """Return what to compute for `roots`, in order; each reduction is computed before its users."""
+    stages: dict[int, int] = {}
+    pending: defaultdict[tuple[int, Any, Any, Any], list[Node]] = defaultdict(list)
+    once = _computed_once(roots, done)
+    wanted = {id(root) for root in roots} | once
+    for node in postorder(roots):
+        if isinstance(node, Leaf | Scalar) or id(node) in done:
+            stages[id(node)] = 0
+            continue
+        # What is computed once comes before what broadcasts it; others compute it themselves.
+        stage = max((stages[id(child)] + (id(child) in once and child.shape != node.shape)
+                     for child in children(node)), default=0)  # fmt: skip
+        if isinstance(node, Reduce):
+            labelled = (id(node.labels), node.shape) if isinstance(node, Segments) else None
+            group = pending[stage, node.argument.shape, node.axes, labelled]
+            group += [each for each in node.family or [node] if each not in group]
+            stage += 1
+        elif id(node) in wanted:
+            pending[stage, node.shape, (), None].append(node)
+        stages[id(node)] = stage
+    ordered = sorted(pending.items(), key=lambda item: (item[0][0], not item[0][2]))
+    return [Group(tuple(nodes), shape, axes) for (_, shape, axes, _), nodes in ordered]
+
+
+def alongside(group: Group, waiting: Iterable[Reduce]) -> Group:
+    """Return a group of sums or moments with other sums of the same values.
+
+    Parameters
+    ----------
+    group
+        What is to be computed.
+    waiting
+        Sums that keep their axes and have been recorded, and that nobody has asked for so far.
+
+    Notes
+    -----
+    Sums only: they cost next to nothing besides reading or computing the values.
+    """
+    sums = [n for n in group.nodes if isinstance(n, Reduce) and n.combine in ("add", MOMENTS)]
+    if len(sums) < len(group.nodes) or group.labels is not None:
+        return group
+    read = {id(_reduced(node)) for node in sums}
+    found = [
+        node
+        for node in waiting
+        if (node.argument.shape, node.axes) == (group.shape, group.axes)
+        and node not in sums
+        and id(_reduced(node)) in read
+    ]
+    return replace(group, nodes=(*group.nodes, *found)) if found else group
+
+
+def _reduced(node: Reduce) -> Node:
+    """Return what is reduced, before it is converted to another dtype."""
+    found = node.argument
+    while isinstance(found, Apply) and found.operation.startswith("astype"):
+        (found,) = found.arguments
+    return found
+
+
+COSTLY = frozenset(["divide", "reciprocal", "sqrt"])
+"""Operations that take several times as long as an addition, besides those that are `heavy`."""
+
+REPEATS = 16
+"""How often a kernel would compute each element of an operand, for that to be done before."""
+
+WORTHWHILE = 1 << 16
+"""Elements of a kernel's results below which a launch more costs more than it saves."""
+
+
+def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
+    """Return the operands that are computed before the kernels that broadcast them.
+
+    In ``x / np.sqrt(row)``, every row of `x` would have its own square roots of the same numbers.
+    What is the same along a row, the compiler computes once for that row.
+    """
+    costly: set[int] = set()
+    found: set[int] = set()
+    for node in postorder(roots):
+        if not isinstance(node, Apply) or id(node) in done:
+            continue
+        size = math.prod(node.shape)
+        for operand in node.arguments:
+            rows = operand.shape[-1:] == node.shape[-1:]
+            repeated = size >= max(WORTHWHILE, REPEATS * math.prod(operand.shape))
+            if rows and repeated and id(operand) in costly:
+                found.add(id(operand))
+        if _is_costly(node) or any(id(a) in costly - found for a in node.arguments):
+            costly.add(id(node))
+    return found
+
+
+def _is_costly(node: Apply) -> bool:
+    operation = named(node.operation)
+    return operation.heavy or operation.function is not None or operation.name in COSTLY
+
+
+class KernelBuilder:
+    """Turns a group into a kernel and its launch."""
+
+    def __init__(self, group: Group, done: Materialised, arrays: Registers) -> None:
+        self.group = group
+        self.done = done
+        self.arrays = arrays
+        self.cut: Container[int] = ()
+        """Axes along which parts may be computed apart."""
+        self.registers: list[int] = []
+        self.parameters: list[Scalar] = []
+        self.names: dict[int, int | str] = {}
+        self.order: list[Apply] = []
+        self.labels = group.labels
+        """What chooses results, or elements of arrays that are read."""
+        self.label_axis = group.axes[0] if group.labels is not None else 0
+        """The axis of the iteration space that these go along."""
+        self.label_input: int | None = None
+        """The number of the input that holds them."""
+        self.gathered: set[int] = set()
+        """The numbers of the inputs that are read where labels say."""
+        self._collect()
+
+    def _roots(self) -> list[Node]:
+        return [n.argument if isinstance(n, Reduce) else n for n in self.group.nodes]
+
+    def _collect(self) -> None:
+        """Give numbers to the values: inputs, then parameters, then statements."""
+        leaves: dict[tuple[int, bool], list[Node]] = defaultdict(list)
+        hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
+        stack = list(reversed(self._roots()))
+        seen: set[int] = set()
+        order: list[Apply] = []
+        scalars: list[Scalar] = []
+        work: list[tuple[Any, bool]] = [(node, False) for node in stack]
+        while work:
+            node, expanded = work.pop()
+            if expanded:
+                order.append(node)
+                continue
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            register = self.register(node)
+            if register is not None:
+                leaves[register, False].append(node)
+            elif isinstance(node, Gather):
+                leaves[node.register, True].append(node)
+                self.labels = node.labels
+                self.label_axis = len(self.group.shape) - node.ndim + node.axis
+            elif isinstance(node, Scalar):
+                scalars.append(node)
+            else:
+                work.append((node, True))
+                work.extend((child, False) for child in reversed(children(node)))
+        chosen = _chosen(order)
+        for node in scalars:
+            text = None if id(node) in chosen else baked(node)
+            if text is None:
+                hoisted[node.dtype, node.value.item()].append(node)
+            else:
+                self.names[id(node)] = text
+        number = 0
+        for (register, gathered), nodes in leaves.items():
+            self.registers.append(register)
+            self.names.update((id(node), number) for node in nodes)
+            self.gathered |= {number} if gathered else set()
+            number += 1
+        if self.labels is not None:
+            self.registers.append(self.labels.register)
+            self.label_input = number
+            number += 1
+        for nodes in hoisted.values():
+            assert isinstance(nodes[0], Scalar)
+            self.parameters.append(nodes[0])
+            self.names.update((id(node), number) for node in nodes)
+            number += 1
+        for node in order:
+            self.order.append(node)
+            self.names[id(node)] = number
+            number += 1
+
+    def register(self, node: Node) -> int | None:
+        """Return the register that holds a node's values, or None."""
+        if isinstance(node, Leaf):
+            return node.register
+        return self.done.get(id(node))
+
+    def statements(self) -> tuple[Statement, ...]:
+        """Return the kernel's statements, in order."""
+        return tuple(
+            Statement(
+                node.operation,
+                node.output,
+                tuple(self.names[id(a)] for a in node.arguments),
+                node.dtype.name,
+                node.arguments[0].dtype.name,
+            )
+            for node in self.order
+        )
+
+    def strides(self, number: int) -> Strides:
+        """Return an input's strides in elements over the iteration space."""
+        array = self.arrays[self.registers[number]]
+        if number == self.label_input:
+            return tuple(int(axis == self.label_axis) for axis in range(len(self.group.shape)))
+        steps = [0 if n == 1 else s // array.itemsize
+                 for n, s in zip(array.shape, array.strides, strict=True)]  # fmt: skip
+        return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
+
+    def place(self, number: int, element: tuple[int, ...]) -> tuple[int, ...]:
+        """Return where an input is read for an element, as if it were of the iteration space."""
+        if number not in self.gathered or self.labels is None:
+            return element
+        axis = self.label_axis
+        label = int(self.arrays[self.labels.register][element[axis]])
+        return (*element[:axis], label, *element[axis + 1 :])
+
+    def part(self, number: int, where: tuple[slice, ...]) -> Any:
+        """Return what an input shows to a part of the iteration space.
+
+        Of an input that is read where labels say, that is all along the labels' axis.
+        """
+        array, shape, index = self.arrays[self.registers[number]], [*self.group.shape], [*where]
+        axis = self.label_axis
+        if number == self.label_input:
+            array = array.reshape(-1, *[1] * (len(shape) - 1 - axis))
+        elif number in self.gathered:
+            shape[axis], index[axis] = array.shape[axis - len(shape)], slice(None)
+        return np.broadcast_to(array, shape)[tuple(index)]
+
+    def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the axes that are not reduced, in order."""
+        return tuple(axis for axis in order if axis not in self.group.axes)
+
+    def launch(self, targets: list[int], device: Device) -> Launch | Empty:
+        """Return the step that computes the group into `targets`."""
+        shape, axes = self.group.shape, self.group.axes
+        inputs = [self.strides(number) for number in range(len(self.registers))]
+        order = axis_order(shape, inputs)
+        kept = self.kept(order)
+        written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
+        if self.group.labels is not None:
+            written = self._labelled(written)
+        outputs = [written] * len(targets)
+        if 0 in shape:
+            return Empty(device, tuple(self.allocations(targets, kept, False)))
+        labelled = (self.label_axis,) if self.labels is not None else ()
+        loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
+        allocations = self.allocations(targets, kept, loops.reduced[-1])
+        kernel = self.kernel(loops, allocations, device)
+        strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
+        numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
+        numbers += [0] * kernel.resumes
+        return Launch(
+            device,
+            device.compile(kernel),
+            tuple(self.registers),
+            tuple(allocations),
+            tuple(numbers),
+            self.bytes_read(),
+            sum(math.prod(a.result_shape) * a.result_dtype.itemsize for a in allocations),
+            len(kernel.statements) + len(targets) * bool(axes),
+        )
+
+    def _labelled(self, written: Strides) -> Strides:
+        """Return an output's strides with that from one label's results to the next one's."""
+        steps = list(written)
+        kept = (n for k, n in enumerate(self.group.shape) if k not in self.group.axes)
+        steps[self.group.axes[0]] = math.prod(kept)
+        return tuple(steps)
+
+    def bytes_read(self) -> int:
+        """Return the bytes of the inputs; views that overlap count what they show once."""
+        owners: dict[int, tuple[int, int]] = {}
+        for register in self.registers:
+            array = self.arrays[register]
+            owner = array if array.base is None else array.base
+            whole = getattr(owner, "nbytes", array.size * array.itemsize)
+            shown, _ = owners.get(id(owner), (0, 0))
+            owners[id(owner)] = shown + array.size * array.itemsize, whole
+        return sum(min(shown, whole) for shown, whole in owners.values())
+
+    def allocations(
+        self, targets: list[int], kept: tuple[int, ...], reduce_inner: bool
+    ) -> list[Allocation]:
+        """Return how each output is allocated and finished."""
+        shape = tuple(self.group.shape[axis] for axis in kept)
+        if self.group.labels is not None:
+            kept = (*self.group.axes, *kept)
+            shape = (self.group.nodes[0].shape[kept[0]], *shape)
+        natural = tuple(sorted(kept))
+        axes = tuple(kept.index(axis) for axis in natural)
+        transposed = axes if axes != tuple(range(len(axes))) else None
+        found = []
+        for node, register in zip(self.group.nodes, targets, strict=True):
+            dtype, initial, errors = node.dtype, None, 0
+            if isinstance(node, Reduce):
+                errors = node.reports & OVERFLOW
+                wide = reduce_inner or isinstance(node, Segments)
+                if wide and node.combine == "add" and dtype == np.float32:
+                    dtype = np.dtype(np.float64)
+                initial = generate.identity_value(node.combine, dtype)
+                if isinstance(node, Segments):
+                    initial = node.initial
+            found.append(
+                Allocation(
+                    register, shape, dtype, transposed, node.shape, node.dtype, initial, errors
+                )
+            )
+        return found
+
+    def kernel(self, loops: Loops, allocations: list[Allocation], device: Device) -> Kernel:
+        """Return the kernel for loops that are known."""
+        count = len(self.registers)
+        inputs = tuple(
+            Input(self.arrays[register].dtype.name, self._access(loops, k, k in self.gathered))
+            for k, register in enumerate(self.registers)
+        )
+        outputs = tuple(
+            Output(
+                self.names[id(root)],
+                allocation.dtype.name,
+                self._access(loops, count + k, self.group.labels is not None),
+                node.combine if isinstance(node, Reduce) else None,
+                root.dtype.name,
+            )
+            for k, (node, root, allocation) in enumerate(
+                zip(self.group.nodes, self._roots(), allocations, strict=True)
+            )
+        )
+        parameters = tuple(p.dtype.name for p in self.parameters)
+        kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
+        found = Kernel(inputs, parameters, self.statements(), outputs, kinds,
+                       labels=self.label_input)  # fmt: skip
+        if device.can.errors:
+            flags, tests = self.watched()
+            found = replace(found, checked=bool(flags or tests), flags=flags, tests=tests)
+        if not device.can.streams:
+            return found
+        streamed = _is_streamed(outputs, loops, allocations)
+        return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
+
+    def _access(self, loops: Loops, operand: int, labelled: bool) -> tuple[Access, ...]:
+        """Return how an operand moves in each loop; in that along the labels, as they say."""
+        found = list(loops.access(operand))
+        if labelled:
+            assert self.label_input is not None
+            found[loops.strides[self.label_input].index(1)] = Access.LABELLED
+        return tuple(found)
+
+    def watched(self) -> tuple[int, tuple[Test, ...]]:
+        """Return which of the processor's flags count, and the statements that are tested.
+
+        The flags show what arithmetic raises. They do not show what a function of several steps
+        raises, or whether a value has been computed that may not matter to what is made of it, or
+        what the compiler has computed of each of a few values.
+        """
+        flags, tests, few = 0, [], _of_few_values(self.order)
+        for node in self.group.nodes:
+            flags |= node.reports if isinstance(node, Reduce) and HAS_FLAGS else 0
+        needed = {id(root) for root in self._written()}
+        for number, node in reversed(list(enumerate(self.order))):
+            shown = HAS_FLAGS and node.operation in ARITHMETIC and id(node) in needed
+            shown = shown and few.isdisjoint(map(id, node.arguments))
+            if node.reports and shown:
+                flags |= node.reports
+            elif node.reports:
+                tests.append(Test(number, node.reports))
+            hides = node.operation in HIDING or node.operation in DEFINED
+            if node.reports or (id(node) in needed and not hides):
+                needed.update(map(id, node.arguments))
+        return flags, tuple(reversed(tests))
+
+    def _written(self) -> list[Node]:
+        """Return what is written, or added up, as it is."""
+        pairs = zip(self.group.nodes, self._roots(), strict=True)
+        return [
+            root for node, root in pairs
+            if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS)
+        ]  # fmt: skip
+
+
+def _chosen(order: list[Apply]) -> set[int]:
+    """Return the constants that values are chosen from before arithmetic is done with those.
+
+    Knowing them, the compiler would do the arithmetic with each, and raise no error when it runs.
+    """
+    choosing = [node for node in order if node.operation in CHOOSING]
+    made = _made_of(order, {id(node) for node in choosing})
+    reporting = [node for node in order if node.reports and node.operation in ARITHMETIC]
+    if all(made.isdisjoint(map(id, node.arguments)) for node in reporting):
+        return set()
+    return {id(a) for node in choosing for a in _values(node)}
+
+
+def _of_few_values(order: list[Apply]) -> set[int]:
+    """Return the values that are made of booleans, or of whatever else has few values."""
+    few = set()
+    for node in order:
+        whole = node.dtype.kind in "biu" and node.operation not in ARITHMETIC
+        if node.operation in FEW_VALUED or whole or _values(node)[0].dtype.kind == "b":
+            few.add(id(node))
+    return _made_of(order, few)
+
+
+def _made_of(order: list[Apply], values: set[int]) -> set[int]:
+    """Return some values, and all that are made of them."""
+    found = set(values)
+    for node in order:
+        if not found.isdisjoint(map(id, _values(node))):
+            found.add(id(node))
+    return found
+
+
+def _values(node: Apply) -> tuple[Node, ...]:
+    """Return the operands that a result is made of; not the condition of `where`."""
+    return node.arguments[1:] if node.operation == "where" else node.arguments
+
+
+def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:
+    """Return the strides of a contiguous buffer; a length of 0 stands for an axis it lacks."""
+    strides = [0] * len(lengths)
+    step = 1
+    for axis in reversed(order):
+        if lengths[axis]:
+            strides[axis] = step if lengths[axis] > 1 else 0
+            step *= lengths[axis]
+    return tuple(strides)
+
+
+STREAMED = 4 << 20
+"""Bytes of results from which on they are written past the caches, where none of them would stay
+until it is read."""
+
+
+def _is_streamed(outputs: tuple[Output, ...], loops: Loops, allocations: list[Allocation]) -> bool:
+    """Return whether a kernel on the host writes its results past the caches."""
+    return (
+        platform.machine() in ("x86_64", "AMD64")
+        and loops.sizes[-1] >= hostloops.BLOCK
+        and all(o.combine is None and o.access[-1] is Access.UNIT for o in outputs)
+        and sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) >= STREAMED
+    )
+
+
+APART = 256
+"""Elements between the end of a row and the next one from which on memory is read slower."""
+
+
+def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:
+    """Return whether a kernel on the host reduces some rows in turn, since they lie apart."""
+    from gpusched.store import processors
+
+    if len(loops.sizes) < 2 or not loops.reduced[-1] or math.prod(loops.sizes) < WORTHWHILE:
+        return False
+    if kernel.moments or kernel.labels is not None:
+        return False
+    strides = (each[-2:] for each in loops.strides[: len(kernel.inputs)])
+    apart = any(s and unit == 1 and abs(s - loops.sizes[-1]) > APART for s, unit in strides)
+    return apart and not hostloops.is_heavy(kernel) and processors.reads_ahead()
+
+
+_BAKED = frozenset([-2, -1, 0, 1, 2, 3, 4, 0.5, -0.5, 0.25])
+
+
+def baked(node: Scalar) -> str | None:
+    """Return a constant as source, or None if it is passed at launch.
+
+    Small numbers show what a program does and let the compiler simplify; all others are passed,
+    so that a loop that changes a constant does not compile a kernel each time round.
+    """
+    value = node.value.item()
+    if node.dtype.kind != "b" and value not in _BAKED:
+        return None
+    if value == 0 and node.dtype.kind == "f" and np.signbit(node.value):
+        return None
+    return generate.literal(value, node.dtype.name)

@@ -1,0 +1,377 @@
+"""Kernels of one task that read the same rows, run together on a slab of rows at a time.
+
+What the first kernel has read or written is then in the processor's cache for the others. Sums of
+rows and what is computed from them, as in a softmax, read memory once; so do sums of columns that
+are computed beside them. Results are those of whole chunks, bit by bit: rows are computed alone,
+and columns are joined in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpusched import events
+from gpusched.backends import tilecalls
+from gpusched.backends.devices import Device
+from gpusched.emit.floatingpoint import OVERFLOW, note
+from gpusched.emit.generate import loop_sizes, loop_strides
+from gpusched.emit.kernel import Access
+from gpusched.plan.plan import (
+    Allocation,
+    Call,
+    Launch,
+    Registers,
+    Step,
+    reads,
+    window,
+    written,
+)
+from gpusched.store.handles import NativeKernel
+
+ROWS = 8
+"""Rows of a slab are a multiple of this, so that kernels that join several at once join the same
+ones as in a whole chunk."""
+
+CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+"""Where Linux tells the size of the second-level cache."""
+
+USUAL = 1 << 20
+"""Bytes of a second-level cache where nothing tells."""
+
+
+@lru_cache(maxsize=1)
+def room() -> int:
+    """Return the bytes of a slab: half of a core's second-level cache."""
+    try:
+        text = CACHE.read_text().strip()
+    except OSError:
+        return USUAL // 2
+    kibibytes = text.removesuffix("K")
+    return int(kibibytes) * 1024 // 2 if kibibytes.isdigit() else USUAL // 2
+
+
+@dataclass
+class Slabs:
+    """Some launches, each called for one slab of rows after the other."""
+
+    launches: tuple[Launch, ...]
+    rows: int
+    """Rows of a slab; the last one may have fewer."""
+    bytes_cached: int = 0
+    """What they read that another one of them has read or written just before."""
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of a chunk."""
+        return _rows(self.launches[0])
+
+    @cached_property
+    def steps(self) -> list[list[int]]:
+        """`row_steps` of each."""
+        return [row_steps(launch) for launch in self.launches]
+
+    @cached_property
+    def natives(self) -> list[NativeKernel] | None:
+        """The machine code of each, once compiled; None where the loop cannot call one."""
+        found = [launch.kernel.native for launch in self.launches]
+        callable_ = [native for native in found if native is not None and native.tiles is not None]
+        return callable_ if len(callable_) == len(found) else None
+
+    @cached_property
+    def layout(self) -> tilecalls.Layout:
+        """The memory that the loop over slabs takes, but for the arguments."""
+        assert self.natives is not None
+        return tilecalls.layout(tuple(map(_call, self.launches, self.natives, self.steps)))
+
+    def __call__(self, registers: Registers) -> None:
+        """Run the kernels together, slab after slab."""
+        if "natives" not in vars(self):
+            # Python 3.11 holds a lock that all slabs share while it makes such a property.
+            for launch in self.launches:
+                launch.kernel.wait()
+        natives = self.natives
+        if events.active or natives is None:
+            # One after the other: so that each can be timed, or since Python runs them.
+            for launch in self.launches:
+                launch(registers)
+            return
+        memory = self.layout.memory.copy()
+        start = memory.ctypes.data
+        results = _Results(registers)
+        for launch, native, block, steps in zip(
+            self.launches, natives, self.layout.blocks, self.steps, strict=True
+        ):
+            arrays = [window(registers[register]) for register in launch.inputs]
+            for output, step in zip(launch.outputs, steps[len(arrays) :], strict=True):
+                arrays.append(results.allocate(output, step, launch.device))
+            native.fill(start + 8 * block, *arrays, *launch.numbers)
+            results.used += arrays
+        for word, (_, _, result) in zip(self.layout.results, results.converted, strict=True):
+            memory[word] = result.ctypes.data
+        tiles = natives[0].tiles
+        assert tiles is not None
+        errors = tiles(start, len(self.launches), self.all_rows, self.rows)
+        if errors < 0:
+            names = ", ".join(launch.name for launch in self.launches)
+            raise RuntimeError(f"one of the kernels {names} has raised an error")
+        results.finish(errors)
+
+
+@dataclass
+class _Results:
+    """What kernels write while they run together, and what is left to do with it."""
+
+    registers: Registers
+    unfinished: list[tuple[Allocation, Any]] = field(default_factory=list)
+    """With the buffer that holds each."""
+    converted: list[tuple[Allocation, Any, Any]] = field(default_factory=list)
+    """With what is accumulated of each, and the result that the loop copies it to."""
+    used: list[Any] = field(default_factory=list)
+    """Arrays that the loop has the addresses of."""
+
+    def allocate(self, output: Allocation, step: int, device: Device) -> Any:
+        """Return what a kernel writes, in one dimension; `step` elements for each row."""
+        buffer = output.allocate(device)
+        if output.dtype == output.result_dtype:
+            output.finish(buffer, self.registers)
+        elif step:
+            result = device.empty(output.result_shape, output.result_dtype)
+            self.registers[output.register] = result
+            self.converted.append((output, output.shaped(buffer), result))
+        else:
+            self.unfinished.append((output, buffer))
+        return buffer.ravel()
+
+    def finish(self, errors: int) -> None:
+        """Put all results where they go; note floating-point errors."""
+        for output, buffer, result in self.converted:
+            if output.reports and _overflows(buffer, result):
+                note(OVERFLOW)
+        for output, buffer in self.unfinished:
+            output.finish(buffer, self.registers)
+        if errors:
+            note(errors)
+
+
+def _call(launch: Launch, native: NativeKernel, steps: list[int]) -> tilecalls.Call:
+    """Return what the loop has to know of a launch."""
+    kernel = launch.kernel.kernel
+    first = len(launch.inputs)
+    converted = tuple(
+        (first + k, steps[first + k])
+        for k, output in enumerate(launch.outputs)
+        if steps[first + k] and output.dtype != output.result_dtype
+    )
+    words = 2 * len(kernel.operands) + len(launch.numbers)
+    sizes = [np.dtype(operand.dtype).itemsize for operand in kernel.operands]
+    return tilecalls.Call(
+        native.run,
+        words,
+        tuple(step * size for step, size in zip(steps, sizes, strict=True)),
+        2 * len(kernel.operands) + len(kernel.parameters),
+        words - 1 if kernel.resumes else None,
+        converted,
+    )
+
+
+def _overflows(accumulated: Any, converted: Any) -> bool:
+    """Return whether a finite number has become infinite where it was converted."""
+    return bool((np.isinf(converted) & np.isfinite(accumulated)).any())
+
+
+def row_steps(launch: Launch) -> list[int]:
+    """Return by operand how many elements a row is from the next; 0 if all rows share it."""
+    kernel = launch.kernel.kernel
+    steps = loop_strides(kernel, launch.numbers)
+    return [
+        steps.get((k, 0), int(operand.access[0] is Access.UNIT))
+        for k, operand in enumerate(kernel.operands)
+    ]
+
+
+def _rows(launch: Launch) -> int:
+    return int(loop_sizes(launch.kernel.kernel, launch.numbers)[0])
+
+
+def arranged(
+    steps: list[Step],
+    dying: Iterable[tuple[int, ...]],
+    arrays: Registers,
+) -> list[Step]:
+    """Return the steps of a plan, with those together that gain by it.
+
+    Parameters
+    ----------
+    steps
+        The steps in the order in which they were recorded.
+    dying
+        Per step, the registers that nobody reads later.
+    arrays
+        What the registers held.
+    """
+    waiting = [(step, ends) for step, ends in zip(steps, dying, strict=True)]
+    found: list[Step] = []
+    while waiting:
+        (first, _), *rest = waiting
+        together = _Together(arrays)
+        later = []
+        before: list[Step] = []
+        if isinstance(first, Launch) and together.takes(first):
+            for step, ends in waiting:
+                if isinstance(step, Launch) and together.takes(step):
+                    together.add(step, ends)
+                elif isinstance(step, Call) and together.can_follow(step):
+                    before.append(step)
+                else:
+                    together.postpone(step, ends)
+                    later.append((step, ends))
+        rows = together.rows()
+        if rows:
+            found += [*before, Slabs(together.in_order(), rows, together.cached())]
+        else:
+            found.append(first)
+        waiting = later if rows else rest
+    return found
+
+
+def _reduces_rows(launch: Launch) -> bool:
+    loops = launch.kernel.kernel.loops
+    return (loops[0], loops[-1]) == ("map", "reduce")
+
+
+def _goes_by_rows(launch: Launch) -> bool:
+    """Return whether a launch is called for some rows as for all of them.
+
+    Its results lie in the order of the rows, or every row adds to them.
+    """
+    kernel = launch.kernel.kernel
+    if type(launch) is not Launch or not launch.device.can.tiles:
+        return False
+    if kernel.edition or kernel.labels is not None or kernel.loops == ("map",):
+        return False
+    if kernel.loops[0] == "reduce" and kernel.loops[-1] == "reduce":
+        return False
+    steps = row_steps(launch)[len(launch.inputs) :]
+    return all(
+        output.axes is None and step in (0, math.prod(output.shape) // _rows(launch))
+        for output, step in zip(launch.outputs, steps, strict=True)
+    )
+
+
+@dataclass
+class _Together:
+    """Launches that may share slabs, and what stands in the way of more of them."""
+
+    arrays: Registers
+    launches: list[Launch] = field(default_factory=list)
+    steps: dict[int, int] = field(default_factory=dict)
+    """By register that moves with the rows, the elements from one to the next."""
+    made: set[int] = field(default_factory=set)
+    """Registers that are not complete before the last slab, or written by what is postponed."""
+    read: int = 0
+    """Bytes of a row that are read, as often as they are."""
+    freed: bool = False
+    """Whether a large array is kept for longer than without slabs."""
+    delayed: bool = False
+    """Whether large results are made later than without slabs."""
+
+    def takes(self, launch: Launch) -> bool:
+        """Return whether a launch can be computed beside those before it, row by row.
+
+        Its outermost loop goes through as many rows. What it reads is there before the first slab,
+        or written for the same rows by another one of these launches.
+        """
+        if not _goes_by_rows(launch):
+            return False
+        moves = row_steps(launch)
+        inputs = list(zip(launch.inputs, moves, strict=False))
+        if self.launches:
+            shared = any(step and register in self.steps for register, step in inputs)
+            if _rows(launch) != _rows(self.launches[0]) or not shared:
+                return False
+        large = self._is_large(output.register for output in launch.outputs)
+        if large and (self.freed or self.delayed):
+            return False
+        return all(self._can_read(register, step) for register, step in inputs)
+
+    def can_follow(self, step: Call) -> bool:
+        """Return whether a view shows what is there before the first slab."""
+        return step.is_view and reads(step).isdisjoint(self.made.union(self._written))
+
+    def _can_read(self, register: int, step: int) -> bool:
+        if register in self._written:
+            return register not in self.made and step == self.steps[register]
+        return register not in self.made
+
+    @property
+    def _written(self) -> Collection[int]:
+        return {o.register for launch in self.launches for o in launch.outputs}
+
+    def add(self, launch: Launch, ends: tuple[int, ...]) -> None:
+        moves = row_steps(launch)
+        for register, step in zip(launch.inputs, moves, strict=False):
+            self.read += abs(step) * self.arrays[register].itemsize
+            self.steps.setdefault(register, step)
+        for output, step in zip(launch.outputs, moves[len(launch.inputs) :], strict=True):
+            if step:
+                self.steps[output.register] = step
+            else:
+                self.made.add(output.register)
+        self.launches.append(launch)
+        self.freed |= self._is_large(ends)
+
+    def postpone(self, step: Step, ends: tuple[int, ...]) -> None:
+        """Leave a step for after the slabs, and with it all that reads its results."""
+        results = written(step)
+        self.made |= results
+        self.freed |= self._is_large(ends)
+        self.delayed |= self._is_large(results)
+
+    def rows(self) -> int:
+        """Return the rows of a slab, or 0 if slabs gain nothing."""
+        if len(self.launches) < 2:
+            return 0
+        row = sum(self._sizes().values())
+        rows = room() // row // ROWS * ROWS if row else 0
+        gains = self._read_again() >= row / 4
+        return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0
+
+    def in_order(self) -> tuple[Launch, ...]:
+        """Return the launches as they are called: first one that reads row after row, if any can.
+
+        Memory is read faster so than by sums of columns, which take several rows at once. What
+        reads nothing that the others write may come before them.
+        """
+        by_rows = (each for each in self.launches if _reduces_rows(each))
+        first = next((x for x in by_rows if not reads(x) & set(self._written)), self.launches[0])
+        return (first, *(each for each in self.launches if each is not first))
+
+    def cached(self) -> int:
+        """Return the bytes that the slabs of a chunk find in the cache."""
+        return self._read_again() * _rows(self.launches[0])
+
+    def _sizes(self) -> dict[int, int]:
+        """Return the bytes of a row, by register."""
+        return {r: abs(step) * self.arrays[r].itemsize for r, step in self.steps.items()}
+
+    def _read_again(self) -> int:
+        """Return how many of the bytes of a row that are read have just been read or written."""
+        first = sum(size for r, size in self._sizes().items() if r not in self._written)
+        return self.read - first
+
+    def _is_large(self, registers: Iterable[int]) -> bool:
+        return sum(getattr(self.arrays[r], "nbytes", 0) for r in registers) > room()
+
+
+def read(step: Step) -> set[int]:
+    """Return the registers a step reads; slabs also read what they have written."""
+    if isinstance(step, Slabs):
+        return set().union(*map(reads, step.launches))
+    return reads(step)

@@ -1,0 +1,155 @@
+"""Which tier a plan runs in: its kernels, or the calls that it was recorded from.
+
+A plan whose kernels are not compiled yet runs as those calls, so that no task waits for a compiler,
+and as its kernels from the chunk on for which they are ready. What only kernels can do waits for
+them: functions of numbers that a user has written, and users' versions of kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+
+from gpusched import events
+from gpusched.emit import choices
+from gpusched.emit.kernel import Kernel
+from gpusched.emit.operations import DEFINED
+from gpusched.store import background, service, worthwhile
+from gpusched.store.handles import Handle, Runnable
+from gpusched.store.statistics import updating
+
+BACKGROUND, WAIT, OFF = "background", "wait", "off"
+"""What a process does about kernels that are not compiled."""
+ANY, FUSED, UNFUSED = "any", "fused", "unfused"
+"""What a computation says: each chunk as it comes, or all of them in one tier."""
+
+
+def mode() -> str:
+    """Return what is done about kernels that are not compiled.
+
+    Raises
+    ------
+    ChoiceError
+        If the configuration has something else than one of the three.
+
+    Examples
+    --------
+    >>> import dask
+    >>> from gpusched.plan.tiers import mode
+    >>> with dask.config.set({"gpusched.fusion.compile": "off"}):
+    ...     mode()
+    'off'
+    """
+    return choices.word("fusion.compile", (BACKGROUND, WAIT, OFF))
+
+
+def tier() -> str:
+    """Return the tier that the chunks of a graph are computed in which is optimised here.
+
+    Raises
+    ------
+    ChoiceError
+        If the configuration has something else than one of the three.
+    """
+    return choices.word("fusion.tier", (ANY, FUSED, UNFUSED))
+
+
+def has_unfused(kernel: Kernel) -> bool:
+    """Return whether NumPy has what a kernel computes: nothing of a user's own is in it."""
+    own = any(statement.operation in DEFINED for statement in kernel.statements)
+    joined = any(output.combine in DEFINED for output in kernel.outputs)
+    return not (kernel.edition or own or joined)
+
+
+def missing(kernels: Iterable[Runnable]) -> tuple[Runnable, ...]:
+    """Return the kernels that are not ready; none if they have to be waited for."""
+    found = tuple(kernels)
+    if not all(has_unfused(each.kernel) for each in found):
+        return ()
+    return tuple(each for each in found if not each.look())
+
+
+def wait(kernels: Iterable[Runnable]) -> None:
+    """Compile what is not compiled; raise what the compiler raises.
+
+    A service is asked for all at once, since it compiles several at a time.
+    """
+    waiting = [kernel for kernel in kernels if not kernel.look()]
+    if len(waiting) < 2 or not service.is_used():
+        for kernel in waiting:
+            kernel.wait()
+        return
+    threads = ThreadPoolExecutor(min(len(waiting), background.THREADS), "gpusched-wait")
+    try:
+        for done in [threads.submit(kernel.wait) for kernel in waiting]:
+            done.result()
+    finally:
+        # Whoever is interrupted does not wait for what is being compiled.
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def failure(kernels: Iterable[Runnable]) -> Exception | None:
+    """Return why something could not be compiled, if so."""
+    errors = (kernel.error for kernel in kernels if isinstance(kernel, Handle))
+    return next((error for error in errors if error is not None), None)
+
+
+def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
+    """Note a run without kernels, and have them compiled if that pays.
+
+    Parameters
+    ----------
+    kernels
+        Those that were not ready.
+    seconds
+        How long the run took.
+    left
+        How many such runs are known to come.
+    """
+    waiting = [each for each in kernels if isinstance(each, Handle) and not each.ready]
+    for handle in waiting:
+        handle.spent += seconds / len(waiting)
+    if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
+        return
+    starting = service.starting()
+    gain = worthwhile.gain(waiting, seconds, left, starting)
+    if gain > 0:
+        background.request(waiting, gain)
+    elif not all(handle.requested for handle in waiting) and worthwhile.later(waiting, starting):
+        background.request(waiting, 0.0, urgent=False)
+
+
+class Unfused:
+    """Counts and times one run of a program without its kernels.
+
+    Parameters
+    ----------
+    kernels
+        Those of its plan, some of which are missing.
+    left
+        How many such runs are known to come.
+    synchronize
+        Waits for what the run has left to a device.
+    """
+
+    def __init__(
+        self, kernels: Sequence[Runnable], left: int, synchronize: Callable[[], None]
+    ) -> None:
+        self._kernels = kernels
+        self._left = left
+        self._synchronize = synchronize
+
+    def __enter__(self) -> None:
+        self._started = perf_counter()
+
+    def __exit__(self, *exception: object) -> None:
+        self._synchronize()
+        seconds = perf_counter() - self._started
+        if events.active:
+            events.record_since("unfused", self._kernels[0].name, self._started)
+        with updating() as counters:
+            counters.tasks += 1
+            counters.unfused_tasks += 1
+            counters.unfused_seconds += seconds
+        spent(self._kernels, seconds, self._left)

@@ -1,0 +1,460 @@
+"""The lazy chunk: stands for an array while a program is recorded, through NEP 13 and NEP 18."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from gpusched.breaks import GraphBreak
+from gpusched.emit.operations import CLIP, COMBINES, operation_of
+from gpusched.plan.expression import (
+    Leaf,
+    Node,
+    UnfusibleError,
+    resolve_dtypes,
+)
+from gpusched.plan.plan import Register
+from gpusched.record.pure import why_changing, why_method_changing
+from gpusched.record.record import PYTHON_SCALARS, Recorder
+
+HANDLERS: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""What records a NumPy function: called with the recorder, then the call's own arguments."""
+
+METHODS: dict[str, Callable[..., Any]] = {}
+"""What records a method of an array: called with the lazy chunk, then the arguments."""
+
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
+"""What records a method of a ufunc: called with the lazy chunk, the ufunc, then the arguments."""
+
+FAST_POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
+"""Operations that NumPy's power of floats is, by the one exponent of all."""
+
+POWERS = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
+"""Exponents for which ``array ** scalar`` is another ufunc in NumPy."""
+
+
+_CONVERSION = {"order": "K", "casting": "unsafe", "subok": True, "copy": True}
+"""The defaults of NumPy's `astype`."""
+
+
+class LazyChunk(NDArrayOperatorsMixin):
+    """An array that has not been computed yet.
+
+    Functions in NumPy's language give lazy chunks; anything else computes it.
+
+    Notes
+    -----
+    Lives as long as one recording, in the thread of the recording.
+    """
+
+    __slots__ = ("_fresh", "_node", "_owned", "_recorder", "_scalar")
+
+    def __init__(
+        self, recorder: Recorder, node: Node, scalar: bool = False, fresh: bool = False
+    ) -> None:
+        self._recorder = recorder
+        self._node = node
+        self._scalar = scalar
+        self._fresh = fresh  # no input and no view shares its memory: it may change in place
+        self._owned = fresh  # nor did one when it was made: as a result it is an array of its own
+
+    # What is known without computing ------------------------------------------------------
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype, as NumPy's array has it."""
+        return self._node.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, as NumPy's array has it."""
+        return self._node.shape
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return self._node.ndim
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        size = 1
+        for length in self._node.shape:
+            size *= length
+        return size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._node.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<lazy chunk {self.dtype} {self.shape}>"
+
+    # NumPy's protocols --------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        with recording(self._recorder) as recorder:
+            out = kwargs.get("out")
+            if method == "__call__" and out is not None and out[0] is self and len(kwargs) == 1:
+                return self._update(ufunc, inputs)
+            try:
+                if method == "__call__" and not kwargs:
+                    return elementwise(recorder, ufunc, inputs)
+                if method in UFUNC_METHODS and ufunc.__name__ in COMBINES and inputs[0] is self:
+                    return honoured(UFUNC_METHODS[method], self, ufunc, *inputs[1:], **kwargs)
+                raise UnfusibleError(
+                    GraphBreak.OPTION, f"{method} with {', '.join(kwargs) or 'no options'}"
+                )
+            except UnfusibleError as reason:
+                recorder.broke(ufunc.__name__, reason.reason)
+                function = ufunc if method == "__call__" else getattr(ufunc, method)
+                return computed(recorder, function, inputs, kwargs)
+
+    def _update(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> LazyChunk:
+        """Record an operator such as ``+=``: the same chunk, with another value from now on."""
+        recorder = self._recorder
+        if not self._fresh or not self.shape or inputs[0] is not self:
+            recorder.stop(GraphBreak.CHANGES("changes a chunk in place"))
+        try:
+            result = elementwise(recorder, ufunc, inputs)
+        except UnfusibleError as reason:
+            recorder.stop(reason.reason.told(f"changes a chunk in place ({reason})"))
+        if not isinstance(result, LazyChunk) or result.shape != self.shape:
+            recorder.stop(GraphBreak.CHANGES("changes a chunk in place, with another shape"))
+        if not np.can_cast(result.dtype, self.dtype, "same_kind"):
+            recorder.stop(GraphBreak.CHANGES("changes a chunk in place, with another dtype"))
+        self._node = recorder.cast(result._node, self.dtype)
+        return self
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        with recording(self._recorder) as recorder:
+            handler = HANDLERS.get(func)
+            try:
+                if handler is None:
+                    raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
+                return honoured(handler, recorder, *args, **kwargs)
+            except UnfusibleError as reason:
+                recorder.broke(func.__name__, reason.reason)
+                return computed(recorder, func, args, kwargs)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is not True or self._recorder.moved:
+            self._recorder.stop(GraphBreak.VALUES("converts a chunk to a NumPy array"))
+        array = self._value("a copy")
+        return np.array(array, dtype=dtype, copy=True)
+
+    # Methods ------------------------------------------------------------------------------
+
+    def __pow__(self, other: Any) -> Any:
+        if self._scalar:
+            return np.power(self, other)  # as NumPy's scalars do
+        if type(other) in (int, float) and other in POWERS and self.dtype.kind == "f":
+            return POWERS[other](self)
+        if type(other) is int and other == 2:
+            return np.square(self)
+        return np.power(self, other)
+
+    def __getitem__(self, index: Any) -> Any:
+        with recording(self._recorder) as recorder:
+            items = index if type(index) is tuple else (index,)
+            basic = (int, slice, type(None), type(Ellipsis), np.integer)
+            if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
+                try:
+                    return HANDLERS[operator.getitem](recorder, self, items)
+                except UnfusibleError as reason:
+                    recorder.broke("getitem", reason.reason)
+                    return compute(recorder, _getitem, (self, index), {})
+            self._fresh = False
+            integers = sum(isinstance(i, int | np.integer) for i in items)
+            full = integers == self.ndim and Ellipsis not in items
+            # The index may raise; NumPy says so best, on the array itself.
+            node = recorder.view(self._node, lambda array: array[(*items, ...) if full else index],
+                                 repeats=True)  # fmt: skip
+            return LazyChunk(recorder, node, scalar=full)
+
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+               copy: bool = True) -> Any:  # fmt: skip
+        """Record a conversion to another dtype."""
+        with recording(self._recorder) as recorder:
+            target = np.dtype(dtype)
+            if copy is False and target == self.dtype and order == "K":
+                return self
+            try:
+                if order != "K" or casting != "unsafe":
+                    raise UnfusibleError(GraphBreak.OPTION, "option order or casting")
+                node = recorder.cast(self._node, target)
+                return LazyChunk(recorder, node, scalar=self._scalar, fresh=not self._scalar)
+            except UnfusibleError as reason:
+                recorder.broke("astype", reason.reason)
+                given = {"order": order, "casting": casting, "subok": subok, "copy": copy}
+                # CuPy refuses `casting` and `subok`, whatever they say.
+                options = {n: v for n, v in given.items() if v != _CONVERSION[n]}
+                return compute(recorder, _astype, (self, dtype), options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        method = METHODS.get(name)
+        if method is not None:
+            return self._recorded(name, method)
+        if not hasattr(np.ndarray, name):
+            raise AttributeError(f"'numpy.ndarray' object has no attribute {name!r}")
+        if not callable(getattr(np.ndarray, name)):
+            self._recorder.stop(GraphBreak.VALUES(f"reads the attribute {name}"))
+        return self._delegate(name)
+
+    def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method that is recorded, or computed for options that no kernel has."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with recording(self._recorder):
+                try:
+                    return honoured(method, self, *args, **kwargs)
+                except UnfusibleError:
+                    return self._delegate(name)(*args, **kwargs)
+
+        return call
+
+    def _delegate(self, name: str) -> Callable[..., Any]:
+        """Return the method of the computed array."""
+
+        def call(array: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(array, name)(*args, **kwargs)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            with recording(self._recorder) as recorder:
+                reason = why_method_changing(name, args, kwargs)
+                if reason:
+                    recorder.stop(reason)
+                recorder.broke(name, GraphBreak.NO_METHOD("a method no kernel has"))
+                return compute(recorder, call, (self, *args), kwargs)
+
+        call.__name__ = name
+        return method
+
+    @property
+    def T(self) -> Any:
+        """The chunk with its axes reversed."""
+        return np.transpose(self)
+
+    @property
+    def real(self) -> Any:
+        """The chunk itself, since it is never complex."""
+        return self
+
+    # What leaves the recording ------------------------------------------------------------
+
+    def _value(self, how: str) -> np.ndarray:
+        self._recorder.escaped(GraphBreak.VALUES(f"a chunk's values were asked for ({how})"))
+        return self._recorder.array(self._node)
+
+    def __bool__(self) -> bool:
+        return bool(self._value("bool"))
+
+    def __int__(self) -> int:
+        return int(self._value("int"))
+
+    def __float__(self) -> float:
+        return float(self._value("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._value("complex"))
+
+    def __index__(self) -> int:
+        return self._value("index").__index__()
+
+    def __str__(self) -> str:
+        return str(self._value("str"))
+
+    def __format__(self, spec: str) -> str:
+        value = self._value("format")
+        return format(value[()] if self._scalar else value, spec)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._recorder.stop(GraphBreak.CHANGES("iterates over a chunk"))
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._value("contains")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
+
+    def __reduce__(self) -> Any:
+        self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))
+
+
+def _getitem(array: np.ndarray, index: Any) -> Any:
+    return array[index]
+
+
+def _astype(array: np.ndarray, dtype: Any, **options: Any) -> Any:
+    return array.astype(dtype, **options)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Give a recorder for one call, and let it know of an error even if the program catches it."""
+    recorder.check_thread()
+    try:
+        yield recorder
+    except Exception as error:
+        recorder.failed(error)
+        raise
+
+
+@lru_cache(maxsize=512)
+def signature_of(handler: Callable[..., Any]) -> inspect.Signature:
+    """Return what a handler takes: exactly the arguments and options that it honours."""
+    return inspect.signature(handler)
+
+
+def honoured(handler: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a handler; `UnfusibleError` for an argument that it does not know.
+
+    Parameters
+    ----------
+    handler
+        Of a function or a method.
+    first
+        The recorder, or the lazy chunk.
+    """
+    try:
+        signature_of(handler).bind(first, *args, **kwargs)
+    except TypeError as error:
+        raise UnfusibleError(
+            GraphBreak.OPTION, f"arguments that no kernel honours: {error}"
+        ) from error
+    return handler(first, *args, **kwargs)
+
+
+def operand(recorder: Recorder, value: Any) -> Any:
+    """Return what an expression can take: a node, a Python number or a NumPy scalar."""
+    if isinstance(value, LazyChunk):
+        return value._node
+    if type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
+        return value
+    if type(value) is np.ndarray:
+        return recorder.constant(value)
+    raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(value).__name__}")
+
+
+def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """Return a ufunc's results as lazy chunks."""
+    operation = operation_of(ufunc)
+    if operation is None:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
+    operands = tuple(operand(recorder, i) for i in inputs)
+    find = _BY_OPERANDS.get(ufunc)
+    found = find(recorder, operands) if find is not None else None
+    nodes = [found] if found is not None else recorder.ufunc(operation, ufunc, operands)
+    chunks = tuple(LazyChunk(recorder, n, scalar=not n.shape, fresh=True) for n in nodes)
+    return chunks[0] if len(chunks) == 1 else chunks
+
+
+def computed(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call one of NumPy's functions on computed arrays, if it leaves these as they are."""
+    reason = why_changing(function, args, kwargs)
+    if reason:
+        recorder.stop(reason)
+    return compute(recorder, function, args, kwargs)
+
+
+def _power(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
+    """Return a power of floats that NumPy computes in another way, since it has one exponent.
+
+    NumPy's loop looks whether all of its elements have the same one, which is seen here where it is
+    a number only.
+    """
+    base, exponent = operands
+    dtype = resolve_dtypes(np.power, operands)[0]
+    if dtype.kind != "f":
+        return None
+    if not isinstance(exponent, Node):
+        name = FAST_POWERS.get(float(exponent))
+        return None if name is None else recorder.apply(name, (recorder.cast(base, dtype),), dtype)
+    shape = base.shape if isinstance(base, Node) else exponent.shape
+    still = isinstance(exponent, Leaf) and 0 in recorder.array(exponent).strides
+    if still or exponent.shape != np.broadcast_shapes(shape, exponent.shape):
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "power whose exponent is broadcast")
+    return None
+
+
+def _clip(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
+    """Return floats clipped to bounds that are not the same for all of them.
+
+    NumPy's loop takes the sign of a bound that is zero then, and else keeps that of the zero that
+    is clipped.
+    """
+    dtype = resolve_dtypes(CLIP, operands)[0]
+    size = max(math.prod(o.shape) for o in operands if isinstance(o, Node))
+    if dtype.kind != "f" or all(recorder.is_still(bound, size) for bound in operands[1:]):
+        return None
+    arguments = tuple(recorder.cast(o, dtype) for o in operands)
+    return recorder.apply("clip_by_arrays", arguments, dtype)
+
+
+_BY_OPERANDS = {np.power: _power, CLIP: _clip}
+"""Ufuncs whose loops look at their operands: what records those that another loop computes."""
+
+
+def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any,
+            copies: bool = False) -> Any:  # fmt: skip
+    """Call a function that changes nothing on computed arrays; its results are lazy chunks.
+
+    `copies` as in `Recorder.call`.
+    """
+    for chunk in chunks_in((args, kwargs)):
+        chunk._fresh = False  # the results may be views of it
+    given = references(recorder, args), references(recorder, kwargs)
+    found = recorder.call(function, *given, copies)
+    if isinstance(found, Leaf):
+        return LazyChunk(recorder, found, scalar=found.scalar)
+    if type(found) in (list, tuple) and found and all(isinstance(item, Leaf) for item in found):
+        return type(found)(LazyChunk(recorder, leaf, scalar=leaf.scalar) for leaf in found)
+    return found
+
+
+def references(recorder: Recorder, structure: Any) -> Any:
+    """Return `structure` with computed registers in place of lazy chunks."""
+    if isinstance(structure, LazyChunk):
+        return Register(recorder.register(structure._node), structure._scalar)
+    if type(structure) in (list, tuple):
+        return type(structure)(references(recorder, item) for item in structure)
+    if type(structure) is dict:
+        return {key: references(recorder, value) for key, value in structure.items()}
+    return structure
+
+
+def lazies(structure: Any) -> list[Node]:
+    """Return the nodes of every lazy chunk inside a structure."""
+    return [chunk._node for chunk in chunks_in(structure)]
+
+
+def chunks_in(structure: Any) -> list[LazyChunk]:
+    """Return every lazy chunk inside a structure."""
+    if isinstance(structure, LazyChunk):
+        return [structure]
+    if type(structure) in (list, tuple):
+        return [chunk for item in structure for chunk in chunks_in(item)]
+    if type(structure) is dict:
+        return [chunk for item in structure.values() for chunk in chunks_in(item)]
+    return []

@@ -1,0 +1,459 @@
+"""NumPy functions (not ufuncs) and array methods that are recorded, in terms of nodes.
+
+The parameters of each are the ones it honours: `gpusched.record.chunk.honoured` hands a call with
+any other over to NumPy, as it does where one raises `UnfusibleError`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from gpusched.breaks import GraphBreak
+from gpusched.emit.floatingpoint import REPORTED, note
+from gpusched.emit.operations import CLIP
+from gpusched.plan.expression import Node, UnfusibleError
+from gpusched.record.chunk import (
+    HANDLERS,
+    METHODS,
+    UFUNC_METHODS,
+    LazyChunk,
+    elementwise,
+    operand,
+)
+from gpusched.record.moments import moments
+from gpusched.record.record import ON_DEVICE, Recorder
+
+_MISSING = np._NoValue
+
+
+def _records(*functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(handler: Callable[..., Any]) -> Callable[..., Any]:
+        for function in functions:
+            HANDLERS[function] = handler
+        return handler
+
+    return register
+
+
+def _node(recorder: Recorder, value: Any) -> Node:
+    found = operand(recorder, value)
+    if not isinstance(found, Node):
+        raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(value).__name__}")
+    return found
+
+
+# Elementwise ----------------------------------------------------------------------------
+
+
+@_records(np.where)
+def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None or y is None:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "where with one argument")
+    test = recorder.cast(operand(recorder, condition), np.dtype(bool))
+    operands = [operand(recorder, value) for value in (x, y)]
+    kinds = [o.dtype if isinstance(o, Node) else o for o in operands]
+    for o in operands:
+        if type(o) is int and not isinstance(o, bool):
+            np.result_type(*kinds)
+    try:
+        dtype = np.result_type(*kinds)
+    except OverflowError as error:
+        raise UnfusibleError(GraphBreak.OPERAND, str(error)) from error
+    arguments = tuple(recorder.cast(o, dtype) for o in operands)
+    node = recorder.apply("where", (test, *arguments), dtype)
+    return LazyChunk(recorder, node, fresh=True)
+
+
+@_records(np.clip)
+def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSING, *,
+          min: Any = _MISSING, max: Any = _MISSING) -> Any:  # fmt: skip
+    low = min if a_min is _MISSING else a_min
+    high = max if a_max is _MISSING else a_max
+    low, high = (None if v is _MISSING else v for v in (low, high))
+    if low is None and high is None:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "clip without bounds")
+    if low is None:
+        return elementwise(recorder, np.minimum, (a, high))
+    if high is None:
+        return elementwise(recorder, np.maximum, (a, low))
+    return elementwise(recorder, CLIP, (a, low, high))
+
+
+@_records(np.round, np.around)
+def _round(recorder: Recorder, a: Any, decimals: int = 0) -> Any:
+    node = _node(recorder, a)
+    if node.dtype.kind != "f" or type(decimals) is not int:
+        raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")
+    if decimals == 0:
+        return np.rint(a)
+    # NumPy's own formula (numpy/_core/src/multiarray/calculation.c, PyArray_Round).
+    factor = _power_of_ten(abs(decimals))
+    first, second = (np.multiply, np.divide) if decimals > 0 else (np.divide, np.multiply)
+    return second(np.rint(first(a, factor)), factor)
+
+
+def _power_of_ten(exponent: int) -> float:
+    """Return a power of ten as NumPy computes it, which is not exact."""
+    found = 10.0 ** min(exponent, 8)
+    for _ in range(min(exponent, 400) - 8):
+        found *= 10.0
+    return found
+
+
+@_records(np.real)
+def _real(recorder: Recorder, val: Any) -> Any:
+    return val
+
+
+@_records(np.real_if_close)
+def _real_if_close(recorder: Recorder, a: Any) -> Any:
+    return _array(a)
+
+
+@_records(np.copy)
+def _copy(recorder: Recorder, a: Any) -> Any:
+    made = recorder.made_leaf(recorder.register(_node(recorder, a)), np.copy, copies=True)
+    return LazyChunk(recorder, made, fresh=True)
+
+
+@_records(np.nan_to_num)
+def _nan_to_num(recorder: Recorder, x: Any, *, nan: Any = 0.0, posinf: Any = None,
+                neginf: Any = None) -> Any:  # fmt: skip
+    node = _node(recorder, x)
+    if node.dtype.kind != "f":
+        raise UnfusibleError(GraphBreak.DTYPE, f"dtype {node.dtype}")
+    limits = np.finfo(node.dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    bounded = np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
+    found = np.where(np.isnan(x), nan, bounded).astype(node.dtype)
+    return LazyChunk(recorder, found._node, scalar=not found.shape, fresh=True)
+
+
+@_records(np.isclose)
+def _isclose(recorder: Recorder, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8,
+             equal_nan: bool = False) -> Any:  # fmt: skip
+    if not all(isinstance(v, LazyChunk) and v.dtype.kind == "f" for v in (a, b)):
+        raise UnfusibleError(GraphBreak.DTYPE, "operands that are not floating")
+    close = (abs(a - b) <= (atol + rtol * abs(b))) & np.isfinite(b) | (a == b)
+    return close | (np.isnan(a) & np.isnan(b)) if equal_nan else close
+
+
+# Views ----------------------------------------------------------------------------------
+
+
+def _array(value: Any) -> LazyChunk:
+    """Return a lazy chunk with axes; `UnfusibleError` without: then NumPy says what it gives."""
+    if not isinstance(value, LazyChunk) or not value.shape:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a view of an array without axes")
+    return value
+
+
+def _viewed(function: Callable[..., Any]) -> None:
+    def handler(recorder: Recorder, a: Any, *args: Any, **kwargs: Any) -> Any:
+        _array(a)._fresh = False
+        moved = recorder.view(
+            a._node, lambda array: function(array, *args, **kwargs), repeats=False
+        )
+        return LazyChunk(recorder, moved)
+
+    HANDLERS[function] = handler
+
+
+VIEWS = (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
+         np.broadcast_to, np.rollaxis, np.flipud, np.fliplr)  # fmt: skip
+"""Functions whose results are views of what they are given."""
+
+for _function in VIEWS:
+    _viewed(_function)
+
+
+# What is known from dtype and shape -----------------------------------------------------
+
+
+@_records(np.shape)
+def _shape(recorder: Recorder, a: Any) -> Any:
+    return a.shape
+
+
+@_records(np.ndim)
+def _ndim(recorder: Recorder, a: Any) -> Any:
+    return a.ndim
+
+
+@_records(np.size)
+def _size(recorder: Recorder, a: Any, axis: int | None = None) -> Any:
+    return a.size if axis is None else a.shape[axis]
+
+
+@_records(np.result_type)
+def _result_type(recorder: Recorder, *arrays: Any) -> Any:
+    return np.result_type(*(a.dtype if isinstance(a, LazyChunk) else a for a in arrays))
+
+
+@_records(np.iscomplexobj)
+def _iscomplexobj(recorder: Recorder, x: Any) -> bool:
+    return False
+
+
+@_records(np.isrealobj)
+def _isrealobj(recorder: Recorder, x: Any) -> bool:
+    return True
+
+
+def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any) -> Any:
+    if not isinstance(fill, bool | int | float | np.generic):
+        raise UnfusibleError(GraphBreak.OPERAND, f"fill value of type {type(fill).__name__}")
+    target = _node(recorder, a).dtype if dtype is None else np.dtype(dtype)
+    found = recorder.call(recorder.device.full, (a.shape, fill, target), {}, copies=True)
+    return LazyChunk(recorder, found, fresh=True) if isinstance(found, Node) else found
+
+
+@_records(np.zeros_like)
+def _zeros_like(recorder: Recorder, a: Any, dtype: Any = None) -> Any:
+    return _filled(recorder, a, 0, dtype)
+
+
+@_records(np.empty_like)
+def _empty_like(recorder: Recorder, prototype: Any, dtype: Any = None) -> Any:
+    return _filled(recorder, prototype, 0, dtype)
+
+
+@_records(np.ones_like)
+def _ones_like(recorder: Recorder, a: Any, dtype: Any = None) -> Any:
+    return _filled(recorder, a, 1, dtype)
+
+
+@_records(np.full_like)
+def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None) -> Any:
+    return _filled(recorder, a, fill_value, dtype)
+
+
+# Reductions -----------------------------------------------------------------------------
+
+
+def _axes(node: Node, axis: Any) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(node.ndim))
+    return tuple(sorted(normalize_axis_tuple(axis, node.ndim)))
+
+
+def _reduced(recorder: Recorder, combine: str, node: Node, axis: Any, keepdims: Any) -> LazyChunk:
+    keep, axes = bool(keepdims) and keepdims is not _MISSING, _axes(node, axis)
+    if (keep and not node.shape) or (node.shape and not axes):
+        raise UnfusibleError(GraphBreak.OPTION, "a reduction without an axis")
+    found = recorder.reduce(combine, node, axes, keep)
+    return LazyChunk(recorder, found, scalar=not found.shape, fresh=bool(found.shape))
+
+
+def total_dtype(dtype: np.dtype, wanted: Any) -> np.dtype:
+    """Return the dtype in which NumPy adds up: at least 64 bits for integers."""
+    if wanted is not None and wanted is not _MISSING:
+        return np.dtype(wanted)
+    if dtype.kind in "bi":
+        return np.dtype(np.int64)
+    return np.dtype(np.uint64) if dtype.kind == "u" else dtype
+
+
+def _sum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+         keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
+    node = _node(recorder, a)
+    converted = recorder.cast(node, total_dtype(node.dtype, dtype))
+    return _reduced(recorder, combine, converted, axis, keepdims)
+
+
+def extreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
+            combine: str) -> Any:  # fmt: skip
+    """Record the smallest or largest value along axes."""
+    return _reduced(recorder, combine, _node(recorder, a), axis, keepdims)
+
+
+def _truth(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
+           combine: str) -> Any:  # fmt: skip
+    node = recorder.cast(_node(recorder, a), np.dtype(bool))
+    return _reduced(recorder, combine, node, axis, keepdims)
+
+
+def _count(node: Node, axis: Any) -> int:
+    count = 1
+    for k in _axes(node, axis):
+        count *= node.shape[k]
+    return count
+
+
+def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+          keepdims: Any = False) -> Any:  # fmt: skip
+    node = _node(recorder, a)
+    if dtype is None and node.dtype.kind in "biu":
+        dtype = np.float64
+    total = _sum(recorder, a, axis, dtype, keepdims=keepdims)
+    if total.dtype.kind != "f":
+        raise UnfusibleError(GraphBreak.DTYPE, f"mean in dtype {total.dtype}")
+    return np.true_divide(total, _count(node, axis))
+
+
+def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
+         keepdims: Any = False) -> Any:  # fmt: skip
+    node = _node(recorder, a)
+    if dtype is None and node.dtype.kind in "biu":
+        dtype = np.float64
+    if dtype is not None and np.dtype(dtype).kind != "f":
+        raise UnfusibleError(GraphBreak.DTYPE, f"variance in dtype {dtype}")
+    divisor = _count(node, axis) - ddof
+    if divisor <= 0:
+        raise UnfusibleError(GraphBreak.EMPTY, "no degrees of freedom left")
+    axes = _axes(node, axis)
+    if not axes or 0 in node.shape:
+        raise UnfusibleError(GraphBreak.EMPTY, "variance of nothing")
+    keep = bool(keepdims) and keepdims is not _MISSING
+    squares = moments(a, axes, _count(node, axis), keep).squares
+    found = recorder.cast((squares / divisor)._node, np.dtype(dtype or node.dtype))
+    return LazyChunk(recorder, found, scalar=not found.shape)
+
+
+def _std(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
+         keepdims: Any = False) -> Any:  # fmt: skip
+    return np.sqrt(_var(recorder, a, axis, dtype, ddof=ddof, keepdims=keepdims))
+
+
+@_records(np.count_nonzero)
+def _count_nonzero(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    if axis is None:
+        raise UnfusibleError(GraphBreak.OPTION, "count_nonzero gives a Python integer")
+    return _sum(recorder, a != 0, axis, keepdims=keepdims)
+
+
+# Reductions that skip NaN ---------------------------------------------------------------
+
+
+def _without_nan(recorder: Recorder, a: Any, instead: float) -> Any:
+    return np.where(np.isnan(a), instead, a) if a.dtype.kind == "f" else a
+
+
+def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
+            keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
+    if not isinstance(a, LazyChunk):
+        raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(a).__name__}")
+    replaced = _without_nan(recorder, a, 1.0 if combine == "multiply" else 0.0)
+    return _sum(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
+
+
+def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
+    """Return an array; where it has NaN, NumPy repeats the calls and warns of slices of NaN."""
+    if np.isnan(array).any():
+        note(REPORTED)
+    return array
+
+
+ON_DEVICE.add(_report_if_all_nan)
+
+
+def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
+                combine: str) -> Any:  # fmt: skip
+    found = extreme(recorder, a, axis, keepdims=keepdims, combine=combine)
+    if found.dtype.kind != "f":
+        return found
+    checked = recorder.made_leaf(recorder.register(found._node), _report_if_all_nan)
+    return LazyChunk(recorder, checked, scalar=not checked.shape)
+
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": _sum,
+    "prod": partial(_sum, combine="multiply"),
+    "min": partial(extreme, combine="minimum"),
+    "max": partial(extreme, combine="maximum"),
+    "any": partial(_truth, combine="logical_or"),
+    "all": partial(_truth, combine="logical_and"),
+    "mean": _mean,
+    "var": _var,
+    "std": _std,
+    "nansum": _nansum,
+    "nanprod": partial(_nansum, combine="multiply"),
+    "nanmin": partial(_nanextreme, combine="fmin"),
+    "nanmax": partial(_nanextreme, combine="fmax"),
+}
+
+
+def _without_combine(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a handler whose option ``combine`` is not the program's to give."""
+    signature = inspect.signature(handler)
+    kept = [p for name, p in signature.parameters.items() if name != "combine"]
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        return handler(*args, **kwargs)
+
+    record.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return record
+
+
+def method_of(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method of a lazy chunk that does what the handler of a function does."""
+    signature = inspect.signature(handler)
+
+    def method(self: LazyChunk, *args: Any, **kwargs: Any) -> Any:
+        return handler(self._recorder, self, *args, **kwargs)
+
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=list(signature.parameters.values())[1:]
+    )
+    return method
+
+
+def _install() -> None:
+    """Enter the reductions as functions and, where arrays have them, as methods."""
+    for name, handler in _REDUCTIONS.items():
+        HANDLERS[getattr(np, name)] = _without_combine(handler)
+    for name in ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "round",
+                 "squeeze", "swapaxes"):  # fmt: skip
+        METHODS[name] = method_of(HANDLERS[getattr(np, name)])
+
+
+def _reduce(self: LazyChunk, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, *,
+            keepdims: Any = False) -> Any:  # fmt: skip
+    """Record ``ufunc.reduce``."""
+    recorder, name = self._recorder, ufunc.__name__
+    if name in ("add", "multiply"):
+        return _sum(recorder, self, axis, dtype, keepdims=keepdims, combine=name)
+    if dtype is not None:
+        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
+    if name in ("logical_or", "logical_and"):
+        return _truth(recorder, self, axis, keepdims=keepdims, combine=name)
+    return extreme(recorder, self, axis, keepdims=keepdims, combine=name)
+
+
+def _transpose(self: LazyChunk, *axes: Any) -> Any:
+    order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)
+    return np.transpose(self, order)
+
+
+def _clip_method(self: LazyChunk, min: Any = None, max: Any = None) -> Any:
+    return _clip(self._recorder, self, min, max)
+
+
+def _conjugate(self: LazyChunk) -> LazyChunk:
+    return self
+
+
+def _own_copy(array: Any) -> Any:
+    return array.copy()
+
+
+def _copy_method(self: LazyChunk) -> LazyChunk:
+    recorder = self._recorder
+    made = recorder.made_leaf(recorder.register(self._node), _own_copy, copies=True)
+    return LazyChunk(recorder, made, scalar=self._scalar, fresh=not self._scalar)
+
+
+_install()
+UFUNC_METHODS["reduce"] = _reduce
+METHODS["transpose"] = _transpose
+METHODS["conj"] = METHODS["conjugate"] = _conjugate
+METHODS["clip"] = _clip_method
+METHODS["copy"] = _copy_method
+HANDLERS[np.amin], HANDLERS[np.amax] = HANDLERS[np.min], HANDLERS[np.max]

@@ -1,0 +1,130 @@
+"""Calls that are known to leave their arguments as they are.
+
+Only these are made on computed arrays while a program is recorded: a recording that fails later
+must be able to start again, on inputs that nothing has changed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak, Reason
+
+_NAMES = """
+allclose angle append argmax argmin argpartition argsort argwhere around array_equal array_split
+atleast_1d atleast_2d atleast_3d average bincount block choose clip column_stack compress
+concatenate convolve copy corrcoef correlate count_nonzero cov cross cumprod cumsum delete diag
+diagflat diagonal diff digitize divide dot dsplit dstack ediff1d einsum extract flatnonzero
+full_like gradient histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose
+iscomplexobj isin isreal isrealobj kron lexsort matmul max mean median meshgrid min moveaxis
+nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod
+nanquantile nanstd nansum nanvar nan_to_num ndim nonzero ones_like outer pad partition percentile
+prod ptp quantile ravel real repeat reshape roll rot90 round searchsorted select shape size sort
+split squeeze stack std sum swapaxes take take_along_axis tensordot tile trace transpose trapezoid
+tril triu unique unravel_index unwrap vander var vdot vsplit vstack where zeros_like
+empty_like broadcast_to expand_dims flip fliplr flipud rollaxis all any amax amin result_type
+real_if_close
+linalg.cholesky linalg.cond linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh
+linalg.inv linalg.lstsq linalg.matrix_power linalg.matrix_rank linalg.norm linalg.pinv linalg.qr
+linalg.slogdet linalg.solve linalg.svd
+fft.fft fft.fft2 fft.fftn fft.fftshift fft.hfft fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.ihfft
+fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn
+"""
+
+_CHANGING = {"out": None, "copy": True, "overwrite_input": False}
+"""Parameters through which a function changes what it is given, with the value that does not."""
+
+METHODS = frozenset(
+    ["argmax", "argmin", "argsort", "choose", "clip", "compress", "copy", "cumprod", "cumsum",
+     "diagonal", "dot", "flatten", "item", "max", "mean", "min", "nonzero", "prod", "ravel",
+     "repeat", "reshape", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take",
+     "tolist", "trace", "transpose", "var"]
+)  # fmt: skip
+"""Methods of arrays that change nothing unless they are given ``out``."""
+
+
+def _found(name: str) -> Any:
+    try:
+        return operator.attrgetter(name)(np)
+    except AttributeError:  # another version of NumPy's
+        return None
+
+
+FUNCTIONS = frozenset(f for f in map(_found, _NAMES.split()) if f is not None)
+"""NumPy's functions that change nothing, unless `_CHANGING` says so."""
+
+
+def why_changing(function: Callable[..., Any], args: Any, kwargs: Any) -> Reason | None:
+    """Return why a call of NumPy's may change what it is given; None if it does not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.pure import why_changing
+    >>> x = np.ones(3)
+    >>> why_changing(np.sum, (x,), {}) is None
+    True
+    >>> why_changing(np.sum, (x, 0, None, x), {})
+    'calls sum with out='
+    >>> why_changing(np.put, (x, 0, 1), {})
+    'calls put, which may change its arguments'
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    if isinstance(function, np.ufunc):
+        given = len(args) > function.nin or kwargs.get("out") is not None
+        return GraphBreak.CHANGES(f"calls {name} with out=") if given else None
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc) and name in ("reduce", "accumulate", "outer", "reduceat"):
+        given = kwargs.get("out") is not None or len(args) > 3
+        return GraphBreak.CHANGES(f"calls {owner.__name__}.{name} with out=") if given else None
+    if function not in FUNCTIONS:
+        return GraphBreak.CHANGES(f"calls {name}, which may change its arguments")
+    return _why(name, _signature(function), args, kwargs)
+
+
+def why_method_changing(name: str, args: Any, kwargs: Any) -> Reason | None:
+    """Return why a method of an array's may change it or its arguments; None if it does not.
+
+    Parameters
+    ----------
+    name
+        Of the method.
+    args, kwargs
+        What it is given besides the array.
+    """
+    if name not in METHODS:
+        return GraphBreak.CHANGES(f"calls the method {name}, which may change the array")
+    if kwargs.get("out") is not None:
+        return GraphBreak.CHANGES(f"calls {name} with out=")
+    signature = _signature(getattr(np, name, None))
+    if signature is None or "out" not in signature.parameters:
+        return None  # nor has the method
+    return _why(name, signature, (None, *args), kwargs)
+
+
+def _why(name: str, signature: inspect.Signature | None, args: Any, kwargs: Any) -> Reason | None:
+    if signature is None:
+        return GraphBreak.CHANGES(f"calls {name}, whose parameters are not known")
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        return GraphBreak.CHANGES(f"calls {name}: {error}")  # NumPy says so on real arrays
+    for parameter, harmless in _CHANGING.items():
+        value = given.get(parameter, given.get("kwargs", {}).get(parameter, harmless))
+        if value is not harmless:
+            return GraphBreak.CHANGES(f"calls {name} with {parameter}=")
+    return None
+
+
+@lru_cache(maxsize=512)
+def _signature(function: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # not a function, or compiled without a signature
+        return None

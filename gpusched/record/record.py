@@ -1,0 +1,648 @@
+"""The recorder: NumPy calls on lazy chunks become expressions, and what cannot, a call."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn, cast
+
+import numpy as np
+
+from gpusched.backends.devices import HOST, Device
+from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded
+from gpusched.emit.kernel import MOMENTS, SUPPORTED
+from gpusched.emit.operations import Operation, conversion, reports, reports_of_joining
+from gpusched.plan import seams, slabs, tiers
+from gpusched.plan.bounds import bounds
+from gpusched.plan.expression import (
+    Apply,
+    Gather,
+    Leaf,
+    Node,
+    PythonScalar,
+    Reduce,
+    Scalar,
+    Segments,
+    UnfusibleError,
+    UnrecordableError,
+    broadcast_shapes,
+    postorder,
+    resolve_dtypes,
+    scalar,
+)
+from gpusched.plan.plan import (
+    Call,
+    Empty,
+    Launch,
+    Plan,
+    Register,
+    Registers,
+    Step,
+    kind,
+    last_uses,
+    reads,
+    substitute,
+    used_registers,
+    written,
+)
+from gpusched.plan.schedule import KernelBuilder, alongside, groups
+from gpusched.store.handles import Runnable
+
+PYTHON_SCALARS = (bool, int, float)
+
+WIDE = np.dtype(np.float64)
+"""Of moments, whatever they are of."""
+
+ON_DEVICE: set[Callable[..., Any]] = set()
+"""Functions that are no kernels, and give for CuPy's arrays what they give for NumPy's."""
+
+Value = Any
+"""A node, a Python number, or a NumPy scalar: what an operand of an expression can be."""
+
+
+class Recorder:
+    """Records one run of a program; what it would compute is stood in for until it is needed.
+
+    Parameters
+    ----------
+    device
+        Where the arrays lie.
+    most
+        Operations of a kernel at most; by default what the configuration has here.
+
+    Notes
+    -----
+    Belongs to one thread. No kernel runs while a program is recorded, unless the program asks for
+    a value, as a function that is no kernel does: then all that has been recorded runs (`demand`).
+    A register holds the array itself, or, as long as one of the steps in `_pending_steps` is to
+    write it, an uninitialised array of its shape, dtype and strides, or a view of such a one.
+    """
+
+    def __init__(self, device: Device = HOST, most: int | None = None) -> None:
+        self.device = device
+        self.moved = False
+        """Whether the arrays are NumPy's to the program, and were copied to the device for it."""
+        # Operations recorded before they are computed, so that no kernel grows without bound.
+        self._limit = bounds().most if most is None else most
+        self._nodes: dict[Any, Node] = {}
+        self._pending = 0
+        self._registers: Registers = []
+        self.given: set[int] = set()
+        """Registers of the program's inputs."""
+        self._constants: list[tuple[int, Any]] = []
+        self._done: dict[int, int] = {}
+        self._gathers: tuple[int, int] | None = None
+        """What gathers that are part of other kernels have in common."""
+        self._waiting: dict[int, Reduce] = {}
+        """By identity, sums that keep their axes and have been recorded, but not computed."""
+        self._sliced: dict[int, int] = {}
+        self._owner = threading.get_ident()
+        self.steps: list[Step] = []
+        self._pending_steps: list[Step] = []
+        self._stood_in: set[int] = set()
+        """Registers that these write."""
+        self.patient = True
+        """Whether what is to run now may wait for a compiler."""
+        self.missing: tuple[Runnable, ...] = ()
+        """Kernels that ended the recording, as they are not compiled."""
+        self.repeatable = True
+        """Whether the plan may run for these very inputs: no step that has run is seen outside."""
+        self.operations = 0
+        self.escape: Reason | None = None
+        """Why this run cannot be repeated from the plan, if it cannot."""
+        self.stopped: BaseException | None = None
+        """What ended the recording, whoever has caught it since."""
+        self.breaks: list[tuple[str, Reason]] = []
+        self.errors = 0
+        """Floating-point errors of numbers that the program computes besides its chunks."""
+        self.step = 0
+        """Which call of the program is being recorded, by the register of its result."""
+        self._steps: dict[int, int] = {}
+
+    # Nodes ------------------------------------------------------------------------------
+
+    def recorded(self) -> list[Apply | Reduce]:
+        """Return the operations that have been recorded."""
+        return [node for node in self._nodes.values() if isinstance(node, Apply | Reduce)]
+
+    def leaf(self, array: Any, scalar: bool = False) -> Leaf:
+        """Return the node of an array that exists, in a new register.
+
+        Parameters
+        ----------
+        scalar
+            Whether NumPy gave it as a scalar.
+        """
+        register = len(self._registers)
+        self._registers.append(array)
+        node = Leaf(array.dtype, array.shape, register, scalar)
+        self._done[id(node)] = register
+        self._nodes["leaf", register] = node
+        return node
+
+    def constant(self, array: np.ndarray) -> Leaf:
+        """Return the node of an array that depends only on the inputs' kinds."""
+        copy = self.device.take_in(array)
+        # Other threads' streams, which do not wait for this one's, read it with the plan.
+        self.device.synchronize()
+        node = self.leaf(copy)
+        self._constants.append((node.register, copy))
+        return node
+
+    def _heeded(self, errors: int) -> int:
+        """Return those of the errors of a kernel that `numpy.errstate` does not ignore here."""
+        if errors and self.moved and errors & enforced():
+            self.stop(GraphBreak.NEEDS_HOST("numpy.errstate raises errors that no GPU reports"))
+        return errors and errors & heeded()
+
+    def _intern(self, key: Any, make: Callable[[], Node]) -> Node:
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = make()
+            self._steps[id(found)] = self.step
+            if isinstance(found, Apply):
+                self.operations += 1
+                self._pending += 1
+                if self._pending > self._limit:
+                    self.flush([found])
+        return found
+
+    def apply(
+        self, name: str, arguments: tuple[Node, ...], dtype: np.dtype, output: int = 0
+    ) -> Node:
+        """Return the node of a scalar operation on operands of the right dtypes."""
+        shape = broadcast_shapes(*(a.shape for a in arguments))
+        errors = self._heeded(reports(name, arguments[0].dtype, dtype))
+        key = (name, output, dtype, errors, *map(id, arguments))
+        return self._intern(key, lambda: Apply(dtype, shape, name, arguments, output, errors))
+
+    def cast(self, value: Value, dtype: np.dtype) -> Node:
+        """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
+        if dtype not in SUPPORTED:
+            raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
+        if not isinstance(value, Node):
+            node = scalar(value, dtype)
+            key = ("scalar", dtype, node.value.tobytes())
+            return self._nodes.setdefault(key, node)
+        if value.dtype not in SUPPORTED:
+            raise UnfusibleError(GraphBreak.DTYPE, f"dtype {value.dtype}")
+        if value.dtype == dtype:
+            return value
+        if isinstance(value, Scalar):
+            return self.cast(value.value, dtype)
+        return self.apply(conversion(value.dtype, dtype), (value,), dtype)
+
+    def ufunc(
+        self, operation: Operation, ufunc: np.ufunc, operands: tuple[Value, ...]
+    ) -> list[Node]:
+        """Return the nodes of a ufunc's results, in the dtypes NumPy gives."""
+        dtypes = resolve_dtypes(ufunc, operands)
+        inputs = dtypes[: ufunc.nin]
+        _check(operation, inputs, operands)
+        arguments = tuple(self.cast(o, d) for o, d in zip(operands, inputs, strict=True))
+        return [
+            self.apply(operation.name, arguments, dtype, k)
+            for k, dtype in enumerate(dtypes[ufunc.nin :])
+        ]
+
+    def reduce(self, combine: str, node: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+        """Return the node of a reduction of `node` over `axes` (ascending, not negative)."""
+        if not axes:
+            adds = combine == "add" and node.dtype.kind == "f"
+            # NumPy begins with zero, to which a negative zero makes no difference.
+            zero = self.cast(0.0, node.dtype)
+            return self.apply("add", (node, zero), node.dtype) if adds else node
+        if node.shape and 0 in node.shape:
+            raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
+        again = _reduced_before(combine, node, axes)
+        if again is not None and keepdims:
+            return again
+        shape = _reduced_shape(node, axes, keepdims)
+        argument = node if again is None else again.argument
+        errors = self._heeded(reports_of_joining(combine, node.dtype))
+        key = ("reduce", combine, axes, keepdims, errors, id(argument))
+
+        def make() -> Node:
+            self.operations += again is None
+            found = Reduce(node.dtype, shape, combine, argument, axes, keepdims, reports=errors)
+            # Of sums in two steps the second is what is wanted.
+            self._waiting.pop(id(again), None)
+            if combine == "add" and keepdims:
+                self._waiting[id(found)] = found
+            return found
+
+        return self._intern(key, make)
+
+    def moments(self, node: Node, axes: tuple[int, ...], keepdims: bool) -> list[Reduce]:
+        """Return nodes of a mean, what rounding it loses, and squares of deviations added up.
+
+        Parameters
+        ----------
+        node
+            Whose, of any dtype; they are of float64.
+        axes, keepdims
+            As in `reduce`.
+        """
+        if not axes or 0 in node.shape:
+            raise UnfusibleError(GraphBreak.EMPTY, "moments of nothing")
+        shape = _reduced_shape(node, axes, keepdims)
+        wide = self.cast(node, WIDE)
+        errors = self._heeded(INVALID | OVERFLOW)
+        family: list[Reduce] = []
+
+        def make() -> Reduce:
+            self.operations += not family
+            found = Reduce(WIDE, shape, MOMENTS, wide, axes, keepdims, family, errors)
+            family.append(found)
+            return found
+
+        key = MOMENTS, axes, keepdims, errors, id(wide)
+        found = [self._intern((*key, k), make) for k in range(3)]
+        return cast(list[Reduce], found)
+
+    def labels(self, node: Node, placed: Callable[..., Any], *args: int) -> Leaf:
+        """Return what a function makes of labels and some numbers; once for the same ones."""
+        register = self.register(node)
+
+        def make() -> Node:
+            # What stands in for labels that are still to be computed may be beyond all arrays.
+            copies = register not in self._stood_in
+            found = self.call(placed, (Register(register), *args), {}, copies)
+            assert isinstance(found, Leaf)
+            return found
+
+        return cast(Leaf, self._intern(("labels", placed, register, *args), make))
+
+    def gather(self, node: Node, labels: Leaf, axis: int) -> Node:
+        """Return the node of a node's elements at labels along an axis.
+
+        Parameters
+        ----------
+        node
+            What elements are taken of; it is computed first.
+        labels
+            As in `gpusched.plan.expression.Gather`.
+        axis
+            Which axis, not negative.
+
+        Notes
+        -----
+        A kernel reads where one array of labels says. Those of the first gather are part of other
+        kernels, as long as they go along the same axis; others are a kernel of their own.
+        So is what one label chooses, since that may be broadcast along the axis.
+        """
+        shape = (*node.shape[:axis], *labels.shape, *node.shape[axis + 1 :])
+        if 0 in node.shape or 0 in shape:
+            raise UnfusibleError(GraphBreak.EMPTY, "elements of an empty array")
+        register = self.register(node)
+
+        def make() -> Node:
+            self.operations += 1
+            return Gather(node.dtype, shape, register, labels, axis)
+
+        found = cast(Gather, self._intern(("gather", register, id(labels), axis), make))
+        alone = labels.shape == (1,)
+        self._gathers = self._gathers or (None if alone else found.place)
+        if (alone or found.place != self._gathers) and id(found) not in self._done:
+            self.flush([found])
+        return found
+
+    def segments(self, combine: str, node: Node, labels: Leaf, count: int, axis: int,
+                 initial: PythonScalar) -> Node:  # fmt: skip
+        """Return the node of reductions along an axis of what has the same label, for each label.
+
+        Parameters
+        ----------
+        combine
+            As in `reduce`.
+        labels
+            As in `gpusched.plan.expression.Segments`, one for each element along the axis.
+        count
+            How many labels there are.
+        axis
+            Which axis, not negative.
+        initial
+            What results start from.
+        """
+        if 0 in node.shape or count == 0:
+            raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
+        place = id(labels), axis - node.ndim
+        others = [n for n in postorder([node]) if isinstance(n, Gather) and n.place != place]
+        if others:
+            self.flush([n for n in others if id(n) not in self._done])
+        shape = (*node.shape[:axis], count, *node.shape[axis + 1 :])
+        errors = self._heeded(reports_of_joining(combine, node.dtype))
+        key = ("segments", combine, axis, count, repr(initial), errors, id(node), id(labels))
+
+        def make() -> Node:
+            self.operations += 1
+            return Segments(node.dtype, shape, combine, node, (axis,), reports=errors,
+                            labels=labels, initial=initial)  # fmt: skip
+
+        return self._intern(key, make)
+
+    # Execution --------------------------------------------------------------------------
+
+    def flush(self, roots: list[Node]) -> None:
+        """Compute `roots`, so that each has a register."""
+        for root in roots:
+            if isinstance(root, Scalar) and id(root) not in self._done:
+                leaf = self.constant(np.asarray(root.value))
+                self._done[id(root)] = leaf.register
+        for wanted in groups(roots, self._done):
+            group = alongside(wanted, self._waiting.values())
+            builder = KernelBuilder(group, self._done, self._registers)
+            if not group.axes and builder.labels is None:
+                read = [self._registers[k] for k in builder.registers]
+                builder.cut = seams.divided(self.steps, read, group.shape, self._registers)
+            targets = [len(self._registers) + k for k in range(len(group.nodes))]
+            step = self.launch(builder, targets)
+            if isinstance(step, Launch):
+                nodes = (*builder.order, *group.nodes)
+                step.steps = tuple(
+                    sorted({self._steps[id(n)] for n in nodes if id(n) in self._steps})
+                )
+            for node, target in zip(group.nodes, targets, strict=True):
+                self._registers.append(None)
+                self._done[id(node)] = target
+                self._waiting.pop(id(node), None)
+            self.steps.append(step)
+            self._postpone(step)
+            for output in step.outputs:
+                self._registers[output.register] = output.stand_in(self.device)
+        self._pending = 0
+
+    def launch(self, builder: KernelBuilder, targets: list[int]) -> Launch | Empty:
+        """Return the step that computes a group of nodes into `targets`."""
+        return builder.launch(targets, self.device)
+
+    def _postpone(self, step: Step) -> None:
+        self._pending_steps.append(step)
+        self._stood_in |= written(step)
+
+    def demand(self) -> None:
+        """Run what has been recorded and has not run, since values are needed now."""
+        launches = [step for step in self._pending_steps if isinstance(step, Launch)]
+        self._compile(tuple(launch.kernel for launch in launches))
+        while self._pending_steps:
+            step = self._pending_steps.pop(0)
+            self.release(written(step) & self._stood_in)
+            step(self._registers)
+            self.repeatable = False
+        self._stood_in.clear()
+
+    def _compile(self, kernels: tuple[Runnable, ...]) -> None:
+        """Wait for kernels that are to run, or end the recording if some are not compiled."""
+        if self.patient:
+            return tiers.wait(kernels)
+        self.missing = tiers.missing(kernels)
+        if self.missing:
+            self.stop(GraphBreak.COMPILATION("kernels are not compiled"))
+
+    def discard(self) -> None:
+        """Let go of all that stands in for results: nothing of what was recorded is to run."""
+        self.release(self._stood_in)
+
+    def release(self, registers: set[int]) -> None:
+        """Let go of what stands in for results."""
+        for register in registers:
+            self._registers[register] = None
+
+    def fetch(self, structure: Any) -> Any:
+        """Return a structure of registers with their values in place."""
+        self.demand()
+        return substitute(structure, self._registers)
+
+    def run(self, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, float]:
+        """Return what `Plan.run` does for the inputs that were recorded.
+
+        Nothing runs twice that is not free of side effects: once a function that is no kernel has
+        been called, only what comes after it is left to run.
+        """
+        if self.repeatable:
+            self.release(self._stood_in)
+            return plan.run(inputs)
+        found = self.fetch(plan.result)
+        plan.synchronize()
+        return found, 0.0
+
+    @property
+    def launched(self) -> bool:
+        """Whether a kernel has been recorded."""
+        return any(isinstance(step, Launch) for step in self.steps)
+
+    def register(self, node: Node) -> int:
+        """Return the register that holds `node`, computing it first if need be."""
+        if id(node) not in self._done:
+            self.flush([node])
+        return self._done[id(node)]
+
+    def array(self, node: Node) -> Any:
+        """Return the value of `node`."""
+        register = self.register(node)
+        self.demand()
+        return self._registers[register]
+
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any,
+             copies: bool = False) -> Any:  # fmt: skip
+        """Call `function` on arrays that exist; return its results as nodes where they can be.
+
+        Parameters
+        ----------
+        function
+            What is called.
+        args, kwargs
+            With `Register` objects where a node's value goes.
+        copies
+            Whether it only moves elements, or shows them in another way: then it is called with
+            what stands in for arrays, too, and once more when those are there.
+        """
+        if self.moved and not copies and function not in ON_DEVICE:
+            name = self.breaks[-1][0] if self.breaks else _name(function)
+            reason = self.breaks[-1][1] if self.breaks else GraphBreak.NO_KERNEL("no kernel")
+            self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
+        registers = self._registers
+        read = used_registers(args) | used_registers(kwargs)
+        waits = not read.isdisjoint(self._stood_in)
+        if not copies:
+            self.demand()
+            self.repeatable, waits = False, False
+        with collecting(heeded()):
+            found = function(*substitute(args, registers), **substitute(kwargs, registers))
+        single = type(found) not in (list, tuple)
+        values = (found,) if single else tuple(found)
+        if not all(self._is_array(v) for v in values):
+            reason = GraphBreak.NOT_ARRAYS(f"{_name(function)} gave something else than arrays")
+            if not isinstance(function, np.ufunc) and any(map(_may_show, values)):
+                self.stop(reason)
+            self.escaped(reason)
+            return found
+        scalars = [isinstance(v, np.generic) for v in values]
+        arrays = [np.asarray(v) if scalar else v for v, scalar in zip(values, scalars, strict=True)]
+        leaves = [self.leaf(*each) for each in zip(arrays, scalars, strict=True)]
+        results = tuple(leaf.register for leaf in leaves)
+        kinds = tuple(map(kind, arrays))
+        step = Call(function, args, kwargs, results, single, kinds, heeded())
+        self.steps.append(step)
+        if waits:
+            self._postpone(step)
+        return leaves[0] if single else type(found)(leaves)
+
+    def _is_array(self, value: Any) -> bool:
+        scalar = isinstance(value, np.generic) and self.device.can.host_memory
+        return self.device.holds(np.asarray(value) if scalar else value)
+
+    def view(self, node: Node, change: Callable[[np.ndarray], np.ndarray], repeats: bool) -> Node:
+        """Return `node` seen through `change`, a function that only makes views.
+
+        Parameters
+        ----------
+        repeats
+            Whether several views of one node may show the same elements.
+        """
+        if isinstance(node, Scalar):
+            return self.leaf_view(self.register(node), change)
+        if id(node) in self._done:
+            return self.leaf_view(self._done[id(node)], change)
+        count = self._sliced[id(node)] = self._sliced.get(id(node), 0) + 1
+        if isinstance(node, Reduce | Gather) or (repeats and count > 2):
+            return self.leaf_view(self.register(node), change)
+        assert isinstance(node, Apply)
+        # Reductions inside are computed first: together, as one kernel may do some of them.
+        inside = [n for n in postorder([node], Reduce) if isinstance(n, Reduce)]
+        self.flush([n for n in inside if id(n) not in self._done])
+        moved: dict[int, Node] = {}
+        return self._push(node, node.shape, change, moved)
+
+    def made_leaf(self, register: int, function: Callable[[np.ndarray], np.ndarray],
+                  copies: bool = False) -> Leaf:  # fmt: skip
+        """Return the node of what a function makes of what a register holds."""
+        found = self.call(function, (Register(register),), {}, copies)
+        assert isinstance(found, Leaf)
+        return found
+
+    def leaf_view(self, register: int, change: Callable[[np.ndarray], np.ndarray]) -> Node:
+        """Return the node of a view of what a register holds."""
+        found = self.made_leaf(register, change, copies=True)
+        step = self.steps[-1]
+        assert isinstance(step, Call)
+        step.is_view = True
+        return found
+
+    def _push(self, node: Node, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray],
+              moved: dict[int, Node]) -> Node:  # fmt: skip
+        """Return the expression of `node`, broadcast to `shape`, with `change` on its inputs."""
+        if isinstance(node, Scalar):
+            return node
+        if id(node) not in moved:
+            if isinstance(node, Apply) and id(node) not in self._done:
+                arguments = tuple(self._push(a, shape, change, moved) for a in node.arguments)
+                moved[id(node)] = self.apply(node.operation, arguments, node.dtype, node.output)
+            else:
+
+                def full(array: np.ndarray) -> np.ndarray:
+                    return change(np.broadcast_to(array, shape))
+
+                moved[id(node)] = self.leaf_view(self.register(node), full)
+        return moved[id(node)]
+
+    def is_still(self, value: Value, size: int) -> bool:
+        """Return whether NumPy's loop over `size` elements reads one and the same of an operand."""
+        if not isinstance(value, Node) or not value.shape:
+            return True
+        still = isinstance(value, Leaf) and not any(self._registers[value.register].strides)
+        return still or math.prod(value.shape) == 1 < size
+
+    # What is noted ----------------------------------------------------------------------
+
+    def escaped(self, reason: Reason) -> None:
+        """Note that a value left the recording, so that a plan would not repeat it."""
+        self.escape = self.escape or reason
+
+    def stop(self, reason: Reason) -> NoReturn:
+        """End the recording: the program is to run on real arrays."""
+        error = UnrecordableError(reason)
+        self.stopped = self.stopped or error
+        raise error
+
+    def failed(self, error: Exception) -> None:
+        """Note an error that a lazy chunk raised, which the program may catch."""
+        self.stopped = self.stopped or error
+
+    def broke(self, operation: str, reason: Reason) -> None:
+        """Note a call that was handed over unfused."""
+        self.breaks.append((operation, reason))
+
+    def own_numbers(self) -> np.errstate:
+        """Return a context for the program, in which errors of its numbers are noted.
+
+        They are computed while it is recorded and not by the plan; NumPy reports them for each run.
+        """
+        return collecting(heeded(), self._note)
+
+    def _note(self, errors: int) -> None:
+        self.errors |= errors
+
+    def plan(self, arrays: tuple[tuple[int, int], ...], result: Any) -> Plan:
+        """Return the plan that repeats what was recorded."""
+        kept = used_registers(result)
+        constants = tuple(self._constants)
+        steps = seams.arranged(list(self.steps), kept, self._registers)
+        dying = last_uses(map(reads, steps), kept)
+        running = slabs.arranged(steps, dying, self._registers)
+        ends = last_uses(map(slabs.read, running), kept)
+        launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
+        stages = tuple(zip(running, launches, ends, strict=True))
+        return Plan(steps, len(self._registers), arrays, result, constants, dying, stages,
+                    errors=self.errors)  # fmt: skip
+
+    def check_thread(self) -> None:
+        """Raise if a lazy chunk is used outside the thread that records it."""
+        if threading.get_ident() != self._owner:
+            raise RuntimeError("a lazy chunk of gpusched was used in another thread than its own")
+
+
+def _reduced_shape(node: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    kept = enumerate(node.shape)
+    return tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
+
+
+def error_state() -> tuple[object, ...]:
+    """Return what `numpy.errstate` says here of each kind of floating-point error."""
+    return tuple(np.geterr().values())
+
+
+def _may_show(value: Any) -> bool:
+    """Return whether a value may be, or hold, a view of a chunk, through which one could change it.
+
+    Arrays of dtypes that no chunk here has are new ones, as are the results of ufuncs.
+    """
+    if isinstance(value, np.ndarray):
+        return value.dtype in SUPPORTED or value.dtype.hasobject
+    return not isinstance(value, bool | int | float | complex | str | np.generic | type(None))
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def _check(operation: Operation, inputs: tuple[np.dtype, ...], operands: tuple[Value, ...]) -> None:
+    """Raise `UnfusibleError` where the table cannot give NumPy's result."""
+    kind_ = inputs[0].kind
+    if operation.template(kind_) is None:
+        raise UnfusibleError(GraphBreak.DTYPE, f"dtype {inputs[0]}")
+    if len({d.kind for d in inputs if d.kind in "iu"}) > 1 and operation.name != "where":
+        raise UnfusibleError(GraphBreak.SIGNS, "signed and unsigned operands")
+    if operation.name == "power" and kind_ == "i":
+        exponent = operands[1]
+        if not isinstance(exponent, int | np.integer) or exponent < 0:
+            raise UnfusibleError(GraphBreak.SIGNS, "integer power whose exponent may be negative")
+
+
+def _reduced_before(combine: str, node: Node, axes: tuple[int, ...]) -> Reduce | None:
+    """Return a node that is the same reduction of these axes: dask reduces parts, then those."""
+    if isinstance(node, Reduce) and node.keepdims:
+        return node if (node.combine, node.axes) == (combine, axes) else None
+    return None

@@ -1,0 +1,59 @@
+"""Functions that record themselves, as NumPy's are recorded: what user kernels are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpusched.record.chunk import LazyChunk
+from gpusched.record.record import Recorder
+
+
+class RecordedFunction:
+    """A function that chunk tasks may give lazy chunks.
+
+    Notes
+    -----
+    Instances are immutable and hashable; equal ones compute the same, in every process.
+    """
+
+    elementwise = False
+    """Whether its value at a place depends on the arguments at that place only."""
+
+    def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
+        """Return lazy chunks of the results.
+
+        Raises
+        ------
+        UnfusibleError
+            If an argument cannot be recorded.
+        """
+        raise NotImplementedError
+
+
+class Freezable:
+    """A function that records itself as others, which depend on what it reads from outside."""
+
+    def parts(self) -> tuple[RecordedFunction, ...]:
+        """Return those others as they are now."""
+        raise NotImplementedError
+
+
+def one_of(results: tuple[Any, ...], k: int) -> Any:
+    """Return one of several results of a recorded function, which a task has as a tuple.
+
+    Examples
+    --------
+    >>> from gpusched.record.recorded import one_of
+    >>> one_of((3, 4), 1)
+    4
+    """
+    return results[k]
+
+
+def recorder_of(args: tuple[Any, ...]) -> Recorder | None:
+    """Return the recorder of the first lazy chunk among some arguments; None if there is none."""
+    found = next((a for a in args if isinstance(a, LazyChunk)), None)
+    if found is None:
+        return None
+    found._recorder.check_thread()
+    return found._recorder

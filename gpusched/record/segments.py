@@ -1,0 +1,184 @@
+"""Segmented reductions: what has the same label along an axis is joined, as in a group-by.
+
+The kernels read values once and keep the results of all labels in the cache. NumPy's functions that
+are such reductions (`numpy.bincount`, ``numpy.add.reduceat``) are recorded in terms of `reduced`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from gpusched.breaks import GraphBreak
+from gpusched.emit.generate import identity_value
+from gpusched.plan.expression import Leaf, Node, UnfusibleError
+from gpusched.record.chunk import HANDLERS, UFUNC_METHODS, LazyChunk, operand
+from gpusched.record.functions import total_dtype
+from gpusched.record.gathers import LABEL, at
+from gpusched.record.record import Recorder
+
+
+def placed(labels: np.ndarray, count: int) -> np.ndarray:
+    """Return labels as kernels take them: -1 for those that are not among ``range(count)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.segments import placed
+    >>> placed(np.array([0, 2, -1, 3], "i1"), 3)
+    array([ 0,  2, -1, -1])
+    """
+    inside = (labels >= 0) & (labels < count)
+    return np.where(inside, labels.astype(LABEL), -1)
+
+
+def reduced(array: LazyChunk, labels: Any, count: int, combine: str, axis: int = -1,
+            dtype: Any = None, initial: Any = None) -> LazyChunk:  # fmt: skip
+    """Record the reductions of an array along an axis, one for each label.
+
+    Parameters
+    ----------
+    array
+        What is reduced.
+    labels
+        Integers, one for each element along the axis: a lazy chunk, or an array that does not
+        depend on the chunk's values. What is not in ``range(count)`` is left out.
+    count
+        How many labels there are.
+    combine
+        Name in `gpusched.emit.operations.COMBINES`.
+    axis
+        Which axis; the result has a value for each label along it.
+    dtype
+        What values are converted to before; the array's if None.
+    initial
+        What a result starts from, and is where no element has its label; 0 in a sum if None, and
+        accordingly what changes nothing in another reduction.
+
+    Raises
+    ------
+    UnfusibleError
+        Where no kernel can do it; the message is the reason.
+    """
+    if not array.shape:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a reduction without an axis")
+    axis = normalize_axis_index(axis, array.ndim)
+    marks = _labels(array, labels, count, axis)
+    return _by(array, marks, count, combine, axis, dtype, initial)
+
+
+def _by(array: LazyChunk, marks: Leaf, count: int, combine: str, axis: int, dtype: Any = None,
+        initial: Any = None) -> LazyChunk:  # fmt: skip
+    """Do what `reduced` does, by labels as kernels take them."""
+    recorder, node = array._recorder, array._node
+    value = recorder.cast(node, node.dtype if dtype is None else np.dtype(dtype))
+    if initial is None:
+        initial = identity_value(combine, value.dtype)
+    found = recorder.segments(combine, value, marks, count, axis, initial)
+    return LazyChunk(recorder, found, fresh=True)
+
+
+class Moments(NamedTuple):
+    """What is known of the values that have the same label."""
+
+    count: LazyChunk
+    """How many there are that are not NaN, of int64."""
+    total: LazyChunk
+    """Their sum, of float64."""
+    squares: LazyChunk
+    """The squares of their deviations from the mean, added up, of float64."""
+
+
+def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1,
+            skip: bool = False) -> Moments:  # fmt: skip
+    """Record the moments of an array along an axis, for each label.
+
+    Parameters
+    ----------
+    array, labels, count, axis
+        As in `reduced`.
+    skip
+        Whether NaN is left out; a label that has one has NaN as its sum and squares otherwise.
+
+    Notes
+    -----
+    Values are read twice: for their means, and for deviations from the rounded means. What these
+    add up to tells how far the mean was from the rounded one, and corrects the squares.
+    """
+    recorder = array._recorder
+    if not array.shape:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a reduction without an axis")
+    axis = normalize_axis_index(axis, array.ndim)
+    marks = _labels(array, labels, count, axis)
+    missing = np.isnan(array)
+    wide = array.astype(np.float64)
+    values = np.where(missing, 0.0, wide) if skip else wide
+
+    def add(value: Any, dtype: type) -> LazyChunk:
+        return _by(value, marks, count, "add", axis, dtype)
+
+    number, total = add(~missing, np.int64), add(values, np.float64)
+    recorder.flush([number._node, total._node])  # in one kernel
+    least = np.maximum(number, 1)
+    centre = at(total / least, marks, axis)
+    away = np.where(missing, 0.0, values - centre) if skip else values - centre
+    apart, squares = add(away, np.float64), add(np.square(away), np.float64)
+    recorder.flush([apart._node, squares._node])
+    return Moments(number, total, np.maximum(squares - np.square(apart) / least, 0.0))
+
+
+def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:
+    """Return the labels as kernels take them; once for all reductions by the same ones."""
+    recorder = array._recorder
+    node = operand(recorder, labels)
+    if not isinstance(node, Node) or node.dtype.kind not in "iu" or node.ndim != 1:
+        raise UnfusibleError(GraphBreak.OPERAND, "labels that are not a row of integers")
+    if node.shape != array.shape[axis : axis + 1]:
+        raise UnfusibleError(GraphBreak.OPERAND, "labels of another length than the axis")
+    return recorder.labels(node, placed, count)
+
+
+def _bincount(recorder: Recorder, x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    if type(x) is not np.ndarray or x.ndim != 1 or x.dtype.kind not in "iu":
+        raise UnfusibleError(
+            GraphBreak.VALUES, "bins that depend on a chunk's values: its result's length does too"
+        )
+    if not isinstance(weights, LazyChunk) or weights.shape != x.shape or not x.size or x.min() < 0:
+        raise UnfusibleError(GraphBreak.OPERAND, "weights that are not one number for each bin")
+    if not np.can_cast(weights.dtype, np.float64):
+        raise UnfusibleError(GraphBreak.DTYPE, f"weights of dtype {weights.dtype}")
+    if type(minlength) is not int or minlength < 0 or not np.can_cast(x.dtype, np.intp):
+        raise UnfusibleError(GraphBreak.OPTION, "option minlength, or the dtype of the bins")
+    count = max(int(x.max()) + 1, minlength)
+    return reduced(weights, x, count, "add", 0, np.float64)
+
+
+def _reduceat(self: LazyChunk, ufunc: np.ufunc, indices: Any, axis: int = 0,
+              dtype: Any = None) -> Any:  # fmt: skip
+    """Record ``ufunc.reduceat`` for segments that follow each other."""
+    name = ufunc.__name__
+    if isinstance(indices, LazyChunk) or not self.shape:
+        raise UnfusibleError(GraphBreak.VALUES, "segments that depend on a chunk's values")
+    starts, length = np.asarray(indices), self.shape[normalize_axis_index(axis, self.ndim)]
+    if starts.ndim != 1 or starts.dtype.kind not in "iu" or not starts.size:
+        raise UnfusibleError(GraphBreak.OPERAND, "segments that are not a row of integers")
+    if starts[0] < 0 or starts[-1] >= length or (np.diff(starts.astype(np.int64)) <= 0).any():
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "segments that do not follow each other")
+    if name in ("logical_or", "logical_and"):
+        wanted = np.dtype(bool)
+    elif name in ("add", "multiply"):
+        wanted = total_dtype(self.dtype, dtype)
+    else:
+        wanted = self.dtype
+    if dtype is not None and np.dtype(dtype) != wanted:
+        raise UnfusibleError(GraphBreak.OPTION, "option dtype")
+    labels = np.searchsorted(starts, np.arange(length), side="right") - 1
+    # NumPy starts from each segment's first element, which may be a negative zero.
+    initial = -0.0 if name == "add" and wanted.kind == "f" else None
+    return reduced(self, labels, len(starts), name, axis, wanted, initial)
+
+
+HANDLERS[np.bincount] = _bincount
+UFUNC_METHODS["reduceat"] = _reduceat

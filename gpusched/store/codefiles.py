@@ -1,0 +1,125 @@
+"""Machine code as bytes that can be trusted to be whole, and the files it is kept in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import warnings
+from pathlib import Path
+
+from gpusched.files import is_own, own_folder
+
+CHECKSUM = 16
+"""Bytes in front of the code."""
+
+
+class DamagedCodeError(ValueError):
+    """Bytes are not the code that they should be."""
+
+
+def seal(key: str, code: bytes) -> bytes:
+    """Return `code` behind a checksum of it and of its key, as files and messages have it.
+
+    Parameters
+    ----------
+    key
+        What the code was made from, and for: digests of the kernel, the processor and the tools.
+    code
+        Any bytes.
+
+    Examples
+    --------
+    >>> from gpusched.store.codefiles import seal, unseal
+    >>> unseal("kernel-1", seal("kernel-1", b"code"))
+    b'code'
+    """
+    return _checksum(key, code) + code
+
+
+def unseal(key: str, sealed: bytes) -> bytes:
+    """Return the code in what `seal` returned.
+
+    Raises
+    ------
+    DamagedCodeError
+        If it was cut short or changed, or belongs to another key.
+    """
+    code = sealed[CHECKSUM:]
+    if sealed[:CHECKSUM] != _checksum(key, code):
+        raise DamagedCodeError("the checksum does not match")
+    return code
+
+
+def _checksum(key: str, code: bytes) -> bytes:
+    return hashlib.blake2b(code, digest_size=CHECKSUM, person=_person(key)).digest()
+
+
+def _person(key: str) -> bytes:
+    return hashlib.blake2b(key.encode(), digest_size=16).digest()
+
+
+_REMEDY = "name a folder of your own in gpusched.fusion.cache-directory"
+
+
+def read(path: Path) -> bytes | None:
+    """Return a file's content; None if there is none, it cannot be read, or others may write it.
+
+    What others can write is not read: it may be code. That is warned of.
+    """
+    try:
+        with open(path, "rb") as file:
+            own = is_own(os.fstat(file.fileno())) and is_own(path.parent.stat())
+            content = file.read() if own else b""
+    except OSError:
+        return None
+    if own:
+        return content
+    warnings.warn(
+        f"{path} or its folder is not this user's alone, so the kernels there are not used, and "
+        f"are compiled again: remove it, or {_REMEDY}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def folder_for(path: Path) -> None:
+    """Make the folder of a file, if need be, so that nobody else may enter it.
+
+    Raises
+    ------
+    gpusched.files.UnsafeFolderError
+        If there is one that others may write to, or that belongs to somebody else.
+    """
+    own_folder(path.parent, _REMEDY)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file so that no reader ever sees part of it; its folders are made.
+
+    Raises
+    ------
+    gpusched.files.UnsafeFolderError
+        If others may write to its folder.
+    """
+    folder_for(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def warn_unwritable(path: Path, error: OSError) -> None:
+    """Say that kernels cannot be kept, and what to do."""
+    warnings.warn(
+        f"gpusched cannot keep compiled kernels in {path.parent}: {error.strerror or error}. "
+        "They are compiled again in each process. Free space there, or set "
+        "gpusched.fusion.cache-directory to another place (null for none).",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,165 @@
+"""Kernels as launches hold them: their machine code is there, or comes later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from gpusched.emit.kernel import Kernel
+from gpusched.store.statistics import compiling_for
+
+Call = Callable[..., int | None]
+"""Machine code: given windows on the arrays, then constants, sizes and strides."""
+
+
+@dataclass(frozen=True)
+class NativeKernel:
+    """A kernel's machine code in this process."""
+
+    call: Callable[..., int]
+    """Called with arrays, then numbers; raises `TypeError` for others than it is made for."""
+    fill: Callable[..., int]
+    """Called with an address and the same: writes the block there that `run` takes; returns its
+    length in words of 64 bits."""
+    run: int
+    """The address of ``int64 run(int64 *block)``, which may run without the GIL, and returns -1 if
+    the kernel has raised an error."""
+    tiles: Callable[..., int] | None
+    """Calls this kernel and others tile by tile, as `gpusched.backends.tiles` says; may be
+    called as long as this object is there."""
+
+
+class Runnable(Protocol):
+    """A kernel that can be called, at once or as soon as it has been compiled."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """Its definition."""
+
+    @property
+    def name(self) -> str:
+        """Its name in profiles and counters."""
+
+    @property
+    def call(self) -> Call:
+        """What computes; compiles first where `ready` is False."""
+
+    @property
+    def native(self) -> NativeKernel | None:
+        """The same for other machine code to call, once it is ready; None if there is no such."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is compiled and loaded."""
+
+    def look(self) -> bool:
+        """Load it if it is in a file; return whether it is ready."""
+
+    def wait(self) -> None:
+        """Compile it if need be."""
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A kernel that can be called."""
+
+    kernel: Kernel
+    source: str
+    """Its text: Python that also runs uncompiled."""
+    filename: str
+    """Where the text lies; a made-up name in `linecache` where there is no cache directory."""
+    name: str
+    """Its name in profiles and counters."""
+    call: Call
+    native: NativeKernel | None = None
+    """The same for other machine code to call; None where numba or Python runs the kernel."""
+    ready: ClassVar[bool] = True
+    """That it can be called at once, as a `Handle` says it."""
+
+    def look(self) -> bool:
+        """Return that it can be called."""
+        return True
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
+class Handle:
+    """A kernel whose machine code is looked for when somebody asks for it.
+
+    Parameters
+    ----------
+    kernel
+        The definition.
+    known
+        Returns it compiled if that takes next to nothing, and None otherwise.
+    obtain
+        Returns it compiled, however long that takes.
+
+    Notes
+    -----
+    Thread-safe: what threads set is the same whoever sets it, and never taken back. `call` is set
+    before `ready`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        known: Callable[[], CompiledKernel | None],
+        obtain: Callable[[], CompiledKernel],
+    ) -> None:
+        self.kernel = kernel
+        self.name = kernel.name
+        self.ready = False
+        self.call: Call = self._compile_and_call
+        self.native: NativeKernel | None = None
+        self.error: Exception | None = None
+        """Why it could not be compiled, if so."""
+        self.requested = False
+        """Whether somebody has been asked to compile it."""
+        self.urgent = False
+        """Whether that is worth taking time from tasks."""
+        self.spent = 0.0
+        """Seconds that have been spent doing without it, in all threads."""
+        self._looked = False
+        self._looking = threading.Lock()
+        self._known = known
+        self._obtain = obtain
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.name}, {'' if self.ready else 'not '}compiled>"
+
+    def look(self) -> bool:
+        """Load it if it is in memory or in a file; return whether it is ready.
+
+        Files are looked for once: who compiles it afterwards sets it.
+        """
+        if not (self.ready or self._looked):
+            with self._looking:
+                if not self._looked:
+                    found = self._known()
+                    if found is not None:
+                        self._set(found)
+                    self._looked = True
+        return self.ready
+
+    def wait(self) -> None:
+        """Compile it if need be; raise what the compiler raises."""
+        if not self.ready:
+            with compiling_for(self.name):
+                self._set(self._obtain())
+
+    def begin_again(self) -> None:
+        """Let go of a lock that a thread held which a forked process has not."""
+        self._looking = threading.Lock()
+
+    def _set(self, found: CompiledKernel) -> None:
+        self.native = found.native
+        self.call = found.call
+        self.ready = True
+
+    def _compile_and_call(self, *arguments: Any) -> int | None:
+        self.wait()
+        return self.call(*arguments)

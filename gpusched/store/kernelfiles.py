@@ -1,0 +1,296 @@
+"""The files of compiled kernels: where they lie, what they are for, and which of them go.
+
+``kernels/`` of the cache directory has a folder for each toolchain and kind of processor, and
+``cubins/`` one for each toolchain of CUDA; each folder says in `MADE_WITH` what it is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dask
+from dask.utils import parse_bytes
+
+from gpusched import config
+from gpusched.files import UnsafeFolderError, is_own
+from gpusched.store import codefiles
+
+logger = logging.getLogger("gpusched.fusion")
+
+MADE_WITH = "made-with.json"
+"""In each folder: names and versions, for people; keys decide what is loaded."""
+
+TARGETS = {"kernels": ".code", "cubins": ".cubin"}
+"""How the names of machine code end, by the folder of all such folders."""
+
+_TOUCHED = 86400.0
+"""Seconds: a file that is used is marked as used once in this time."""
+_KEY = 32
+"""Letters of a key in a name."""
+_PART = 64
+"""A process looks at all kernels each time it has written so small a part of the largest size."""
+
+
+class OtherToolchainError(RuntimeError):
+    """Code would not be what another process wants."""
+
+
+def directory() -> Path | None:
+    """Return where kernels are kept, or None if the configuration says nowhere.
+
+    ``gpusched.fusion.cache-directory``; by default ``gpusched`` in the user's cache directory.
+    """
+    configured = dask.config.get("gpusched.fusion.cache-directory", "default")
+    if configured is None or configured is False:
+        return None
+    if configured != "default":
+        return Path(configured).expanduser()
+    return user_caches() / "gpusched"
+
+
+def user_caches() -> Path:
+    """Return the folder in which this user's programs keep what can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+@dataclass(frozen=True)
+class KernelFiles:
+    """All files of one kernel in one folder: its source, and its machine code in each form."""
+
+    paths: tuple[Path, ...]
+    size: int
+    """Bytes."""
+    used: float
+    """When the last of them was written or loaded, in seconds since 1970, to within a day."""
+
+    def remove(self) -> None:
+        """Remove the files; what another process has removed already is no error."""
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What one toolchain has made for one target."""
+
+    path: Path
+    made_with: dict[str, str]
+    """Versions and processor by name; empty if they are not known."""
+    kernels: tuple[KernelFiles, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all kernels."""
+        return sum(each.size for each in self.kernels)
+
+    @property
+    def used(self) -> float:
+        """When a kernel was last written or loaded, in seconds since 1970; 0 for never."""
+        return max((each.used for each in self.kernels), default=0.0)
+
+
+def folders(root: Path) -> list[Folder]:
+    """Return what a cache directory has, the most recently used folder first.
+
+    Raises
+    ------
+    gpusched.files.UnsafeFolderError
+        If others may write to it.
+    """
+    paths = [path for name in TARGETS for path in _folders_of(root / name)]
+    found = [Folder(path, made_with(path), tuple(_kernels(path))) for path in paths]
+    return sorted(found, key=lambda folder: folder.used, reverse=True)
+
+
+def kernels(root: Path) -> list[KernelFiles]:
+    """Return all kernels of a cache directory; raise what `folders` raises."""
+    return [each for folder in folders(root) for each in folder.kernels]
+
+
+def _folders_of(path: Path) -> list[Path]:
+    try:
+        own = is_own(path.stat())
+        found = sorted(each for each in path.iterdir() if each.is_dir() and not each.is_symlink())
+    except FileNotFoundError:
+        return []
+    if not own:
+        raise UnsafeFolderError(
+            f"{path} is not this user's alone, so what is there is left as it is: remove it, or "
+            "name a folder of your own in gpusched.fusion.cache-directory"
+        )
+    return found
+
+
+def made_with(path: Path) -> dict[str, str]:
+    """Return what a folder says that it is for; nothing where it does not say so."""
+    content = codefiles.read(path / MADE_WITH)
+    try:
+        told = json.loads(content or b"{}")
+        return {str(name): str(value) for name, value in told.items()}
+    except (ValueError, AttributeError):
+        return {}  # Damaged: it is for people only.
+
+
+def describe(path: Path, made: dict[str, str]) -> None:
+    """Write into a folder what it is for, unless it is there."""
+    if not (path / MADE_WITH).exists():
+        codefiles.write(path / MADE_WITH, json.dumps(made, indent=1).encode())
+
+
+def _kernels(path: Path) -> Iterator[KernelFiles]:
+    found: defaultdict[str, list[os.DirEntry[str]]] = defaultdict(list)
+    with contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name != MADE_WITH and entry.is_file(follow_symlinks=False):
+                found[kernel_name(entry.name)].append(entry)
+    for group in found.values():
+        with contextlib.suppress(FileNotFoundError):  # Another process has removed it.
+            stats = [entry.stat(follow_symlinks=False) for entry in group]
+            paths = tuple(Path(entry.path) for entry in group)
+            used = max(each.st_mtime for each in stats)
+            yield KernelFiles(paths, sum(each.st_size for each in stats), used)
+
+
+def kernel_name(file: str) -> str:
+    """Return the kernel that a file belongs to.
+
+    Examples
+    --------
+    >>> from gpusched.store.kernelfiles import kernel_name
+    >>> kernel_name("add_1f.py"), kernel_name(f"add_1f-{'0' * 32}.code")
+    ('add_1f', 'add_1f')
+    """
+    stem, suffix = os.path.splitext(file)
+    return stem[: -_KEY - 1] if suffix in TARGETS.values() else stem
+
+
+def key_of(file: str) -> str:
+    """Return the key in the name of a file of machine code.
+
+    Examples
+    --------
+    >>> from gpusched.store.kernelfiles import key_of
+    >>> key_of(f"add_1f-{'0' * 32}.code") == "0" * 32
+    True
+    """
+    return os.path.splitext(file)[0][-_KEY:]
+
+
+def touch(path: Path) -> None:
+    """Mark a file as used now, if that has not been done today; it is among the last to go."""
+    with contextlib.suppress(OSError):  # A cache that cannot be written is not made smaller, too.
+        now = time.time()
+        if now - path.stat().st_mtime > _TOUCHED:
+            os.utime(path, (now, now))
+
+
+def least_recent(found: list[KernelFiles], size: int) -> list[KernelFiles]:
+    """Return the kernels that have to go so that others of at most so many bytes are left.
+
+    Examples
+    --------
+    >>> from gpusched.store.kernelfiles import KernelFiles, least_recent
+    >>> kernels = [KernelFiles((), size=10, used=day) for day in (3, 1, 2)]
+    >>> [each.used for each in least_recent(kernels, 10)]
+    [1, 2]
+    """
+    excess = sum(each.size for each in found) - size
+    gone = []
+    for each in sorted(found, key=lambda each: each.used):
+        if excess <= 0:
+            break
+        gone.append(each)
+        excess -= each.size
+    return gone
+
+
+def shrink(root: Path, size: int) -> list[KernelFiles]:
+    """Remove what was not used for longest, until at most so many bytes are left; return it."""
+    gone = least_recent(kernels(root), size)
+    for each in gone:
+        each.remove()
+    return gone
+
+
+def largest_size() -> int | None:
+    """Return how many bytes all kernels may take: ``gpusched.fusion.cache-size``; None for any."""
+    configured = config.get("fusion.cache-size")
+    return None if configured is None else int(parse_bytes(configured))
+
+
+class _Writes:
+    """What this process has written into cache directories since it last looked at them.
+
+    Notes
+    -----
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since: dict[Path, int] = {}
+
+    def note(self, root: Path, size: int, largest: int) -> bool:
+        """Note a write of so many bytes; return whether to look at the directory now."""
+        with self._lock:
+            # The first write of a process looks: others may have written any amount.
+            since = self._since.get(root, largest) + size
+            self._since[root] = 0 if since * _PART >= largest else since
+            return self._since[root] == 0
+
+
+_writes = _Writes()
+
+
+def keep(path: Path, sealed: bytes) -> None:
+    """Write machine code, and remove what was not used for longest if there is too much of it.
+
+    Parameters
+    ----------
+    path
+        Its file, in a folder of `TARGETS` of a cache directory.
+    sealed
+        What `gpusched.store.codefiles.seal` returned.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    codefiles.write(path, sealed)
+    root, largest = path.parents[2], largest_size()
+    if largest is not None and _writes.note(root, len(sealed), largest):
+        try:
+            shrink(root, largest)
+        except OSError as error:
+            # It is written all the same.
+            logger.warning("cannot make the kernels in %s take less room: %s", root, error)
+
+
+def clear(root: Path) -> list[KernelFiles]:
+    """Remove all kernels, and what debuggers show of them; return the kernels."""
+    found = folders(root)
+    for folder in found:
+        remove(folder)
+    debug = root / "debug"
+    for path in debug.glob("*.py") if debug.is_dir() and is_own(debug.stat()) else ():
+        path.unlink(missing_ok=True)
+    return [each for folder in found for each in folder.kernels]
+
+
+def remove(folder: Folder) -> None:
+    """Remove a folder with all its kernels; what another process has written meanwhile stays."""
+    for each in folder.kernels:
+        each.remove()
+    (folder.path / MADE_WITH).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # Not empty: there are new kernels in it.
+        folder.path.rmdir()

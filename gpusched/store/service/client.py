@@ -1,0 +1,321 @@
+"""Asks the compile service for kernels, and starts it where there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpusched.emit import choices
+from gpusched.emit.operations import DEFINED
+from gpusched.store import codefiles, compiletimes, emitters, processors, worthwhile
+from gpusched.store.service.connection import (
+    PATIENCE,
+    Connection,
+    ServiceLostError,
+    SilentServiceError,
+)
+from gpusched.store.service.definitions import to_data
+from gpusched.store.service.places import Place, folder
+from gpusched.store.service.start import UnavailableError, connected
+from gpusched.store.statistics import count_compilation, updating
+
+if TYPE_CHECKING:
+    from gpusched.emit.kernel import Kernel
+    from gpusched.store.sharing import Wanted
+
+logger = logging.getLogger(__name__)
+
+TRIES = 3
+"""How often a request is made, if the service ends while it has it."""
+STARTING = 0.7
+"""Seconds of processor time that a service takes to start, with a worker and its compiler: 0.27 and
+0.43 on a Xeon. A process that compiles for itself imports the compiler only, which is half."""
+ANSWER = 5.0
+"""Seconds that a service has to say what it is doing, to somebody who only wants to show it."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How much a kernel is wanted."""
+
+    gain: float = 0.0
+    """Seconds that are expected to be saved by it."""
+    urgent: bool = True
+    """Whether it is worth taking time from tasks."""
+    awaited: bool = True
+    """Whether a task waits for it."""
+
+
+_AWAITED = Wish()
+_wish: ContextVar[Wish] = ContextVar("gpusched-wish", default=_AWAITED)
+
+
+@contextmanager
+def wishing(gain: float, urgent: bool) -> Iterator[None]:
+    """Ask for kernels in this thread as ones that no task waits for."""
+    token = _wish.set(Wish(gain, urgent, awaited=False))
+    try:
+        yield
+    finally:
+        _wish.reset(token)
+
+
+def awaited() -> bool:
+    """Return whether a task waits for what this thread asks for."""
+    return _wish.get().awaited
+
+
+_turn = threading.Lock()
+
+
+@contextmanager
+def here() -> Iterator[None]:
+    """Compile in this process: one kernel at a time beside tasks, and all at once if tasks wait."""
+    if awaited():
+        yield
+    else:
+        with _turn:
+            yield
+
+
+class Client:
+    """The connection of a process to the service, made when it is first needed.
+
+    Notes
+    -----
+    Thread-safe. A process that is forked off has one of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._refusal = ""
+
+    def ask(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Return the answer to a message.
+
+        Raises
+        ------
+        UnavailableError
+            If there is no service, and none can be started.
+        """
+        for _ in range(TRIES):
+            connection = self._connected()
+            try:
+                return connection.ask(message, PATIENCE)
+            except ServiceLostError:
+                logger.info("the compile service ended; another one is started")
+            except SilentServiceError as error:
+                self._refuse(f"the compile service does not answer: {error}")
+        raise UnavailableError(f"the compile service ended {TRIES} times")
+
+    def _refuse(self, reason: str) -> None:
+        """Do without a service from now on: another one cannot be started beside it."""
+        with self._lock:
+            self._refusal = reason
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send a message to a service that there is; without one, nothing happens."""
+        connection = self._connection
+        if connection is not None:
+            connection.tell(message)
+
+    def _connected(self) -> Connection:
+        with self._lock:
+            if self._refusal:
+                raise UnavailableError(self._refusal)
+            if self._connection is None or self._connection.lost:
+                try:
+                    self._connection = Connection(connected(place()))
+                except UnavailableError as error:
+                    self._refusal = str(error)
+                    raise
+            return self._connection
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to a service."""
+        connection = self._connection
+        return connection is not None and not connection.lost
+
+    def close(self) -> None:
+        """Close the connection, and forget what went wrong."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            self._refusal = ""
+
+
+_client = Client()
+
+
+def _begin_again() -> None:
+    """Connect again, in a process that has been forked off, where the old locks may be held."""
+    global _client, _turn
+    _client = Client()
+    _turn = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
+
+
+def place() -> Place:
+    """Return where the service is that makes the machine code of this process."""
+    parts = [emitters.toolchain(), processors.key(), sys.executable, sys.prefix]
+    identity = hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
+    return Place(folder(), identity)
+
+
+def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) -> bytes | None:
+    """Return the machine code of a kernel; None if it is to be compiled in this process.
+
+    Parameters
+    ----------
+    kernel
+        The kernel, with all its options.
+    wanted
+        The key of the code, and where it is kept.
+    cc
+        Compute capability of the GPU it is for; None for the CPU.
+    """
+    if not is_used() or not _is_data(kernel):
+        return None
+    wish = _wish.get()
+    message = {
+        "op": "compile", "name": wanted.name, "key": wanted.key, "kernel": to_data(kernel),
+        "target": "cuda" if cc else "cpu", "cc": cc, "path": wanted.path and str(wanted.path),
+        "gain": wish.gain, "urgent": wish.urgent, "awaited": wish.awaited,
+    }  # fmt: skip
+    try:
+        answer, sealed = _client.ask(message)
+        if "error" in answer:
+            logger.info("the compile service has not made %s: %s", wanted.name, answer["error"])
+            return None
+        code = codefiles.unseal(wanted.key, sealed)
+    except UnavailableError as error:
+        _complain(str(error))
+        return None
+    except codefiles.DamagedCodeError as error:
+        logger.warning("the compile service gave damaged code of %s: %s", wanted.name, error)
+        return None
+    _count(kernel, answer, learned=cc is None)
+    return code
+
+
+def _count(kernel: Kernel, answer: dict[str, Any], learned: bool) -> None:
+    """Count a kernel from the service, and learn from how long it took."""
+    first, seconds = bool(answer.get("first")), float(answer.get("seconds", 0.0))
+    with updating() as counters:
+        counters.kernels_waited += not first
+        if not awaited():
+            counters.compile_seconds += seconds
+    if first:
+        count_compilation(kernel.name, seconds)
+        if learned:
+            compiletimes.learn(worthwhile.units(kernel), seconds)
+
+
+def starting() -> float:
+    """Return the seconds of processor time that are spent before the first kernel is begun."""
+    if not is_used():
+        return 0.0 if "numba" in sys.modules else STARTING / 2
+    return 0.0 if _client.connected or place().socket.exists() else STARTING
+
+
+def is_used() -> bool:
+    """Return whether the configuration says that the service compiles.
+
+    Raises
+    ------
+    ChoiceError
+        If it has something else than one of the two.
+    """
+    return choices.word("fusion.compiler", ("service", "process")) == "service"
+
+
+def _is_data(kernel: Kernel) -> bool:
+    """Return whether a kernel is nothing but its definition: no user's code is in it."""
+    if kernel.edition is not None or kernel.original is not None:
+        return False
+    operations = {s.operation for s in kernel.statements} | {o.combine for o in kernel.outputs}
+    return not operations & DEFINED.keys()
+
+
+_complained: set[str] = set()
+
+
+def _complain(reason: str) -> None:
+    if reason not in _complained:
+        _complained.add(reason)
+        logger.warning("kernels are compiled in this process, not by a service: %s", reason)
+
+
+def urge(name: str, gain: float) -> None:
+    """Let the service compile a kernel sooner that it has been asked for.
+
+    Parameters
+    ----------
+    name
+        The kernel's.
+    gain
+        Seconds that are expected to be saved besides what was said.
+    """
+    _client.tell({"op": "urge", "name": name, "gain": gain})
+
+
+def status() -> dict[str, Any] | None:
+    """Return what the service is doing; None if none answers. None is started."""
+    return _answer("status")
+
+
+def made() -> dict[str, float]:
+    """Return the seconds of processor time that the service spent on each kernel, by its name.
+
+    Empty if there is no service; none is started. `gpusched.statistics` has what this process has
+    asked for, and knows which of it was used.
+    """
+    answer = _answer("made") or {"made": {}}
+    return {str(name): float(seconds) for name, seconds in answer["made"].items()}
+
+
+def _answer(op: str) -> dict[str, Any] | None:
+    try:
+        connection = Connection(connected(place(), start=False))
+    except UnavailableError:
+        return None
+    try:
+        return connection.ask({"op": op}, patience=ANSWER)[0]
+    except (ServiceLostError, SilentServiceError):
+        return None
+    finally:
+        connection.close()
+
+
+def stop() -> None:
+    """End the service, if there is one; what it was compiling is given up.
+
+    Raises
+    ------
+    SilentServiceError
+        If it does not end.
+    """
+    try:
+        connection = Connection(connected(place(), start=False))
+    except UnavailableError:
+        return
+    connection.tell({"op": "stop"})
+    ended = connection.wait_until_lost(PATIENCE)
+    connection.close()
+    _client.close()
+    if not ended:
+        raise SilentServiceError(f"the compile service has not ended in {PATIENCE:g} s")

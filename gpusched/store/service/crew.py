@@ -1,0 +1,123 @@
+"""The compile service's workers: processes that compile one kernel after the other.
+
+Numba compiles with the GIL held, so that threads would wait for each other; and what goes wrong in
+LLVM ends the process that it happens in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from typing import Any
+
+from gpusched.store.processors import cores
+from gpusched.store.service import frames
+from gpusched.store.service.jobs import Job, Jobs
+
+MOST = 8
+"""Workers at most, besides the one that works only where nothing else does."""
+
+LONGEST = 600.0
+"""Seconds after which a compilation is given up: the largest kernels took 20 s."""
+
+Made = Callable[[Job, dict[str, Any], bytes], None]
+"""Called with a job that is done, the answer, and the code, which is empty after an error."""
+
+
+def workers() -> int:
+    """Return how many kernels are compiled at once beside tasks: half of the cores' number."""
+    return max(1, min(MOST, cores() // 2))
+
+
+class Crew:
+    """Processes that take jobs, started when there are some.
+
+    Parameters
+    ----------
+    jobs
+        What there is to do.
+    made
+        Called with each that is done.
+
+    Notes
+    -----
+    Belongs to one event loop. A worker ends when its input does, also if the service is killed.
+    """
+
+    def __init__(self, jobs: Jobs, made: Made) -> None:
+        self._jobs = jobs
+        self._made = made
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._processes: dict[tuple[bool, int], Process] = {}
+        self._busy: set[tuple[bool, int]] = set()
+
+    def call(self) -> None:
+        """Have those that have nothing to do look for jobs."""
+        for place in [*((False, k) for k in range(workers())), (True, 0)]:
+            if place in self._busy:
+                continue
+            job = self._jobs.take(idle=place[0])
+            if job is not None:
+                self._busy.add(place)
+                task = asyncio.create_task(self._work(place, job))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, place: tuple[bool, int], job: Job | None) -> None:
+        try:
+            while job is not None:
+                await self._do(place, job)
+                job = self._jobs.take(idle=place[0])
+        finally:
+            self._busy.discard(place)
+
+    async def _do(self, place: tuple[bool, int], job: Job) -> None:
+        try:
+            answer, code = await self._compiled(place, job)
+        except (OSError, frames.FrameError) as error:
+            await self._end(self._processes.pop(place, None))
+            if not self._jobs.is_wanted(job) or self._jobs.give_back(job):
+                return
+            answer, code = {"error": f"the compiler's process ended: {error}"}, b""
+        if self._jobs.is_wanted(job):
+            self._made(job, answer, code)
+
+    async def _compiled(self, place: tuple[bool, int], job: Job) -> frames.Frame:
+        process = self._processes.get(place)
+        if process is None:
+            process = self._processes[place] = await _started(place[0])
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(frames.packed(job.request))
+        await process.stdin.drain()
+        found = await asyncio.wait_for(frames.receive(process.stdout), LONGEST)
+        if found is None:
+            raise ConnectionResetError(f"with status {await process.wait()}")
+        return found
+
+    async def close(self) -> None:
+        """End the workers; what they have begun is given up."""
+        for task in self._tasks:
+            task.cancel()
+        for process in self._processes.values():
+            await self._end(process)
+
+    async def _end(self, process: Process | None) -> None:
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _started(idle: bool) -> Process:
+    """Start a worker, in a session of its own: only there has it a priority of its own."""
+    arguments = ["-P", "-m", "gpusched.backends.compileworker", "idle" if idle else "beside"]
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        stdin=PIPE,
+        stdout=PIPE,
+        limit=frames.LARGEST,
+        start_new_session=True,
+    )

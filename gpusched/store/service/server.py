@@ -1,0 +1,266 @@
+"""The compile service's process: takes requests, and has workers compile.
+
+Started by whoever first needs it, and on its own from then on: in a session of its own, so that no
+terminal's Ctrl-C reaches it, in the root folder, with nothing open of who has started it. It ends
+when it has had nothing to do for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import socket
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gpusched.store import codefiles, kernelfiles
+from gpusched.store.service import frames
+from gpusched.store.service.crew import Crew
+from gpusched.store.service.jobs import Job, Jobs
+from gpusched.store.service.places import ForeignPeerError, Place, check_peer
+
+logger = logging.getLogger(__name__)
+
+_PAUSE = 0.05
+"""Seconds between two looks at whether another one is ending."""
+_LOOK = 5.0
+"""Seconds at most between two looks at whether there is still something to do."""
+_NAMED = 10_000
+"""Kernels whose seconds are remembered, those that were made last."""
+_BACKLOG = 1024
+"""Processes that may wait to be let in: all those of a machine that start together."""
+
+
+class Server:
+    """Answers clients.
+
+    Parameters
+    ----------
+    place
+        Where it is met.
+    listening
+        The socket that is bound there.
+    idle
+        Seconds without anything to do after which it ends.
+
+    Notes
+    -----
+    Belongs to one event loop.
+    """
+
+    def __init__(self, place: Place, listening: socket.socket, idle: float) -> None:
+        self._place = place
+        self._listening = listening
+        self._bound = _identity(place)
+        self._idle = idle
+        self._jobs = Jobs()
+        self._crew = Crew(self._jobs, self._made)
+        self._clients: dict[int, asyncio.StreamWriter] = {}
+        self._number = 0
+        self._compiled = 0
+        self._spent = 0.0
+        self._seconds: OrderedDict[str, float] = OrderedDict()
+        self._last = time.monotonic()
+        self._stopping = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Listen until there has been nothing to do for long, or a client says stop."""
+        listening = await asyncio.start_unix_server(self._client, sock=self._listening)
+        try:
+            while not self._is_over():
+                try:
+                    await asyncio.wait_for(self._stopping.wait(), min(_LOOK, self._idle / 4))
+                    break
+                except TimeoutError:
+                    continue
+        finally:
+            # Who comes now finds nothing, and starts another.
+            if self._is_met():
+                self._place.socket.unlink(missing_ok=True)
+            listening.close()
+            for writer in self._clients.values():
+                writer.close()
+            await self._crew.close()
+
+    def _is_over(self) -> bool:
+        if self._jobs:
+            self._last = time.monotonic()
+            return False
+        return not self._is_met() or time.monotonic() - self._last >= self._idle
+
+    def _is_met(self) -> bool:
+        """Return whether the socket at the place is this one: who cleans up may have removed it."""
+        return self._bound is not None and _identity(self._place) == self._bound
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._number += 1
+        client = self._number
+        try:
+            with _socket_of(writer) as connected:
+                check_peer(connected)
+            self._clients[client] = writer
+            while (frame := await frames.receive(reader)) is not None:
+                self._last = time.monotonic()
+                self._take(client, frame[0])
+        except (frames.FrameError, ForeignPeerError, KeyError, TypeError, ValueError) as error:
+            logger.warning("client %d: %r", client, error)
+        finally:
+            self._clients.pop(client, None)
+            self._jobs.leave(client)
+            self._crew.call()
+            writer.close()
+
+    def _take(self, client: int, message: dict[str, Any]) -> None:
+        match message["op"]:
+            case "compile":
+                self._jobs.add((client, int(message["id"])), message)
+                self._crew.call()
+            case "urge":
+                self._jobs.urge(str(message["name"]), float(message["gain"]))
+                self._crew.call()
+            case "status":
+                self._send(client, {"id": message["id"], **self.status()})
+            case "made":
+                self._send(client, {"id": message["id"], "made": dict(self._seconds)})
+            case "stop":
+                self._stopping.set()
+            case other:
+                raise ValueError(f"a request to {other!r}")
+
+    def status(self) -> dict[str, Any]:
+        """Return what is being done, as JSON has it."""
+        jobs = [
+            {"name": job.name, "running": job.running, "awaited": job.awaited, "gain": job.gain,
+             "urgent": job.urgent, "clients": len({c for c, _ in job.waiting})}
+            for job in self._jobs
+        ]  # fmt: skip
+        return {"pid": os.getpid(), "jobs": jobs, "clients": len(self._clients),
+                "compiled": self._compiled, "seconds": self._spent}  # fmt: skip
+
+    def _made(self, job: Job, answer: dict[str, Any], code: bytes) -> None:
+        """Give everybody a kernel, and keep it for those that are to come."""
+        self._last = time.monotonic()
+        sealed = codefiles.seal(job.key, code) if code else b""
+        if code:
+            self._count(job.name, float(answer.get("seconds", 0.0)))
+            self._keep(job, sealed)
+        for place, (client, number) in enumerate(self._jobs.finish(job)):
+            self._send(client, {"id": number, "first": not place, **answer}, sealed)
+
+    def _count(self, name: str, seconds: float) -> None:
+        self._compiled += 1
+        self._spent += seconds
+        self._seconds[name] = self._seconds.pop(name, 0.0) + seconds
+        if len(self._seconds) > _NAMED:
+            self._seconds.popitem(last=False)
+
+    def _keep(self, job: Job, sealed: bytes) -> None:
+        path = job.request.get("path")
+        if not path:
+            return
+        try:
+            kernelfiles.keep(Path(path), sealed)
+        except OSError as error:
+            # Clients try it as well, and say so.
+            logger.warning("cannot write %s: %s", path, error)
+
+    def _send(self, client: int, message: dict[str, Any], payload: bytes = b"") -> None:
+        writer = self._clients.get(client)
+        if writer is not None:
+            writer.write(frames.packed(message, payload))
+
+
+def _identity(place: Place) -> tuple[int, int] | None:
+    """Return what tells the socket at a place from others; None if there is none."""
+    try:
+        found = os.stat(place.socket)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def bound(place: Place) -> socket.socket:
+    """Return a socket that listens at a place, which what is left of an earlier one makes way for.
+
+    Raises
+    ------
+    OSError
+        If there is no room for it, or it is not allowed.
+    """
+    place.socket.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(place.socket))
+    listening.listen(_BACKLOG)
+    return listening
+
+
+def _socket_of(writer: asyncio.StreamWriter) -> socket.socket:
+    found = writer.get_extra_info("socket")
+    return socket.fromfd(found.fileno(), found.family, found.type)
+
+
+@contextmanager
+def only_one(place: Place) -> Iterator[bool]:
+    """Hold the lock of a place, and say whether this process has it.
+
+    Whoever finds it taken waits for a service that is ending, not for one that answers.
+    """
+    with open(place.lock, "w") as lock:
+        while not (taken := _taken(lock.fileno())) and not _answers(place):
+            time.sleep(_PAUSE)
+        yield taken
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _answers(place: Place) -> bool:
+    with socket.socket(socket.AF_UNIX) as trying:
+        try:
+            trying.connect(str(place.socket))
+        except OSError:
+            return False
+        return True
+
+
+def main(folder: str, identity: str, idle: str) -> None:
+    """Serve at a place, unless another process does; return when somebody serves there.
+
+    The process that serves is a child of this one, so that nobody has to wait for its end.
+
+    Parameters
+    ----------
+    folder, identity
+        Of the place.
+    idle
+        Seconds without work after which to end, as text.
+    """
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    place = Place(Path(folder), identity)
+    with only_one(place) as alone:
+        if not alone:
+            return
+        listening = bound(place)
+        if os.fork():
+            os._exit(0)  # The child has the lock, too.
+        asyncio.run(_serve(place, listening, float(idle)))
+
+
+async def _serve(place: Place, listening: socket.socket, idle: float) -> None:
+    await Server(place, listening, idle).serve()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

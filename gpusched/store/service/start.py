@@ -1,0 +1,91 @@
+"""Connects to the compile service, which is started if there is none."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+from gpusched.store.service.places import Place, check_peer
+
+PATIENCE = 30.0
+"""Seconds that a service may take to start, on a machine under load."""
+IDLE = 600.0
+"""Seconds without anything to do after which it ends; a start costs a second."""
+_PAUSES = (0.01, 0.2)
+"""Seconds between two tries to connect: at first, and at most."""
+
+
+class UnavailableError(RuntimeError):
+    """There is no compile service, and none can be started; the message says why."""
+
+
+def connected(place: Place, start: bool = True) -> socket.socket:
+    """Return a socket to the service of a place.
+
+    Parameters
+    ----------
+    place
+        Where it is met.
+    start
+        Whether one is started if there is none.
+
+    Raises
+    ------
+    UnavailableError
+        If there is none, and it could not be started.
+    """
+    if not hasattr(socket, "AF_UNIX"):
+        raise UnavailableError("there are no Unix sockets here")
+    found = _tried(place)
+    if found is None and start:
+        _start(place)
+        pause, most = _PAUSES
+        until = time.monotonic() + PATIENCE
+        while (found := _tried(place)) is None and time.monotonic() < until:
+            time.sleep(pause)
+            pause = min(2 * pause, most)
+    if found is None:
+        raise UnavailableError(f"nothing answers at {place.socket}, see {place.log}")
+    return found
+
+
+def _tried(place: Place) -> socket.socket | None:
+    trying = socket.socket(socket.AF_UNIX)
+    try:
+        trying.connect(str(place.socket))
+        check_peer(trying)
+    except (FileNotFoundError, ConnectionRefusedError):
+        trying.close()
+        return None
+    except OSError as error:
+        trying.close()
+        raise UnavailableError(f"{place.socket}: {error}") from error
+    return trying
+
+
+def _start(place: Place) -> None:
+    """Start a service; it is nobody's child once this returns. One that is not needed ends."""
+    code = [sys.executable, "-P", "-m", "gpusched.store.service.server"]
+    try:
+        place.prepare()
+        with open(place.log, "a", opener=_private) as log:
+            subprocess.run(
+                [*code, str(place.folder), place.identity, str(IDLE)], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=log, cwd="/", start_new_session=True,
+                env=_environment(), timeout=PATIENCE, check=True,
+            )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UnavailableError(f"a compile service cannot be started: {error}") from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _environment() -> dict[str, str]:
+    """Return this process's environment, with its places of modules."""
+    places = [os.path.abspath(each) for each in sys.path]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(places))}

@@ -1,0 +1,190 @@
+"""Counters: what ran fused in this process, what it moved, and graph breaks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+
+from gpusched.breaks import Reason
+from gpusched.emit.kernel import EDITED
+
+
+@dataclass
+class Statistics:
+    """Counts of one process, or of several merged.
+
+    Examples
+    --------
+    >>> first, second = Statistics(tasks=2), Statistics(tasks=3)
+    >>> first.merge(second).tasks
+    5
+    """
+
+    tasks: int = 0
+    """Chunk tasks that held at least one function gpusched knows."""
+    fused_tasks: int = 0
+    """Chunk tasks that launched at least one fused kernel."""
+    unfused_tasks: int = 0
+    """Chunk tasks that ran as the calls they were recorded from, as kernels were not compiled."""
+    unfused_seconds: float = 0.0
+    """Seconds spent in those, summed over threads."""
+    kernels_requested: Counter[str] = field(default_factory=Counter)
+    """Kernels that were asked for while tasks went on without them, by name."""
+    launches: int = 0
+    """Kernel launches."""
+    recordings: int = 0
+    """Chunk tasks that were traced because no plan for them was known."""
+    kernels: Counter[str] = field(default_factory=Counter)
+    """Launches by kernel name; its length is the number of distinct kernels used."""
+    compilations: int = 0
+    """Kernels compiled in this process, because nobody else had."""
+    compile_seconds: float = 0.0
+    """Seconds spent in compilation, in loading what was compiled, and in waiting for it."""
+    compilation_microseconds: Counter[str] = field(default_factory=Counter)
+    """Processor time of these compilations, wherever they were made, by kernel."""
+    kernels_loaded: int = 0
+    """Kernels whose machine code was on disk."""
+    kernels_received: int = 0
+    """Kernels whose machine code another worker had made, and the scheduler gave."""
+    kernels_waited: int = 0
+    """Kernels that another process of this machine was making when they were wanted."""
+    kernels_unshared: Counter[str] = field(default_factory=Counter)
+    """Times a kernel may have been compiled once more than need be, by reason."""
+    kernel_seconds: float = 0.0
+    """Seconds spent inside kernels, summed over threads."""
+    bytes_read: int = 0
+    """Bytes of chunk data that kernels read."""
+    bytes_written: int = 0
+    """Bytes of chunk data that kernels wrote."""
+    buffers_made: int = 0
+    """Buffers for results of chunk kernels that were taken from the system."""
+    buffers_reused: int = 0
+    """Results of chunk kernels that were written to a buffer that an earlier one had."""
+    programs_received: int = 0
+    """Programs that this process's workers asked the scheduler for."""
+    programs_missing: int = 0
+    """Times the scheduler did not give one, and the task came again with its program in it."""
+    tunings_damaged: int = 0
+    """Times that the file of what was tuned was damaged, and not heeded."""
+    repeats: int = 0
+    """Chunk tasks whose calls NumPy repeated, to report floating-point errors."""
+    device_tasks: int = 0
+    """Chunk tasks of NumPy programs that were computed on a worker's GPU, in whole or in part."""
+    host_tasks: int = 0
+    """Those on workers with a GPU that were computed on the host."""
+    host_reasons: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    """Times that calls of such tasks ran on the host, by (operation, reason)."""
+    bytes_to_device: int = 0
+    """Bytes of chunks that were copied to a GPU for tasks that know nothing of it."""
+    bytes_to_host: int = 0
+    """Bytes of such chunks that were copied back, for functions that need NumPy's arrays."""
+    breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    """Calls handed over unfused, by (operation, reason)."""
+
+    @property
+    def edited_launches(self) -> int:
+        """Launches of users' versions of kernels, whose names say whose versions they are."""
+        return sum(count for name, count in self.kernels.items() if EDITED in name)
+
+    @property
+    def unused_compilations(self) -> dict[str, float]:
+        """Seconds of processor time spent on kernels that nothing has launched, by kernel.
+
+        Over a cluster, this is a property of the merged counters of all its processes: one may
+        compile what another launches.
+        """
+        compiled = self.compilation_microseconds.items()
+        return {name: spent * 1e-6 for name, spent in compiled if name not in self.kernels}
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Return the sum of both; neither operand changes."""
+        return Statistics(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        )
+
+
+_lock = threading.Lock()
+_total = Statistics()
+
+
+def _begin_again() -> None:
+    """Have a lock that nobody holds, in a process that has been forked off."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
+
+
+class _Updating:
+    # A generator would take as long as all that is counted for a task.
+    def __enter__(self) -> Statistics:
+        _lock.acquire()
+        return _total
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        _lock.release()
+
+
+_updating = _Updating()
+
+
+def updating() -> AbstractContextManager[Statistics]:
+    """Give the process's counters for changing, under their lock."""
+    return _updating
+
+
+_launched: ContextVar[str] = ContextVar("gpusched-launched-as", default="")
+
+
+@contextmanager
+def compiling_for(name: str) -> Iterator[None]:
+    """Count what this thread has compiled as the kernel that is launched under this name.
+
+    What is compiled may be another one: with the options that are fastest here, or a part of it.
+    """
+    token = _launched.set(name)
+    try:
+        yield
+    finally:
+        _launched.reset(token)
+
+
+def count_compilation(name: str, seconds: float) -> None:
+    """Count a kernel that is compiled because nobody else has.
+
+    Parameters
+    ----------
+    name
+        The kernel's, unless this thread compiles for another one.
+    seconds
+        Of processor time.
+    """
+    with updating() as counters:
+        counters.compilations += 1
+        counters.compilation_microseconds[_launched.get() or name] += round(seconds * 1e6)
+
+
+def statistics() -> Statistics:
+    """Return a copy of this process's counters.
+
+    Examples
+    --------
+    >>> import gpusched
+    >>> gpusched.statistics().launches >= 0
+    True
+    """
+    with _lock:
+        return _total.merge(Statistics())
+
+
+def reset_statistics() -> None:
+    """Set this process's counters to zero."""
+    with _lock:
+        vars(_total).update(vars(Statistics()))

@@ -1,0 +1,189 @@
+"""Programs that every way of running CUDA kernels must get right, one per shape of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.backends.cuda.memory import shifted
+
+Arrays = Callable[[], tuple[np.ndarray, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, what it runs on, and how exact it must be."""
+
+    name: str
+    function: Callable[..., Any]
+    arrays: Arrays
+    ulp: int = 0
+
+
+def numbers(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
+    """Return small whole numbers, whose sums are exact in any order."""
+    low, high = (0, 2) if dtype == "bool" else (0, 9) if dtype[0] == "u" else (-8, 9)
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+def _chain(a: Any, b: Any) -> Any:
+    return (a + b) * 2.5 - a
+
+
+def _two(dtype: str) -> tuple[np.ndarray, ...]:
+    return numbers(9001, dtype=dtype), numbers(9001, dtype=dtype, seed=1)
+
+
+def _flat() -> list[Case]:
+    found = []
+    # Tiles hold 2048 elements for two float32 inputs: around their borders, and unaligned.
+    for size in (1, 3, 255, 2047, 2048, 2049, 4096, 5001):
+        found.append(Case(f"flat-{size}", _chain, lambda n=size: (numbers(n), numbers(n, seed=1))))
+    for offset in (1, 2, 3):
+
+        def unaligned(offset: int = offset) -> tuple[np.ndarray, ...]:
+            return shifted(numbers(4099), offset), numbers(4099, seed=1)
+
+        found.append(Case(f"flat-unaligned-{offset}", _chain, unaligned))
+    for dtype in ("float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint64"):
+        found.append(Case(f"flat-{dtype}", lambda a, b: a * b + a, lambda d=dtype: _two(d)))
+    found.append(Case("flat-bool", lambda a, b: a ^ b | a, lambda: _two("bool")))
+    found.append(Case("flat-mixed-dtypes", lambda a, b, c: (a > b, np.where(c, a, b)),
+                      lambda: (numbers(9001), numbers(9001, dtype="float64", seed=1),
+                               numbers(9001, dtype="bool"))))  # fmt: skip
+    found.append(
+        Case(
+            "flat-bytes-with-words",
+            lambda a, m, k: (np.where(m, a, k), m),
+            lambda: (numbers(9001), numbers(9001, dtype="bool"), numbers(9001, dtype="int16")),
+        )
+    )
+    found.append(Case("flat-scalar-array", _chain, lambda: (numbers(5001), numbers(1, seed=1))))
+    found.append(Case("flat-every-other", _chain, lambda: (numbers(3001)[::2], numbers(1501))))
+    found.append(Case("flat-backwards", _chain, lambda: (numbers(3001)[::-1], numbers(3001))))
+    found.append(Case("flat-two-outputs", np.modf, lambda: (numbers(5001) / 4,)))
+    return found
+
+
+def _nests() -> list[Case]:
+    def pair(*shapes: Any) -> Arrays:
+        return lambda: tuple(numbers(*s, seed=k) for k, s in enumerate(shapes))
+
+    return [
+        Case("row", _chain, pair((33, 64), (64,))),
+        Case("row-not-a-multiple", _chain, pair((33, 63), (63,))),
+        Case("column", _chain, pair((33, 64), (33, 1))),
+        Case("outer-product", lambda a, b: a * b, pair((37, 1), (1, 52))),
+        Case("inner-slice", lambda a: a[1:-1, 2:-2] + 1, pair((20, 40))),
+        Case("inner-slice-of-3d", lambda a: a[1:, 1:-1, 2:-2] + 1, pair((5, 9, 40))),
+        Case("middle-broadcast", lambda a, b: a * b[:, None, :], pair((4, 5, 48), (4, 48))),
+        Case("transposed", lambda a, b: a + b.T, pair((40, 30), (30, 40))),
+        Case("reversed-rows", lambda a: a[::-1, 3:] * 2, pair((9, 35))),
+        Case("four-loops", lambda a, b: a[:, ::2, :, ::2] * b,
+             pair((3, 4, 5, 12), (3, 1, 5, 1))),
+        Case("wide", _chain, pair((2, 3000), (3000,))),
+        Case("tall", _chain, pair((3000, 4), (4,))),
+        Case("hillshade", lambda a: np.sqrt((a[2:, 1:-1] - a[:-2, 1:-1]) ** 2
+                                            + (a[1:-1, 2:] - a[1:-1, :-2]) ** 2),
+             pair((34, 66))),
+    ]  # fmt: skip
+
+
+ELEMENTWISE = [*_flat(), *_nests()]
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": lambda a, axis: (a * a).sum(axis=axis),
+    "min": lambda a, axis: a.min(axis=axis),
+    "max": lambda a, axis: (a - 1).max(axis=axis),
+    "any": lambda a, axis: (a > 7).any(axis=axis),
+    "all": lambda a, axis: (a < 8).all(axis=axis),
+    "prod": lambda a, axis: np.where(a > 7, 2, np.where(a < -7, -1, 1)).prod(axis=axis),
+}
+_SHAPES: list[tuple[tuple[int, ...], Any]] = [
+    ((7,), None), ((5001,), None), ((30000,), None), ((50, 70), 1), ((3, 3000), 1), ((500, 8), 1),
+    ((70, 50), 0), ((3000, 3), 0), ((3, 700), 0), ((9, 10, 20), (0, 2)), ((9, 10, 20), 1),
+    ((6, 5, 7, 8), (1, 3)), ((6, 5, 7, 8), (0, 2)),
+]  # fmt: skip
+
+
+def _reductions() -> list[Case]:
+    found = []
+    for word, function in _REDUCTIONS.items():
+        for shape, axis in _SHAPES:
+
+            def reduce(a: Any, f: Any = function, axis: Any = axis) -> Any:
+                return f(a, axis)
+
+            name = f"{word}-{'x'.join(map(str, shape))}-{axis}"
+            found.append(Case(name, reduce, lambda s=shape: (numbers(*s),)))
+    for dtype in ("float64", "int8", "int32", "uint8", "int64"):
+        found.append(
+            Case(f"sum-{dtype}", lambda a: a.sum(), lambda d=dtype: (numbers(5003, dtype=d),))
+        )
+        found.append(
+            Case(
+                f"max-{dtype}", lambda a: a.max(axis=1), lambda d=dtype: (numbers(50, 67, dtype=d),)
+            )
+        )
+    found.append(Case("sum-of-strided", lambda a: a[::2, 1:-1].sum(), lambda: (numbers(60, 80),)))
+    found.append(Case("sum-unaligned", lambda a: a.sum(), lambda: (shifted(numbers(5003), 1),)))
+    found.append(Case("sum-with-row", lambda a, b: (a * b).sum(axis=0),
+                      lambda: (numbers(50, 30), numbers(30, seed=1))))  # fmt: skip
+    found.append(Case("two-results", lambda a: (a.sum(), a.max()), lambda: (numbers(30000),)))
+
+    def with_nan() -> tuple[np.ndarray, ...]:
+        return (np.where(numbers(60, 40) > 7, np.nan, numbers(60, 40)),)
+
+    found.append(Case("nan-propagates", lambda a: (a.min(axis=0), a.max(axis=0)), with_nan))
+    return found
+
+
+def _segments() -> list[Case]:
+    labels = np.random.default_rng(3).integers(0, 6, 70)
+    cases: list[tuple[str, Callable[..., Any], tuple[int, ...], str]] = [
+        ("rows", lambda a: np.add.reduceat(a * a, [2, 9, 40], axis=0), (70, 50), "float32"),
+        ("columns", lambda a: np.maximum.reduceat(a + 1, [0, 64], axis=1), (50, 70), "float64"),
+        ("middle", lambda a: np.minimum.reduceat(a, [3, 4, 5], axis=1), (5, 9, 20), "int16"),
+        ("truth", lambda a: np.logical_or.reduceat(a > 7, [1, 5], axis=0), (9, 33), "int8"),
+        ("strided", lambda a: np.add.reduceat(a[:, ::2], [0, 3], axis=0), (9, 33), "uint8"),
+        ("one-row", lambda a: np.multiply.reduceat(a, [0], axis=0), (1, 33), "int32"),
+        ("bincount", lambda a: np.bincount(labels, a, minlength=9), (70,), "float32"),
+    ]
+    return [
+        Case(f"segments-{name}", function, lambda s=shape, d=dtype: (numbers(*s, dtype=d),))
+        for name, function, shape, dtype in cases
+    ]
+
+
+def _taken() -> list[Case]:
+    labels = np.random.default_rng(4).integers(-6, 6, 70)
+
+    def rows(a: Any, m: Any) -> Any:
+        return (a - m[labels]) * 2
+
+    def columns(a: Any, m: Any) -> Any:
+        return a - m[:, labels] > 0
+
+    cases: list[tuple[str, Callable[..., Any], Any, Any, str]] = [
+        ("rows", rows, (70, 50), (6, 50), "float32"),
+        ("rows-in-vectors", rows, (70, 64), (6, 64), "float64"),
+        ("columns", columns, (50, 70), (50, 6), "int16"),
+        ("middle", columns, (5, 70, 20), (5, 6, 20), "int32"),
+        ("flat", rows, (70,), (6,), "float64"),
+        ("truth", lambda a, m: a | m[labels], (70, 33), (6, 33), "bool"),
+        ("sum-of-rows", lambda a, m: rows(a, m).sum(axis=1), (70, 50), (6, 50), "float32"),
+        ("sum-of-columns", lambda a, m: rows(a, m).sum(axis=0), (70, 50), (6, 50), "float32"),
+        ("max", lambda a, m: (a - m[:, labels]).max(axis=1), (50, 70), (50, 6), "int32"),
+        ("sum-across", lambda a, m: (a - m[:, labels]).sum(axis=0), (50, 70), (50, 6), "int64"),
+    ]
+    return [
+        Case(f"taken-{name}", function,
+             lambda a=a, m=m, d=d: (numbers(*a, dtype=d), numbers(*m, dtype=d, seed=1)))
+        for name, function, a, m, d in cases
+    ]  # fmt: skip
+
+
+REDUCTIONS = [*_reductions(), *_segments(), *_taken()]

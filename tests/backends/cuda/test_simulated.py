@@ -1,0 +1,104 @@
+"""The source of CUDA kernels, run by a simulator that has blocks, barriers and shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
+
+from gpusched.backends.cuda import simulator
+from gpusched.backends.cuda.geometry import Geometry
+from gpusched.backends.python import Window
+from gpusched.emit import skeleton
+from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.kernels import DivergenceError
+from tests.backends.cuda.cases import ELEMENTWISE, REDUCTIONS, Case, numbers
+from tests.backends.cuda.runtimes import SimulatorRuntime
+from tests.record import recording
+
+
+def ids(case: Case) -> str:
+    return case.name
+
+
+@pytest.fixture(params=[False, True], ids=["forwards", "backwards"])
+def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimulatorRuntime:
+    found = SimulatorRuntime(backwards=request.param)
+    monkeypatch.setitem(recording.BACKENDS, "simulator", found.get)
+    return found
+
+
+SOME = [*ELEMENTWISE, *REDUCTIONS][::3]
+MORE = [case for case in [*ELEMENTWISE, *REDUCTIONS] if case not in SOME]
+
+
+@pytest.mark.parametrize(
+    "case", [*SOME, *(pytest.param(c, marks=pytest.mark.exhaustive) for c in MORE)], ids=ids
+)
+def test_agrees_with_numpy(case: Case, runtime: SimulatorRuntime) -> None:
+    recording.check(case.function, *case.arrays(), backend="simulator", ulp=case.ulp)
+    assert runtime.launches
+
+
+def test_long_reduction_is_split_over_blocks(runtime: SimulatorRuntime) -> None:
+    recording.check(lambda a: a.sum(), numbers(30000), backend="simulator")
+    (_, first), (second_kernel, second), *_ = runtime.launches
+    assert first.grid[0] == first.splits > 1
+    assert second_kernel.loops == ("reduce",)
+    assert second.splits == 1
+
+
+def test_one_sum_has_one_result_whatever_the_order_of_threads() -> None:
+    array = np.random.default_rng(0).standard_normal(20000, dtype="float32")
+    sums = []
+    for backwards in (False, True):
+        runtime = SimulatorRuntime(backwards)
+        recording.BACKENDS["order"] = runtime.get
+        sums.append(recording.record(lambda a: a.sum(), array, backend="order").result)
+    del recording.BACKENDS["order"]
+    assert sums[0] == sums[1]
+
+
+def row_sums() -> Kernel:
+    strided, unit, still = Access.STRIDED, Access.UNIT, Access.BROADCAST
+    output = Output(0, "float32", (strided, still), "add", "float32")
+    return Kernel((Input("float32", (strided, unit)),), (), (), (output,), ("map", "reduce"))
+
+
+def simulate(text: str, backwards: bool) -> list[float]:
+    """Return the sums of 3 rows of ones, each twice as long as the block is wide, one by one."""
+    found = simulator.namespace()
+    exec(compile(text, "<kernel>", "exec"), found)
+    rows = np.arange(1, 4, dtype="float32").repeat(64)
+    out = np.full(3, np.nan, "float32")
+    arguments: tuple[Any, ...] = (Window(rows), Window(out), 3, 64, 64, 1, 0, 1)
+    simulator.run(found["kernel"], Geometry((1, 1, 1), (32, 1, 1), 0), arguments, backwards)
+    return out.tolist()
+
+
+def test_simulator_shows_each_missing_barrier() -> None:
+    text = skeleton.source(row_sums())
+    right = [[64.0, 128.0, 192.0]] * 2
+    assert [simulate(text, order) for order in (False, True)] == right
+    lines = text.splitlines()
+    barriers = [k for k, line in enumerate(lines) if line.strip() == "barrier()"]
+    assert len(barriers) == 2
+    for k in barriers:
+        changed = lines.copy()
+        changed[k] = changed[k].replace("barrier()", "pass")
+        assert [simulate("\n".join(changed), order) for order in (False, True)] != right
+
+
+def test_simulator_refuses_a_barrier_that_only_some_threads_reach() -> None:
+    text = "def kernel(*arguments):\n    if thread_x() < 3:\n        barrier()\n"
+    with pytest.raises(DivergenceError, match="do not meet at one barrier"):
+        simulate(text, backwards=False)
+
+
+def test_simulator_refuses_an_unaligned_vector() -> None:
+    text = "def kernel(a, out, n0, n1, a_s0, out_s0, vectors, each):\n    load4(a, 1)\n"
+    with pytest.raises(AssertionError, match="4 elements at"):
+        simulate(text, backwards=False)

@@ -1,0 +1,234 @@
+"""Floating-point errors: what NumPy would report of a value, a kernel's run finds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, take
+from gpusched.emit.operations import OPERATIONS
+from tests.emit.test_operations import CASES, fuses, operands, ufunc_of
+from tests.record.recording import record
+
+FILLING = {"f": 0.5, "i": 1, "u": 1, "b": True}
+"""A value that no operation finds fault with, by kind of dtype."""
+NUMBER = 131
+"""Elements: some vectors, and some more."""
+
+
+def reported(function: Callable[..., Any], *arrays: np.ndarray) -> list[str]:
+    """Return what NumPy says of a call."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        function(*arrays)
+    return sorted({str(each.message) for each in found})
+
+
+def errors_of(recording: Any, *arrays: np.ndarray) -> int:
+    """Return the errors that the kernels of a plan find."""
+    take()
+    recording.plan.run(arrays)
+    return take()
+
+
+def arrays_of(given: list[np.ndarray], k: int) -> list[np.ndarray]:
+    """Return operands with one sample in the midst, and one at the end."""
+    found = []
+    for samples in given:
+        array = np.full(NUMBER, FILLING[samples.dtype.kind], samples.dtype)
+        array[[17, -1]] = samples[k]
+        found.append(array)
+    return found
+
+
+FUSED = [
+    (name, dtype)
+    for name, dtype in CASES
+    if fuses(name, dtype) and np.dtype(dtype).kind in OPERATIONS[name].reports
+]
+
+
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize("target", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_conversions_to_integers_are_compiled_with_their_test(source: str, target: str) -> None:
+    found = record(lambda x: (x + 1).astype(target), np.array([3.0] * 20, source))
+    assert errors_of(found, np.array([3.0] * 20, source)) == 0
+    assert errors_of(found, np.array([3.0] * 19 + [1e30], source)) == INVALID
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [pytest.param(n, d, marks=pytest.mark.exhaustive if d == "float32" else ()) for n, d in FUSED],
+)
+def test_every_error_that_numpy_reports_is_found(name: str, dtype: str) -> None:
+    ufunc, samples = ufunc_of(name), operands(name, dtype)
+    missed, needless = [], []
+    with np.errstate(all="warn"):
+        recording = record(lambda *a: ufunc(*a), *arrays_of(samples, 0))
+        assert recording.launches
+        for k in range(len(samples[0])):
+            arrays = arrays_of(samples, k)
+            told = reported(ufunc, *arrays)
+            found = errors_of(recording, *arrays)
+            # Functions may underflow on the way to a result that shows nothing of it.
+            inside = OPERATIONS[name].heavy and all("underflow" in each for each in told)
+            # NumPy's own power of float32 reports errors of exact results.
+            infinite = name == "power" and np.isinf(arrays[1]).any()
+            if told and not found and not inside and not infinite:
+                missed.append(([a[-1] for a in arrays], told))
+            elif found & ~UNDERFLOW and not told:
+                needless.append(([a[-1] for a in arrays], found))
+    assert not missed, missed[:5]
+    assert len(needless) <= 0.1 * len(samples[0]), needless
+
+
+CALLS: dict[str, tuple[Callable[..., Any], int]] = {
+    "where hides": (lambda x: np.where(x == 0, 0.0, 1 / x) * 2, DIVIDE),
+    "comparison hides": (lambda x: 1 / x > 3, DIVIDE),
+    "maximum": (lambda x: np.maximum(1 / x, 0) + 1, DIVIDE),
+    "clip": (lambda x: np.clip(1 / x, 0, 1), DIVIDE),
+    "floor": (lambda x: np.floor(1 / x), DIVIDE),
+    "sum": (lambda x: (1 / x).sum(), DIVIDE),
+    "columns": (lambda x: (1 / x).reshape(-1, 1).sum(axis=0), DIVIDE),
+    "largest": (lambda x: (1 / x).max(), DIVIDE),
+    "exponential": (lambda x: np.exp(1 / x) * 0, DIVIDE),
+    "sign": (lambda x: np.sign(np.log(x)), DIVIDE),
+    "two arms": (lambda x: np.where(x > -1, x / x, 2 / x), INVALID),
+    "truth": (lambda x: (np.sqrt(x - 1) != 0).any(), INVALID),
+    "cast": (lambda x: (1 / x).astype("i2"), DIVIDE),
+}
+
+
+@pytest.mark.parametrize("position", [0, 3, NUMBER // 2, NUMBER - 2, NUMBER - 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", CALLS)
+def test_an_error_is_found_wherever_it_is(name: str, dtype: str, position: int) -> None:
+    call, wanted = CALLS[name]
+    values = np.full(NUMBER, 1.5, dtype)
+    recording = record(call, values)
+    assert errors_of(recording, values) == 0
+    values[position] = 0
+    assert errors_of(recording, values) & wanted
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("call", [
+    lambda x: np.where(x > 0.5, x, 1) * x,
+    lambda x: np.clip(x, 0.1, 0.9) * x + np.minimum(x, 0.5),
+    lambda x: np.where(np.isnan(x), 0, x).sum(),
+    lambda x: (x.sum(), x.max(), np.nanmin(x)),
+    lambda x: (x / 3).reshape(-1, 1).sum(axis=0),
+    lambda x: np.exp(x) * np.log(x) + np.sin(x) / np.arctan2(x, x) + x**2.5,
+    lambda x: np.sign(x) * x + x % 0.3 + (x >= 0.25) * x,
+    lambda x: np.hypot(x, x) + np.tanh(x) * np.cbrt(x) + np.expm1(x),
+    lambda x: np.isfinite(x) * x + np.heaviside(x, 0.5) * x,
+    lambda x: np.round(x, 2),
+])  # fmt: skip
+def test_ordinary_numbers_and_nan_raise_nothing(call: Callable[..., Any], dtype: str) -> None:
+    values = np.linspace(0.01, 0.99, NUMBER).astype(dtype)
+    recording = record(call, values)
+    assert errors_of(recording, values) == 0
+    values[[5, -1]] = np.nan
+    assert errors_of(recording, values) == 0
+
+
+def test_what_is_ignored_where_it_is_recorded_is_not_looked_for() -> None:
+    values = np.zeros(NUMBER)
+
+    def partly(x: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return 1 / x
+
+    recording = record(partly, values)
+    assert recording.launches[0].kernel.kernel.flags == INVALID | OVERFLOW
+    assert errors_of(recording, values) == 0
+    with np.errstate(all="ignore"):
+        recording = record(lambda x: np.log(x) + 1 / x, values)
+    assert not recording.launches[0].kernel.kernel.checked
+
+
+def test_operations_without_errors_have_no_checks() -> None:
+    recording = record(lambda x: np.where(x > 1, np.floor(-x), np.clip(x, 0, 1)), np.ones(NUMBER))
+    assert not recording.launches[0].kernel.kernel.checked
+
+
+def test_each_operation_says_what_it_reports() -> None:
+    known = {"invalid", "divide", "over", "under"}
+    for operation in OPERATIONS.values():
+        for kind, errors in operation.reports.items():
+            assert set(errors.split()) <= known
+            assert operation.template(kind) is not None
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_plain_python_finds_the_same(backend: str) -> None:
+    values = np.full(20, 1.5)
+    recording = record(lambda x: np.where(x == 0, 0, 1 / x) + np.sqrt(x), values, backend=backend)
+    assert errors_of(recording, values) == 0
+    values[7] = 0
+    assert errors_of(recording, values) & DIVIDE
+    values[7] = -1
+    assert errors_of(recording, values) == INVALID
+
+
+def division_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that divides one by a function's results."""
+
+    def divided(*arrays: Any) -> Any:
+        with np.errstate(all="ignore"):
+            found = function(*arrays)
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(1 / result for result in results)
+
+    return divided
+
+
+def assert_reported(function: Callable[..., Any], samples: list[np.ndarray]) -> None:
+    """Assert that errors are found in every array in which NumPy reports some."""
+    missed = []
+    recording = record(function, *arrays_of(samples, 0))
+    for k in range(len(samples[0])):
+        arrays = arrays_of(samples, k)
+        told = reported(function, *arrays)
+        if told and not errors_of(recording, *arrays):
+            missed.append(([a[-1] for a in arrays], told))
+    assert not missed, missed[:5]
+
+
+CHOICES: dict[str, tuple[Callable[..., Any], str]] = {
+    "numbers": (lambda x: np.where(x > 0, 0.0, 2.0), "float64"),
+    "a number": (lambda x: np.where(x > 0, x, 0.0), "float32"),
+    "twice": (lambda x: np.where(x > 0, np.where(x > 1, 0.0, x), 2.0) * 3, "float64"),
+    "minimum": (lambda x: np.minimum(x, 0), "float64"),
+    "maximum": (lambda x: np.maximum(x, 0), "float32"),
+    "fmin": (lambda x: np.fmin(x, 0), "float64"),
+    "clip": (lambda x: np.clip(x, 0, 1), "float64"),
+    "clip to one": (lambda x: np.clip(x, 0, 0), "float32"),
+    "nan_to_num": (np.nan_to_num, "float64"),
+    "booleans": (lambda x: x > 0, "float64"),
+    "converted": (lambda x: (x > 0).astype("float32") - 1, "float32"),
+    "of booleans": (lambda x: x * 1.0, "bool"),
+    "sign": (lambda x: np.sign(x) * 2, "float64"),
+    "shift": (lambda x: x << 60, "int64"),
+}
+"""Operations with few results, or with results that are constants, and dtypes of what they take."""
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_errors_of_what_the_compiler_may_know_are_found(name: str) -> None:
+    function, dtype = CHOICES[name]
+    assert_reported(
+        division_by(function), operands("positive" if dtype != "bool" else "invert", dtype)
+    )
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(n, d) for n, d in CASES if fuses(n, d) and n != "power"]
+)
+def test_errors_of_divisions_by_every_operations_results_are_found(name: str, dtype: str) -> None:
+    assert_reported(division_by(ufunc_of(name)), operands(name, dtype))

@@ -1,0 +1,204 @@
+"""The order in which kernels on the CPU read memory: blocks from some places, and rows at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusched.backends import primitives, python
+from gpusched.emit.hostloops import BLOCK, PLACES, ROWS, block
+from gpusched.emit.hostloops.reduction import IN_TURN
+from gpusched.emit.kernel import Kernel
+from gpusched.inspection.machinecode import cpu_llvm
+from gpusched.plan import schedule
+from gpusched.store import processors
+from tests.record.recording import BACKENDS, check, record
+
+
+def numbers(*shape: int, dtype: str = "int64") -> np.ndarray:
+    """Return numbers that differ from each other as long as the dtype has enough."""
+    return (np.arange(int(np.prod(shape))).reshape(shape) * 37 % 1009).astype(dtype)
+
+
+def kernel_of(function: Callable[..., Any], *arrays: np.ndarray) -> Kernel:
+    (launch,) = record(function, *arrays).launches
+    return launch.kernel.kernel
+
+
+@pytest.mark.parametrize("spread", [python.spread, primitives.spread])
+@given(count=st.integers(0, 50), places=st.integers(1, 6))
+def test_every_block_has_its_turn(
+    spread: Callable[[int, int, int], int], count: int, places: int
+) -> None:
+    found = [spread(number, count, places) for number in range(count)]
+    assert sorted(found) == list(range(count))
+
+
+def test_blocks_come_from_some_places_in_turn() -> None:
+    assert [python.spread(n, 9, 4) for n in range(9)] == [0, 2, 4, 6, 1, 3, 5, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("processor", "order", "distance"),
+    [("znver4", [0, 1, 2, 3, 4], 0), ("sapphirerapids", [0, 2, 1, 3, 4], 7)],
+)
+def test_processors_that_read_ahead_themselves_are_left_to_read_in_sequence(
+    processor: str, order: list[int], distance: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CPU_NAME", processor)
+    monkeypatch.setattr(primitives, "_READS_AHEAD", processors.reads_ahead())
+    assert [primitives.spread.py_func(n, 5, 2) for n in range(5)] == order
+    assert primitives.ahead.py_func(7) == distance
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("blocks", [0, 1, PLACES - 1, PLACES, PLACES + 1, 2 * PLACES + 3])
+def test_reductions_take_every_element_once(blocks: int, backend: str) -> None:
+    for more in (1, BLOCK - 1, BLOCK):
+        a = numbers(blocks * BLOCK + more)
+        check(lambda a: ((a * 3).sum(), a.max(), a.min()), a, backend=backend)
+        check(lambda a: (a * 3).sum(), a[::-1], backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_of_any_length_and_distance_are_reduced(backend: str) -> None:
+    for columns in (1, BLOCK - 1, BLOCK + 1, 5 * BLOCK + 3):
+        wide = numbers(5, columns + 7)
+        for rows in (wide[:, :columns], wide[::-2, 3 : columns + 3], wide[:, columns:0:-1]):
+            check(lambda a, b: ((a - b) * 2).sum(axis=1), rows, rows[0].copy(), backend=backend)
+
+
+@pytest.fixture
+def taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rows that are apart be reduced in turn, of small arrays and on any processor."""
+    monkeypatch.setattr(processors, "reads_ahead", lambda: True)
+    monkeypatch.setattr(schedule, "WORTHWHILE", 1)
+
+
+@pytest.mark.usefixtures("taken_in_turn")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", range(1, 2 * IN_TURN + 2))
+def test_rows_that_lie_apart_are_reduced_in_turn(rows: int, backend: str) -> None:
+    for columns in (1, BLOCK, 3 * BLOCK + 5):
+        wide = numbers(rows + 1, columns + 1000)
+        mean = wide[:rows, :1].copy()
+        apart = wide[:rows, 5 : columns + 5]
+        for some in (apart, apart[::-1], wide[1:, :columns]):
+            found = check(
+                lambda a, b: ((a - b).sum(axis=1), a.max(axis=1), (a > 7).any(axis=1)),
+                some, mean, backend=backend,
+            )  # fmt: skip
+            in_turn = any(launch.kernel.kernel.in_turn for launch in found.launches)
+            assert in_turn == (rows > 1 and columns > 1)
+            check(lambda a: a.sum(), some, backend=backend)
+
+
+@pytest.mark.usefixtures("taken_in_turn")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_in_turn_have_the_same_sums(dtype: str) -> None:
+    rows = np.random.default_rng(5).normal(size=(7, 3000)).astype(dtype)
+    apart = np.zeros((7, 5000), dtype)[:, :3000]
+    apart[:] = rows[:1]
+    (launch,) = record(lambda a: np.sum(a, axis=1), apart).launches
+    assert launch.kernel.kernel.in_turn
+    found = record(lambda a: (np.sum(a, axis=1), np.fmin.reduce(a, axis=1)), apart).result
+    assert len(set(found[0])) == len(set(found[1])) == 1
+    apart[:] = rows
+    apart[2, 7], apart[3, 2000] = np.nan, np.inf
+    found = record(lambda a: np.sum(a, axis=1), apart).result
+    np.testing.assert_allclose(found, apart.sum(axis=1, dtype="f8"), rtol=1e-5)
+
+
+def test_only_rows_that_lie_apart_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_in_turn(function: Callable[..., Any], array: np.ndarray) -> bool:
+        return kernel_of(function, array).in_turn
+
+    def rows(x: Any) -> Any:
+        return np.sum(x, axis=1)
+
+    wide = np.ones((512, 1024), "float32")
+    for reads_ahead in (True, False):
+        monkeypatch.setattr(processors, "reads_ahead", lambda found=reads_ahead: found)
+        assert is_in_turn(rows, wide[:, :500]) == reads_ahead
+        assert is_in_turn(np.sum, wide[:, :500]) == reads_ahead
+        assert not is_in_turn(rows, wide)
+        assert not is_in_turn(rows, wide[:, :1000])  # The next row is near.
+        assert not is_in_turn(rows, wide[:16, :500])  # A few elements, which a cache may hold.
+        assert not is_in_turn(lambda x: np.sum(x, axis=0), wide[:, :500])
+        assert not is_in_turn(lambda x: np.sum(np.exp(x), axis=1), wide[:, :500])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", range(2 * ROWS + 2))
+def test_columns_of_any_length_are_reduced(rows: int, backend: str) -> None:
+    a, b, c = numbers(rows, 5), numbers(rows, 1), numbers(5)
+    check(lambda a, b, c: ((a - b) * c).sum(axis=0), a, b, c, backend=backend)
+    if rows:
+        check(lambda a: ((a + 1).sum(axis=0), a.max(axis=0)), a[::-1], backend=backend)
+        check(lambda a: (a + 1).sum(axis=1), numbers(3, rows, 5)[:, ::-1], backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nan_and_infinity_come_through_rows_that_are_joined(backend: str) -> None:
+    a = numbers(ROWS + 1, 4, dtype="float64")
+    a[1, 0], a[2, 1], a[3, 2], a[4, 2] = np.nan, np.inf, np.inf, -np.inf
+    check(lambda a: ((a * 2).sum(axis=0), (a * 2).max(axis=0)), a, backend=backend)
+
+
+def test_light_kernels_ask_for_the_next_row() -> None:
+    rows = numbers(1 << 10, 1 << 11, dtype="float32")[:, 1:]
+    light = kernel_of(lambda a, b: (a - b) * b, rows, rows)
+    assert light.streamed
+    assert "llvm.prefetch" in cpu_llvm(light)
+    assert block(light) == BLOCK
+
+
+def test_heavy_kernels_compute_more_at_once_and_leave_asking_to_the_processor() -> None:
+    heavy = kernel_of(lambda a: np.exp(a).sum(), numbers(1000, dtype="float32"))
+    assert "llvm.prefetch" not in cpu_llvm(heavy)
+    assert block(heavy) > BLOCK
+
+
+def test_heavy_kernels_join_one_row_at_a_time() -> None:
+    a = numbers(8, 6, dtype="float32")
+    (light,) = record(lambda a: (a * a).sum(axis=0), a).launches
+    (heavy,) = record(lambda a: np.exp(a).sum(axis=0), a).launches
+    assert light.kernel.source.count("= point(") == ROWS + 1
+    assert heavy.kernel.source.count("= point(") == 1
+
+
+@st.composite
+def with_nan(draw: st.DrawFn) -> np.ndarray:
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    values = draw(st.lists(st.sampled_from([np.nan, np.inf, -np.inf, -2.0, 0.5, 3.0]), min_size=1))
+    times = draw(st.sampled_from([1, BLOCK]))
+    return np.array(values, dtype).repeat(times)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(array=with_nan())
+@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
+@pytest.mark.slow
+def test_extremes_that_skip_nan_beside_sums(array: np.ndarray, backend: str) -> None:
+    def both(a: Any) -> Any:
+        return np.fmin.reduce(a), np.isnan(a).sum(), np.fmax.reduce(a), (a + 1).min()
+
+    found = check(both, array, backend=backend)
+    assert len(found.launches) == 1
+    check(lambda a: (np.fmin.reduce(a, axis=1), np.fmax.reduce(a, axis=1), np.isnan(a).sum(axis=1)),
+          np.array([array, array[::-1]]), backend=backend)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extremes_that_skip_nan_take_several_elements_at_once_beside_sums(dtype: str) -> None:
+    a = numbers(10 * BLOCK, dtype=dtype)
+    kernel = kernel_of(lambda a: (np.fmin.reduce(a), np.fmax.reduce(a), a.sum()), a)
+    several = r"<\d+ x (?:float|double)> @llvm\."
+    assert re.search(several + "minimum", cpu_llvm(kernel))
+    assert re.search(several + "maximum", cpu_llvm(kernel))

@@ -1,0 +1,41 @@
+"""Plans whose kernels run together on slabs of rows, of small arrays too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from gpusched import events
+from gpusched.plan import slabs
+from gpusched.plan.plan import Plan
+from gpusched.plan.slabs import Slabs
+
+
+def make_small(patch: pytest.MonkeyPatch, room: int = 1 << 15) -> None:
+    """Let slabs have few rows, also of small arrays."""
+    patch.setattr(slabs, "room", lambda: room)
+    patch.setattr(slabs._Together, "_is_large", lambda self, registers: False)
+
+
+def slabs_of(plan: Plan) -> list[Slabs]:
+    return [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+
+
+def put_some(x: np.ndarray, specials: tuple[float, ...], data: st.DataObject) -> None:
+    """Write each of these numbers to some place of a matrix, or to none."""
+    for special in specials:
+        if data.draw(st.booleans()):
+            x[tuple(data.draw(st.integers(0, length - 1)) for length in x.shape)] = special
+
+
+def profiled(plan: Plan, *arrays: Any) -> tuple[Any, list[str]]:
+    """Return a plan's results, and the kernels that a profile of its run times."""
+    found = events.start("slabs")
+    try:
+        result, _ = plan.run(arrays)
+    finally:
+        events.stop("slabs")
+    return result, [event.name for event in events.taken(found) if event.kind == "kernel"]

@@ -1,0 +1,87 @@
+"""Run a function on lazy chunks, first recorded and then from its plan, and compare with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpusched.backends.cache import kernels, reference
+from gpusched.backends.devices import HOST, Device
+from gpusched.plan.plan import Launch, Plan
+from gpusched.record import functions, segments  # noqa: F401  (register what is recorded)
+from gpusched.record.chunk import LazyChunk, lazies, references
+from gpusched.record.record import Recorder
+
+BACKENDS = {"python": reference, "cpu": kernels.get}
+
+
+@dataclass
+class Recording:
+    """What came of recording a function."""
+
+    result: Any
+    plan: Plan
+    recorder: Recorder
+
+    @property
+    def launches(self) -> list[Launch]:
+        return self.plan.launches
+
+
+def record(
+    function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", device: Device = HOST
+) -> Recording:
+    """Record `function` on lazy chunks that stand for `arrays`."""
+    recorder = Recorder(replace(device, compile=BACKENDS[backend]))
+    chunks = [LazyChunk(recorder, recorder.leaf(array)) for array in arrays]
+    result = function(*chunks)
+    recorder.flush(lazies(result))
+    structure = references(recorder, result)
+    plan = recorder.plan(tuple((k, k) for k in range(len(arrays))), structure)
+    return Recording(recorder.run(plan, arrays)[0], plan, recorder)
+
+
+def check(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", ulp: int = 0,
+          scale: float | None = None) -> Recording:  # fmt: skip
+    """Assert that `function` fused, and run again from its plan, gives what NumPy gives."""
+    with np.errstate(all="ignore"):
+        expected = function(*arrays)
+        found = record(function, *arrays, backend=backend)
+        again, _ = found.plan.run(arrays)
+    for result in (found.result, again):
+        assert_same(result, expected, ulp, scale)
+    return found
+
+
+def assert_same(found: Any, expected: Any, ulp: int = 0, scale: float | None = None) -> None:
+    """Assert equal types, dtypes, shapes and values, floats within `ulp` units in the last place.
+
+    `scale` widens the unit to that of numbers of that size, where the result is less: sums are as
+    exact as their terms.
+    """
+    if isinstance(expected, tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other, ulp, scale)
+        return
+    assert type(found) is type(expected), (type(found), type(expected))
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    if found.dtype.kind != "f":
+        np.testing.assert_array_equal(found, expected)
+        return
+    with np.errstate(all="ignore"):
+        size = min(scale or 0, np.finfo(found.dtype).max)
+        unit = np.spacing(np.maximum(np.abs(expected), found.dtype.type(size)))
+        finite = np.isfinite(expected)
+        distance = np.where(finite, np.abs(found - expected), 0)
+        close = ~finite | (distance == 0) | (distance <= ulp * unit)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(found[np.isinf(expected)], expected[np.isinf(expected)])
+    assert np.all(close), f"{found} is further than {ulp} units from {expected}"
+    if not ulp:
+        zero = expected == 0
+        np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))

@@ -1,0 +1,315 @@
+"""Variances: one reading, no digits lost to a large mean, and exactly 0 of what is constant."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from dask.array import reductions
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpusched
+from gpusched.graph.moments import moment_agg, moment_chunk, moment_combine
+from gpusched.record.moments import joined, moments
+from tests.plan.slabbed import put_some, slabs_of
+from tests.record.recording import BACKENDS, record
+
+RANDOM = np.random.default_rng(11)
+
+ERROR = {"f4": 1e-6, "f8": 1e-13}
+"""Largest relative error of a variance, however large the mean is."""
+
+
+def of_dask(x: Any, axis: Any = (0,)) -> Any:
+    """Return what dask keeps of a chunk: sums, and squares of deviations."""
+    dtype = x.dtype if x.dtype.kind == "f" else "f8"
+    found = moment_chunk(x, dtype=dtype, axis=axis, keepdims=True)
+    return found["total"], found["M"][..., 0]
+
+
+def of_numpy(x: Any, axis: Any = 0) -> Any:
+    return np.var(x, axis=axis)
+
+
+def exact(x: np.ndarray) -> Fraction:
+    """Return the variance of numbers."""
+    numbers = [Fraction(float(each)) for each in x.ravel()]
+    mean = sum(numbers) / len(numbers)
+    return sum((each - mean) ** 2 for each in numbers) / len(numbers)
+
+
+def error(found: Any, expected: list[Fraction]) -> float:
+    """Return the largest relative error of variances."""
+    pairs = zip(np.ravel(found), expected, strict=True)
+    return max(float(abs(Fraction(float(one)) / other - 1)) for one, other in pairs)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("offset", [0, 1, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12])
+def test_a_large_mean_costs_no_digits(offset: float, dtype: str, axis: int | None) -> None:
+    x = (offset + RANDOM.normal(size=(601, 3))).astype(dtype)
+    if axis == 1:
+        x = np.ascontiguousarray(x.T)
+    rows = [x] if axis is None else list(np.moveaxis(x, axis, 1))
+    expected = [exact(row) for row in rows]
+    if not all(expected):
+        pytest.skip("float32 has no digits for such deviations")
+    chunked = da.from_array(x, chunks=tuple(-(-n // 3) for n in x.shape))
+    found = [record(lambda chunk: np.var(chunk, axis=axis), x).result]
+    with gpusched.enable():
+        found.append(chunked.var(axis=axis).compute(scheduler="sync"))
+    missing = np.where(np.zeros(x.shape, bool), np.nan, x)
+    with gpusched.enable():
+        nan = da.nanvar(da.from_array(missing, chunks=chunked.chunks), axis=axis)
+        found.append(nan.compute(scheduler="sync"))
+    for each in found[:2]:
+        assert error(each, expected) <= ERROR[dtype]
+    # Where NaN is skipped, float32 is computed in float32.
+    assert error(found[2], expected) <= 2 * ERROR[dtype]
+
+
+@pytest.mark.parametrize("function", [of_dask, of_numpy])
+@pytest.mark.parametrize("axis", [(0,), (1,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+def test_one_kernel_reads_the_chunk_once(
+    function: Callable[..., Any], axis: Any, dtype: str
+) -> None:
+    x = RANDOM.normal(1000, 200, (20, 30, 40)).astype(dtype)
+    recorded = record(lambda chunk: function(chunk, axis), x)
+    readers = [len(launch.outputs) for launch in recorded.launches if 0 in launch.inputs]
+    assert readers == [3 + (function is of_dask)]
+    expected = np.var(x.astype("f8"), axis=axis, keepdims=function is of_dask)
+    if function is of_dask:
+        expected = expected * (x.size / expected.size)
+    found = recorded.result[1] if function is of_dask else recorded.result
+    np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == "f4" else 1e-12)
+
+
+@pytest.mark.slow
+@given(
+    st.integers(1, 200),
+    st.integers(1, 9),
+    st.sampled_from([(0,), (1,), (0, 1)]),
+    st.sampled_from(["f4", "f8"]),
+    st.sampled_from([2.0**-100, 2.0**-10, 1.0, 2.0**50]),
+    st.sampled_from([0, 1, 1000, 30_000]),
+    st.sampled_from(["C", "F", "backwards", "every other", "repeated"]),
+    st.sampled_from(sorted(BACKENDS)),
+    st.integers(0, 9999),
+    st.data(),
+)
+def test_squares_are_exact_of_any_layout(
+    rows: int,
+    width: int,
+    axis: Any,
+    dtype: str,
+    scale: float,
+    mean: int,
+    layout: str,
+    backend: str,
+    seed: int,
+    data: st.DataObject,
+) -> None:
+    steps = np.random.default_rng(seed).integers(-32, 32, (rows, width))
+    x = ((mean + steps / 16) * scale).astype(dtype)
+    put_some(x, (np.nan, np.inf, -np.inf, 1e30, -1e30), data)
+    x = {
+        "C": x,
+        "F": np.asfortranarray(x),
+        "backwards": x[::-1, ::-1],
+        "every other": x.repeat(2, axis=1)[:, ::2],
+        "repeated": np.broadcast_to(x[:1], x.shape),
+    }[layout]
+    with np.errstate(all="ignore"):
+        recorded = record(lambda chunk: of_dask(chunk, axis), x, backend=backend)
+        again = recorded.plan.run((x,))[0]
+        wide = x.astype("f8")
+        total = wide.sum(axis=axis, keepdims=True)
+        squares = ((wide - wide.mean(axis=axis, keepdims=True)) ** 2).sum(axis=axis, keepdims=True)
+    for one, other in zip(recorded.result, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    size = np.abs(wide, where=np.isfinite(wide), out=np.zeros_like(wide)).sum()
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(again[0], total.astype(dtype), rtol=1e-6, atol=1e-6 * size)
+    np.testing.assert_allclose(again[1], squares, rtol=1e-11, atol=1e-300)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("number", [0.1, -1e-3, 123456.789, 3e30])
+def test_what_is_constant_does_not_deviate(axis: int | None, dtype: str, number: float) -> None:
+    x = np.full((1521, 100), number, dtype)
+    chunked = da.from_array(x, chunks=(500, 30))
+    found = [record(lambda chunk: np.var(chunk, axis=axis), x).result]
+    with gpusched.enable():
+        for of in (da.std, da.nanstd):
+            found.append(of(chunked, axis=axis).compute(scheduler="sync"))
+    for each in found:
+        assert np.array_equal(each, np.zeros_like(each))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_first_number_unlike_the_others_costs_few_digits(axis: int, dtype: str) -> None:
+    x = (1e5 + RANDOM.normal(size=(3000, 3000))).astype(dtype)
+    x[:1] = x[:, :1] = -1e8
+    found = record(lambda chunk: np.var(chunk, axis=axis), x).result
+    np.testing.assert_allclose(found, x.var(axis=axis, dtype="f8"), rtol=ERROR[dtype])
+
+
+def test_the_largest_numbers_overflow_as_in_numpy() -> None:
+    x = np.array([[1e200, -1e200, 0.0] * 9, [1.0, 2.0, 3.0] * 9])
+    with np.errstate(all="ignore"):
+        for axis in (0, 1, None):
+            found = record(lambda chunk, k=axis: np.var(chunk, axis=k), x).result
+            np.testing.assert_array_equal(np.isinf(found), np.isinf(np.var(x, axis=axis)))
+            assert not np.isnan(found).any()
+
+
+def test_what_is_computed_first_is_computed_once() -> None:
+    x = RANDOM.normal(size=(300, 200))
+    recorded = record(lambda chunk: of_dask(np.exp(chunk) + 1), x)
+    exponentials = [s for launch in recorded.launches for s in launch.kernel.kernel.statements
+                    if s.operation == "exp"]  # fmt: skip
+    assert len(exponentials) == 1
+    y = np.exp(x) + 1
+    np.testing.assert_allclose(recorded.result[1][0], y.var(axis=0) * 300, rtol=1e-12)
+
+
+def test_other_reductions_are_beside_it() -> None:
+    def all_of(x: Any) -> Any:
+        return np.var(x, axis=0), np.max(x, axis=0), np.sum(x, axis=0)
+
+    x = RANDOM.normal(size=(300, 200))
+    (launch, *_) = record(all_of, x).launches
+    assert len(launch.outputs) == 5
+    for one, other in zip(record(all_of, x).result, all_of(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_sums_beside_moments_of_rows_share_slabs() -> None:
+    def rows(x: Any) -> Any:
+        return np.var(x, axis=1, keepdims=True), x - np.mean(x, axis=1, keepdims=True)
+
+    x = RANDOM.normal(size=(2000, 1500)).astype("f4")
+    recorded = record(rows, x)
+    again = recorded.plan.run((x,))[0]
+    assert slabs_of(recorded.plan)
+    for one, other, wanted in zip(recorded.result, again, rows(x), strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None, (0, 1), -1])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "?"])
+def test_types_and_shapes_are_numpy_s(axis: Any, dtype: str) -> None:
+    x = RANDOM.normal(5, 2, size=(30, 20)).astype(dtype)
+    for function in (np.var, np.std):
+        for options in ({}, {"keepdims": True}, {"ddof": 1}):
+            found = record(lambda c, f=function, o=options: f(c, axis=axis, **o), x).result
+            expected = function(x, axis=axis, **options)
+            assert (type(found), found.dtype, found.shape) == (
+                type(expected), expected.dtype, expected.shape,
+            )  # fmt: skip
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("of", [da.var, da.std, da.nanvar, da.nanstd])
+@pytest.mark.parametrize(
+    "dtype", ["f4", *(pytest.param(d, marks=pytest.mark.exhaustive) for d in ("f8", "i4"))]
+)
+def test_dask_s_deviations(axis: int | None, of: Callable[..., Any], dtype: str) -> None:
+    x = (300 + 50 * RANDOM.normal(size=(2000, 120))).astype(dtype)
+    chunked = da.from_array(x, chunks=(700, 60))
+    with gpusched.enable(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = [of(chunked, axis=axis, ddof=1, split_every=2).compute(scheduler="sync")
+                 for _ in range(2)]  # fmt: skip
+    expected = getattr(np, of.__name__)(x, axis=axis, ddof=1)
+    assert (found[0].dtype, found[0].shape) == (expected.dtype, expected.shape)
+    assert np.array_equal(*found)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5 if dtype == "f4" else 1e-12)
+
+
+def test_columns_without_a_number_are_nan_as_dask_has_them() -> None:
+    x = RANDOM.normal(size=(300, 60))
+    x[RANDOM.random(x.shape) < 0.3] = np.nan
+    x[:, 3] = np.nan
+    x[:200, 4] = np.nan
+    x[5:, 6] = np.nan
+    chunked = da.from_array(x, chunks=(100, 60))
+    for ddof in (0, 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = da.nanvar(chunked, axis=0, ddof=ddof).compute(scheduler="sync")
+            with gpusched.enable():
+                found = da.nanvar(chunked, axis=0, ddof=ddof).compute(scheduler="sync")
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def chunks_of(x: np.ndarray, function: Callable[..., Any]) -> list[Any]:
+    return [function(part, dtype="f8", axis=(0,), keepdims=True) for part in np.split(x, 4)]
+
+
+def test_dask_s_own_functions_and_these_understand_each_other() -> None:
+    x = 50 + RANDOM.normal(size=(400, 7))
+    own, plain = chunks_of(x, moment_chunk), chunks_of(x, reductions.moment_chunk)
+    for pairs in (own, plain, [*own[:2], *plain[2:]]):
+        for combine in (moment_combine, reductions.moment_combine):
+            for aggregate in (moment_agg, reductions.moment_agg):
+                halves = [combine(half, axis=(0,)) for half in (pairs[:2], pairs[2:])]
+                found = aggregate(halves, axis=(0,), keepdims=False)
+                np.testing.assert_allclose(found, x.var(axis=0), rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "x", [np.ones((0, 3)), np.ones((4, 3), complex), np.ones((4, 3), "f2"),
+          np.ma.masked_greater(np.arange(12.0).reshape(4, 3), 7)], ids=lambda x: f"{x.dtype}"
+)  # fmt: skip
+def test_what_dask_alone_knows_is_left_to_it(x: Any) -> None:
+    options = {"dtype": x.dtype if x.dtype.kind == "f" else "f8", "axis": (0,), "keepdims": True}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, expected = (f(x, **options) for f in (moment_chunk, reductions.moment_chunk))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_higher_moments_are_dask_s() -> None:
+    x = da.from_array(RANDOM.normal(size=(4000, 30)), chunks=(1000, 30))
+    wanted = da.moment(x, 3, axis=0)
+    expected = wanted.compute(scheduler="sync")
+    with gpusched.enable():
+        np.testing.assert_allclose(wanted.compute(scheduler="sync"), expected, rtol=1e-10)
+
+
+def test_arrays_join_to_what_they_hold_together() -> None:
+    x = 1e8 + RANDOM.normal(size=(5, 90))
+    counts = np.array([[90, 90, 0, 90, 90]]).T
+    parts = moments(x, (1,), 90)
+    parts.squares[counts == 0] = 0
+    together = joined(parts, counts, (0,))
+    held = x[counts[:, 0] > 0]
+    np.testing.assert_allclose(together.squares, held.var() * held.size, rtol=1e-12)
+    np.testing.assert_allclose(together.mean - 1e8 + together.rest, (held - 1e8).mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f2", "c8"])
+@pytest.mark.parametrize("of", [da.var, da.std, da.nanvar])
+def test_deviations_in_another_dtype_are_dask_s(of: Callable[..., Any], dtype: str) -> None:
+    """Dask truncates sums and quotients of integers on the way."""
+    x = da.from_array(np.arange(11) * 1.5, chunks=4)
+    with gpusched.disable():
+        expected = of(x, dtype=dtype).compute(scheduler="sync")
+    found = of(x, dtype=dtype).compute(scheduler="sync")
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,176 @@
+"""The compile service's parts: frames, definitions, and which job comes first."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusched.backends.compileworker import answer_to, serve
+from gpusched.store.service import frames, places
+from gpusched.store.service.connection import Connection, SilentServiceError
+from gpusched.store.service.definitions import DefinitionError, from_data, to_data
+from gpusched.store.service.jobs import Job, Jobs
+from tests.record.recording import record
+from tests.store.test_cache import sample_kernel
+
+
+def request(key: str, gain: float = 1.0, **more: Any) -> dict[str, Any]:
+    return {"key": key, "name": f"kernel {key}", "gain": gain, **more}
+
+
+class TestFrames:
+    def test_messages_follow_each_other(self) -> None:
+        stream = io.BytesIO(frames.packed({"a": 1}, b"x" * 1000) + frames.packed({"b": [None]}))
+        assert frames.read(stream) == ({"a": 1}, b"x" * 1000)
+        assert frames.read(stream) == ({"b": [None]}, b"")
+        assert frames.read(stream) is None
+
+    @pytest.mark.parametrize("content", [
+        b"\0", b"\0\0\0\1\0\0\0\0", b"\xff" * 8, b"\0\0\0\2\0\0\0\0[]", b"\0\0\0\1\0\0\0\0{",
+    ])  # fmt: skip
+    def test_anything_else_is_refused(self, content: bytes) -> None:
+        with pytest.raises(frames.FrameError):
+            frames.read(io.BytesIO(content))
+
+
+class TestDefinitions:
+    @pytest.mark.parametrize("function", [
+        lambda x: np.exp(-x) * 2 + x, lambda x: np.std(x, axis=1), lambda x: np.where(x > 0, x, 1),
+        lambda x: (x.sum(axis=0), x.max()), lambda x: x.astype("i4") // 3,
+    ])  # fmt: skip
+    def test_a_kernel_is_the_same_after_a_way_as_text(self, function: Any) -> None:
+        for launch in record(function, np.ones((300, 40)), backend="python").launches:
+            kernel = launch.kernel.kernel
+            again = from_data(json.loads(json.dumps(to_data(kernel))))
+            assert again == kernel and again.description == kernel.description
+
+    @pytest.mark.parametrize("change", [
+        {"loops": "map"}, {"checked": 1}, {"options": {"block": "1"}}, {"more": 1},
+        {"inputs": [{"dtype": "float64", "access": ["sideways"]}]}, {"parameters": [1]},
+    ])  # fmt: skip
+    def test_other_data_is_refused(self, change: dict[str, Any]) -> None:
+        with pytest.raises((DefinitionError, ValueError)):
+            from_data(to_data(sample_kernel()) | change)
+
+
+def taken(jobs: Jobs, idle: bool = True) -> str | None:
+    job = jobs.take(idle)
+    return job and job.key
+
+
+class TestJobs:
+    def test_what_most_wait_for_comes_first_and_then_what_saves_most(self) -> None:
+        jobs = Jobs()
+        jobs.add((1, 1), request("little", 1.0))
+        jobs.add((1, 2), request("much", 5.0))
+        jobs.add((1, 3), request("awaited", 0.0, awaited=True))
+        jobs.add((1, 4), request("awaited by two", 0.0, awaited=True))
+        jobs.add((2, 1), request("awaited by two", 0.0, awaited=True))
+        order = [taken(jobs) for _ in range(5)]
+        assert order == ["awaited by two", "awaited", "much", "little", None]
+
+    def test_gains_of_all_clients_add_up(self) -> None:
+        jobs = Jobs()
+        jobs.add((1, 1), request("one", 3.0))
+        assert not [jobs.add((k, 1), request("several", 2.0)) for k in range(3)][-1]
+        assert taken(jobs) == "several"
+
+    def test_beside_tasks_only_what_is_urgent(self) -> None:
+        jobs = Jobs()
+        jobs.add((1, 1), request("later"))
+        assert taken(jobs, idle=False) is None
+        jobs.add((1, 2), request("now", urgent=True))
+        assert (taken(jobs), taken(jobs, idle=False)) == ("later", "now")
+        jobs.urge("kernel later", 1.0)
+        assert taken(jobs, idle=False) == "later", "begun once more, as it has become urgent"
+
+    def test_who_has_asked_is_answered_once(self) -> None:
+        jobs = Jobs()
+        jobs.add((1, 1), request("a", urgent=True))
+        jobs.add((2, 7), request("a"))
+        job = jobs.take(idle=False)
+        assert job is not None and jobs.is_wanted(job)
+        assert jobs.finish(job) == [(1, 1), (2, 7)]
+        assert not jobs.is_wanted(job) and not jobs
+
+    def test_the_kernels_of_a_client_that_has_gone_are_compiled_all_the_same(self) -> None:
+        jobs = Jobs()
+        jobs.add((1, 1), request("a"))
+        assert taken(jobs, idle=False) is None
+        jobs.leave(1)
+        job = jobs.take(idle=False)
+        assert job is not None and jobs.finish(job) == []
+
+    def test_a_kernel_that_ends_its_compiler_is_tried_twice(self) -> None:
+        jobs = Jobs()
+        jobs.add((1, 1), request("a"))
+        found: list[Job] = []
+        while (job := jobs.take(idle=True)) is not None:
+            found.append(job)
+            if not jobs.give_back(job):
+                jobs.finish(job)
+        assert len(found) == 2
+
+
+class TestWorker:
+    def test_another_toolchain_is_an_error(self) -> None:
+        message = {"kernel": to_data(sample_kernel()), "target": "cpu", "key": "another"}
+        answer, code = answer_to(message)
+        assert "another version of gpusched" in answer["error"] and not code
+
+    def test_errors_do_not_end_it(self) -> None:
+        out = io.BytesIO()
+        serve(io.BytesIO(frames.packed({}) + frames.packed({"kernel": 1, "target": "cpu"})), out)
+        out.seek(0)
+        assert "KeyError" in str(frames.read(out))
+        assert "DefinitionError" in str(frames.read(out))
+
+
+def test_a_compilation_may_take_longer_than_an_answer_about_the_service() -> None:
+    one, other = socket.socketpair()
+    asked: list[float] = []
+
+    class Watched(Connection):
+        def _check(self, patience: float) -> None:
+            asked.append(patience)
+            if len(asked) == 2:
+                other.sendall(frames.packed({"id": 1}, b"code"))
+
+    connection = Watched(one)
+    with other:
+        assert connection.ask({"op": "compile"}, patience=0.01)[1] == b"code"
+    assert len(asked) >= 2
+    connection.close()
+
+
+def test_a_service_that_says_nothing_is_not_waited_for() -> None:
+    one, other = socket.socketpair()
+    connection = Connection(one)
+    with other, pytest.raises(SilentServiceError, match=r"0\.01 s"):
+        connection.ask({"op": "compile"}, patience=0.01)
+    connection.close()
+
+
+def test_processes_of_other_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        places.check_peer(one)
+        monkeypatch.setattr("os.getuid", lambda: 12345)
+        with pytest.raises(places.ForeignPeerError, match="user"):
+            places.check_peer(one)
+
+
+def test_the_folder_is_short_and_its_user_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    tmp_path.chmod(0o777)
+    assert tmp_path not in places.folder().parents, "others may write there"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/" + "x" * 200)
+    assert len(str(places.Place(places.folder(), "0" * 16).socket)) < 100

@@ -1,0 +1,84 @@
+"""When a kernel is worth its compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusched.backends.cache import reference
+from gpusched.store import worthwhile
+from gpusched.store.handles import Handle
+from gpusched.store.worthwhile import expected, gain, later
+from tests.record.recording import record
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worthwhile, "cores", lambda: 2)
+
+
+def handle_of(function: Callable[..., Any]) -> Handle:
+    """Return the only kernel of a function, as if it were not compiled."""
+    (launch,) = record(function, np.ones((40, 30)), backend="python").launches
+    compiled = reference(launch.kernel.kernel)
+    return Handle(launch.kernel.kernel, lambda: None, lambda: compiled)
+
+
+def add(x: Any) -> Any:
+    return x + 1 + x
+
+
+def test_larger_kernels_are_expected_to_take_longer() -> None:
+    found = [
+        expected(handle_of(each))
+        for each in (add, lambda x: add(x) * x, lambda x: np.exp(x) + 1,
+                     lambda x: np.exp(x) * np.sin(x) + np.cos(x))
+    ]  # fmt: skip
+    assert found == sorted(found) and found[0] < found[-1] / 3
+
+
+def test_work_pays_that_is_long_beside_the_compilation() -> None:
+    code = handle_of(add)
+    cost = expected(code)
+    assert gain([code], cost, 0) < 0
+    assert gain([code], cost, 1) < 0
+    assert gain([code], cost, 100) > 0
+
+
+def test_what_has_been_repeated_will_be() -> None:
+    code = handle_of(add)
+    code.spent = 100 * expected(code)
+    assert gain([code], 0.0, 0) > 0
+
+
+def test_many_kernels_need_more_work() -> None:
+    code = handle_of(add)
+    seconds = 10 * expected(code)
+    assert gain([code], seconds, 1) > 0 > gain([code] * 5, seconds, 1)
+
+
+def test_more_cores_do_more_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = handle_of(add)
+    seconds = 10 * expected(code)
+    monkeypatch.setattr(worthwhile, "cores", lambda: 64)
+    assert gain([code], seconds, 1) < 0
+
+
+def test_what_has_taken_as_long_as_its_compilation_is_compiled_in_idle_time() -> None:
+    code = handle_of(add)
+    code.spent = 0.9 * expected(code)
+    assert not later([code])
+    code.spent = 1.1 * expected(code)
+    assert later([code]) and gain([code], code.spent, 0) < 0
+
+
+def test_the_start_of_a_compiler_counts_too() -> None:
+    code = handle_of(add)
+    cost = expected(code)
+    assert gain([code], cost, 20) > 0 > gain([code], cost, 20, starting=10 * cost)
+    assert gain([code], cost, 200, starting=10 * cost) > 0
+    code.spent = 2 * cost
+    assert later([code]) and not later([code], starting=10 * cost)
