@@ -40,7 +40,7 @@ PATTERNS = {
 """Patterns of what is not to be written, by what is to be written."""
 
 PAGES = ("*.md", "docs/**/*.md", "deploy/**/*.md", ".github/**/*.md")
-CORE = ("graph", "fusion", "kernels")
+CORE = ("graph", "record", "plan", "emit", "backends", "store", "vectormath", "editing", "kernels")
 """Parts whose messages are read, and whose docstrings are for those who change them."""
 
 
