@@ -103,8 +103,10 @@ class ReadableKernel:
     def arguments(self, element: Index) -> tuple[Any, ...]:
         """Return what `point` is given at an element of the iteration space."""
         builder = self.use.builder
-        read = [array[broadcast(builder.place(number, element), array.shape)]
-                for number, array in zip(self.use.kernel.values, self.arrays, strict=True)]  # fmt: skip
+        read = [
+            array[broadcast(builder.place(number, element), array.shape)]
+            for number, array in zip(self.use.kernel.values, self.arrays, strict=True)
+        ]
         return (*read, *self.use.launch.numbers[: len(self.use.kernel.parameters)])
 
     @property

@@ -96,7 +96,7 @@ class Grouped:
     def _result(self, array: LazyChunk, by: Any, func: str, fill: Any, dtype: Any) -> Any:
         if func in VARIANCES:
             found = segments.moments(array, by, self.count, -1, VARIANCES[func])
-            parts = found.squares, found.total, found.count
+            parts = found.squares, found.total, found.number
             return tuple(part.astype(dtype) for part in parts)
         combine, dtype = COMBINES[func], np.dtype(dtype)
         nothing = identity_value(combine, dtype)

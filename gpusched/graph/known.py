@@ -120,8 +120,8 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                    operator.getitem, take, trim, enforced, together, pieces,
-                    one_of])  # fmt: skip
+                   operator.getitem, take, trim, enforced, together, pieces,
+                   one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(

@@ -22,7 +22,6 @@ from gpusched.graph.limits import limits
 from gpusched.graph.merging import Merged, merge_bytes, merged
 from gpusched.graph.names import without_names
 from gpusched.graph.program import Program
-from gpusched.graph.rejoining import rejoined
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.plan.overrides import Overrides
@@ -101,10 +100,8 @@ def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
     few = len(tasks) <= FEW
     if not few:
         tasks = without_links(without_names(tasks, wanted), wanted, sizes)
-    whole = rejoined(tasks, wanted, sizes) if least and not few else Merged(tasks)
-    tasks = absorbed(whole.tasks, wanted, sizes, functions, small)
+    tasks = absorbed(tasks, wanted, sizes, functions, small)
     found = merged(tasks, wanted, sizes, functions, least)
-    found = replace(found, items=found.items | whole.items)
     if not few or found.tasks is not tasks:
         kept = {*wanted, *found.items}
         found = replace(found, tasks=without_links(found.tasks, kept, sizes, functions))

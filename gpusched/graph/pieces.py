@@ -133,15 +133,14 @@ def _result(whole: Any, device: Device) -> Any:
 def _is_elementwise(segment: Runs, registers: Registers) -> bool:
     several = {k for k in segment.inputs if type(registers[k]) in (tuple, list)}
     return all(
-        is_elementwise(bare(step.function))
+        _elementwise(bare(step.function))
         # To others, a tuple of arrays is one array with another axis.
         and (bare(step.function) is one_of or not several & step.registers)
         for _, step in segment.steps
     )
 
 
-def is_elementwise(function: Any) -> bool:
-    """Return whether a function's value at a place depends on its inputs at that place only."""
+def _elementwise(function: Any) -> bool:
     if isinstance(function, np.ufunc):
         return function.signature is None
     if isinstance(function, RecordedFunction):

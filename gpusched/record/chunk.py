@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -179,7 +178,7 @@ class LazyChunk(NDArrayOperatorsMixin):
             basic = (int, slice, type(None), type(Ellipsis), np.integer)
             if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
                 try:
-                    return HANDLERS[operator.getitem](recorder, self, items)
+                    return METHODS["__getitem__"](self, items)
                 except UnfusibleError as reason:
                     recorder.broke("getitem", reason.reason)
                     return compute(recorder, _getitem, (self, index), {})

@@ -6,7 +6,6 @@ checked as NumPy checks them before a kernel reads anything.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -37,11 +36,11 @@ def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
     >>> located(np.array([0, 2, -1], "i1"), 12, 0)
     array([ 0,  2, 11])
     """
-    beyond = (labels >= length) | (labels < -length)
-    if beyond.any():
-        told = f"index {int(labels[beyond][0])} is out of bounds for axis {axis} with size {length}"
-        raise IndexError(told)
     found = labels.astype(LABEL)
+    beyond = (found >= length) | (found < -length)
+    if beyond.any():
+        told = f"index {int(found[beyond][0])} is out of bounds for axis {axis} with size {length}"
+        raise IndexError(told)
     return np.where(found < 0, found + length, found)
 
 
@@ -79,11 +78,12 @@ def at(array: LazyChunk, labels: Leaf, axis: int) -> LazyChunk:
     return LazyChunk(recorder, recorder.gather(array._node, labels, axis), fresh=True)
 
 
-def _getitem(recorder: Recorder, array: LazyChunk, items: tuple[Any, ...]) -> Any:
+def _getitem(array: LazyChunk, items: tuple[Any, ...]) -> Any:
     """Record an index of slices and one row of integers."""
     rows = [k for k, item in enumerate(items) if isinstance(item, LazyChunk | np.ndarray)]
     others = [item for item in items if not isinstance(item, LazyChunk | np.ndarray)]
-    if len(rows) != 1 or not all(isinstance(i, slice | type(Ellipsis)) for i in others):
+    ranges = all(isinstance(i, slice | type(Ellipsis)) for i in others)
+    if len(rows) != 1 or not ranges or others.count(Ellipsis) > 1:
         raise UnfusibleError(
             GraphBreak.INDEX,
             "an index that is not of slices, integers, None or one row of integers",
@@ -91,7 +91,7 @@ def _getitem(recorder: Recorder, array: LazyChunk, items: tuple[Any, ...]) -> An
     if Ellipsis in others:
         rest = (slice(None),) * (array.ndim - len(items) + 1)
         items = tuple(e for i in items for e in (rest if i is Ellipsis else (i,)))
-        return _getitem(recorder, array, items)
+        return _getitem(array, items)
     (axis,) = rows
     if len(items) > array.ndim:
         raise UnfusibleError(GraphBreak.INDEX, "too many indices")
@@ -107,6 +107,6 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None) -> Any:
     return gathered(LazyChunk(recorder, node), indices, normalize_axis_index(axis or 0, node.ndim))
 
 
-HANDLERS[operator.getitem] = _getitem
+METHODS["__getitem__"] = _getitem
 HANDLERS[np.take] = _take
 METHODS["take"] = method_of(_take)

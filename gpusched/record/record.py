@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable
@@ -143,13 +144,18 @@ class Recorder:
         return node
 
     def constant(self, array: np.ndarray) -> Leaf:
-        """Return the node of an array that depends only on the inputs' kinds."""
-        copy = self.device.take_in(array)
-        # Other threads' streams, which do not wait for this one's, read it with the plan.
-        self.device.synchronize()
-        node = self.leaf(copy)
-        self._constants.append((node.register, copy))
-        return node
+        """Return the node of an array that depends only on the inputs' kinds: one of equal ones."""
+
+        def make() -> Node:
+            copy = self.device.take_in(array)
+            # Other threads' streams, which do not wait for this one's, read it with the plan.
+            self.device.synchronize()
+            node = self.leaf(copy)
+            self._constants.append((node.register, copy))
+            return node
+
+        digest = hashlib.blake2b(array.tobytes()).digest()
+        return cast(Leaf, self._intern(("constant", array.dtype, array.shape, digest), make))
 
     def _heeded(self, errors: int) -> int:
         """Return those of the errors of a kernel that `numpy.errstate` does not ignore here."""

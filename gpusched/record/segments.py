@@ -83,7 +83,7 @@ def _by(array: LazyChunk, marks: Leaf, count: int, combine: str, axis: int, dtyp
 class Moments(NamedTuple):
     """What is known of the values that have the same label."""
 
-    count: LazyChunk
+    number: LazyChunk
     """How many there are that are not NaN, of int64."""
     total: LazyChunk
     """Their sum, of float64."""

@@ -57,6 +57,37 @@ def test_integers_of_any_dtype_are_labels_as_numpy_takes_them(data: st.DataObjec
     check(lambda v, b: v[b] + 1, values, labels, backend="python")
 
 
+@given(st.data())
+def test_expressions_of_what_is_taken_are_numpy_s(data: st.DataObject) -> None:
+    ndim = data.draw(st.integers(1, 3))
+    axis = data.draw(st.integers(0, ndim - 1))
+    shape = data.draw(st.lists(st.integers(1, 7), min_size=ndim, max_size=ndim))
+    order: Any = data.draw(st.sampled_from("CF"))
+    dtype = data.draw(st.sampled_from(["f8", "f4", "i2", "i8"]))
+
+    def numbers(shape: list[int]) -> np.ndarray:
+        return np.array(RANDOM.integers(-9, 9, shape), dtype, order=order)
+
+    table, count = numbers(shape), data.draw(st.sampled_from([1, 2, 5, 600]))
+    labels = RANDOM.integers(-shape[axis], shape[axis], count)
+    shape[axis] = count
+    array = numbers([data.draw(st.sampled_from([1, n])) for n in shape])
+    over = tuple(k for k in range(ndim) if data.draw(st.booleans()))
+    index = (slice(None),) * axis
+    flipped = data.draw(st.booleans())
+
+    def function(a: Any, t: Any, b: Any) -> Any:
+        found = t[(*index, b)] * 2 - a
+        found = (found[::-1] if flipped else found) + 1
+        return found.sum(axis=over) if over else found
+
+    check(function, array, table, labels, backend="python")
+
+
+def test_integers_that_wrap_do_so_as_in_numpy() -> None:
+    check(lambda v, b: v[b] + 1, np.arange(3.0), np.array([2, 2**64 - 1], "u8"))
+
+
 @pytest.mark.parametrize("wrong", [12, -13, 1 << 40])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_labels_out_of_bounds_are_numpy_s_error(axis: int, wrong: int) -> None:
@@ -149,8 +180,9 @@ def test_moments_of_what_is_taken() -> None:
         lambda a: a[0, np.array([0, 1])] + 1,
         lambda a: np.take(a, np.array([0, 1])) + 1,
         lambda a: a[np.array([], int)] + 1,
+        lambda a: np.take(a, np.array([0, 1]), 0, mode="clip") + 1,
     ],
-    ids=["square", "two", "mask", "list", "row", "flat", "none"],
+    ids=["square", "two", "mask", "list", "row", "flat", "none", "mode"],
 )
 def test_what_is_no_row_along_one_axis_is_numpy_s(function: Any) -> None:
     array = RANDOM.normal(size=(9, 4))
@@ -159,9 +191,13 @@ def test_what_is_no_row_along_one_axis_is_numpy_s(function: Any) -> None:
     assert found.recorder.breaks
 
 
-def test_too_many_indices_are_numpy_s_error() -> None:
+def test_wrong_indices_are_numpy_s_errors() -> None:
     with pytest.raises(IndexError, match="too many indices"):
         record(lambda a: a[:, :, MONTHS] + 1, np.ones((9, 4)))
+    with pytest.raises(IndexError, match="single ellipsis"):
+        record(lambda a: a[..., ..., MONTHS] + 1, np.ones(12))
+    with pytest.raises(np.exceptions.AxisError):
+        record(lambda a: np.take(a, MONTHS, axis=2) + 1, np.ones((9, 4)))
 
 
 def test_samples_for_tuning_have_labels_within_bounds() -> None:

@@ -33,15 +33,13 @@ class Segmented(Nest):
             self.to_start(self.outputs, self.kernel.outputs)
         super().loop(level)
 
-    def enter(self, level: int) -> None:
-        """Move what a loop moves to where it is now, and what labels move to the label's places."""
-        super().enter(level)
-        if level == self.level:
-            self.write(f"label = {self.current[self.labels]}[0]")
-            self.open("if label >= 0:")
-            self.move_gathered(level)
-            for name in self.outputs:
-                self.advance(name, f"label * {name}_s{level}", f"_{level}")
+    def enter_label(self, level: int) -> None:
+        """Move inputs and outputs to the label's places, where there are such."""
+        self.write(f"label = {self.current[self.labels]}[0]")
+        self.open("if label >= 0:")
+        self.move_gathered(level)
+        for name in self.outputs:
+            self.advance(name, f"label * {name}_s{level}", f"_{level}")
 
     def label(self, index: str) -> str:
         """Return in source the label of an element, which the loop has read."""

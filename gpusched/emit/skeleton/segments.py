@@ -49,7 +49,7 @@ def _move_units(text: Text, kept: list[int]) -> None:
 
 def _join(text: Text, level: int) -> None:
     """Write the joining of one element to the results of its label."""
-    kernel, last = text.kernel, len(text.kernel.loops) - 1
+    last = len(text.kernel.loops) - 1
     text.move([level], "_row")
     if level == last:
         units = [name for name, i in text.inputs if i.access[last] is Access.UNIT]
