@@ -65,4 +65,6 @@ def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield prefix, value
         return
     for name, inner in value.items():
-        yield from _flatten(f"{prefix}.{name}", inner)
+        # Environment variables have no hyphens; below a setting, names are the user's own.
+        plain = name.replace("_", "-") if prefix.count(".") < 2 else name
+        yield from _flatten(f"{prefix}.{plain}", inner)

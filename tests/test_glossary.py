@@ -40,8 +40,8 @@ PATTERNS = {
 """Patterns of what is not to be written, by what is to be written."""
 
 PAGES = ("*.md", "docs/**/*.md", "deploy/**/*.md", ".github/**/*.md")
-CORE = ("graph", "record", "plan", "emit", "backends", "store", "vectormath", "editing", "kernels")
-"""Parts whose messages are read, and whose docstrings are for those who change them."""
+CODE = re.compile(r"``[^`]+``|`[^`]+`")
+"""Names in the code, whatever words they are made of."""
 
 
 def prose() -> Iterator[tuple[str, str]]:
@@ -62,17 +62,13 @@ def prose() -> Iterator[tuple[str, str]]:
 def _lines(path: Path, text: str, first: int = 1) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(text.splitlines(), first):
         if not line.lstrip().startswith((">>>", "...")):
-            yield f"{path.relative_to(ROOT)}:{number}", line
+            yield f"{path.relative_to(ROOT)}:{number}", CODE.sub("", line)
 
 
 def _strings(path: Path) -> Iterator[tuple[str, str]]:
     tree = ast.parse(path.read_text())
-    standing = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-    core = path.relative_to(ROOT).parts[1] in CORE
     for node in ast.walk(tree):
-        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
-            continue
-        if " " in node.value and not (core and id(node) in standing):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield from _lines(path, node.value, node.lineno)
 
 

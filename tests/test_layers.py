@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 MAY_USE = {
-    "adapters": set(),
+    "adapters": {"installing"},
     "breaks": set(),
     "config": set(),
     "events": set(),

@@ -84,7 +84,7 @@ class Watch:
     """What the test that runs has used since its call began."""
 
     _EVENTS = frozenset(["os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"])
-    _ONCE = frozenset(["uname", "fc-list"])
+    _ONCE = frozenset(["uname", "file", "fc-list"])
     """Programs that platform and matplotlib ask something, in whatever test is the first."""
 
     def __init__(self) -> None:

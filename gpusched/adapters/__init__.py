@@ -1,5 +1,6 @@
 """Private names of dask and distributed: one file for each part of them, and no others.
 
-Where a new version of dask or distributed has other names, tests/test_private_names.py says which
-have moved, and counts those that are used outside of this folder.
+Where a new version of dask or distributed has other names, tests/adapters/test_upstream.py says
+which have moved; `bounds` has the releases that were tested, which errors and ``gpusched doctor``
+name. tests/test_private_names.py finds private names outside of this folder.
 """

@@ -1,18 +1,40 @@
-"""Functions that dask.array puts into tasks under private names: gpusched must know them there."""
+"""Functions that dask.array puts into tasks under private names: gpusched must know them there.
+
+Tasks hold the functions themselves, so whatever reads a graph needs the same objects. dask has no
+public list of them, and no issue asks for one.
+"""
 
 from __future__ import annotations
 
-from dask.array._shuffle import _getitem as take
-from dask.array._shuffle import concatenate_arrays
-from dask.array.core import _concatenate2 as concatenate2
-from dask.array.core import _enforce_dtype as enforce_dtype
-from dask.array.overlap import _trim as trim
-from dask.array.random import _apply_random as apply_random
-from dask.array.random import _apply_random_func as apply_random_func
-from dask.array.reductions import _nanmax_skip as nanmax_skip
-from dask.array.reductions import _nanmin_skip as nanmin_skip
-from dask.array.reductions import _sqrt as sqrt
-from dask.blockwise import _get_coord_mapping as coordinate_mapping
+from gpusched.adapters.bounds import moved
+
+try:
+    # Indexing by an array, and the join after it: take, shuffle, sort along an axis.
+    from dask.array._shuffle import _getitem as take
+    from dask.array._shuffle import concatenate_arrays
+
+    # Joins the partial results of a reduction, and of `finalize`.
+    from dask.array.core import _concatenate2 as concatenate2
+
+    # Around functions of `map_blocks` and `blockwise` whose dtype the user states.
+    from dask.array.core import _enforce_dtype as enforce_dtype
+
+    # What `map_overlap` takes off the results.
+    from dask.array.overlap import _trim as trim
+
+    # Random chunks, of a generator and of `RandomState`.
+    from dask.array.random import _apply_random as apply_random
+    from dask.array.random import _apply_random_func as apply_random_func
+
+    # Chunk functions of reductions: `nanmax` and `nanmin` of empty chunks, and `std` of `var`.
+    from dask.array.reductions import _nanmax_skip as nanmax_skip
+    from dask.array.reductions import _nanmin_skip as nanmin_skip
+    from dask.array.reductions import _sqrt as sqrt
+
+    # How a blockwise layer's indices become its tasks' keys; the layer writes itself out.
+    from dask.blockwise import _get_coord_mapping as coordinate_mapping
+except ImportError as error:
+    raise moved(error) from error
 
 __all__ = [
     "apply_random",

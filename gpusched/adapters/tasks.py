@@ -1,26 +1,26 @@
-"""dask's tasks: `dask._task_spec`.
+"""dask's tasks, which optimised graphs consist of: `dask.task_spec`, and what it does not export.
 
-Its classes are what optimised graphs consist of (https://github.com/dask/dask/issues/9969). Whether
-the module is to be public was left open: https://github.com/dask/dask/pull/11248.
+Six classes are public (https://github.com/dask/dask/pull/11675). The others were left private with
+the module: https://github.com/dask/dask/pull/11248.
 """
 
 from __future__ import annotations
 
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    Dict,
-    GraphNode,
-    List,
-    NestedContainer,
-    Task,
-    TaskRef,
-    Tuple,
-    convert_legacy_graph,
-    parse_input,
-)
-from dask._task_spec import _execute_subgraph as execute_subgraph
-from dask._task_spec import _identity_cast as identity_cast
+from gpusched.adapters.bounds import moved
+
+try:
+    # Containers of keys in arguments (Dict, NestedContainer, Tuple), which `gpusched.graph` goes
+    # through and makes; layers may still have tuples for tasks, and keys in arguments (the rest).
+    from dask._task_spec import Dict, NestedContainer, Tuple, convert_legacy_graph, parse_input
+
+    # The function of a task that runs several others, as dask's own fusion makes it.
+    from dask._task_spec import _execute_subgraph as execute_subgraph
+
+    # The function that containers are tasks of.
+    from dask._task_spec import _identity_cast as identity_cast
+    from dask.task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
+except ImportError as error:
+    raise moved(error) from error
 
 __all__ = [
     "Alias",

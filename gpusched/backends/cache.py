@@ -204,7 +204,7 @@ def _written(path: Path, text: str) -> bool:
 
 
 def register(name: str, text: str) -> str:
-    """Keep a source that lies in no file for tracebacks, and return what it is called there."""
+    """Keep a source that is in no file for tracebacks, and return its name there."""
     filename = f"<gpusched {name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return filename

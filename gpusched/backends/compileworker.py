@@ -63,7 +63,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def answer_to(request: dict[str, Any]) -> frames.Frame:
-    """Return what a client is told of its request, and the code; none after an error."""
+    """Return the answer to a client's request, and the code; no code after an error."""
     started = time.process_time()
     try:
         code = _compiled(request)

@@ -149,7 +149,7 @@ def compile_code(kernel: Kernel, text: str, filename: str) -> bytes | None:
     text
         Its source, defining ``point`` and ``kernel``.
     filename
-        Where the source lies: for errors.
+        The file of the source, named in errors.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Where chunks lie: the backends of this process, and what each can do."""
+"""Where chunks are kept: the backends of this process, and what each can do."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Section:
 
     @property
     def loaded(self) -> bool:
-        """Whether it lies in memory when the code runs."""
+        """Whether it is in memory when the code runs."""
         return bool(self.flags & _ALLOCATED) and self.name != _UNWINDING
 
 
@@ -257,7 +257,7 @@ class Image:
 
 
 def _layout(file: ObjectFile) -> tuple[dict[int, int], dict[int, int], int, int]:
-    """Return where sections and variables without one lie, where code ends, and the whole size."""
+    """Return the places of sections and of variables without one, the code's end, and the size."""
     places: dict[int, int] = {}
     common: dict[int, int] = {}
     end = executable = 0

@@ -1,4 +1,4 @@
-"""How many vectors a loop computes at once, told LLVM beside the loop."""
+"""How many vectors a loop computes at once, passed to LLVM as metadata of the loop."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import numpy as np
 
 HUGE = 2 << 20
-"""Bytes of a huge page on x86-64 and on most others; the kernel fills one in a single fault."""
+"""Bytes of a huge page on x86-64 and on most others; the kernel fills one at its first access."""
 
 # Shared memory, which is mmap's own default, would be one memory for a process and its forks.
 _PRIVATE = (

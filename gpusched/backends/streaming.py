@@ -91,7 +91,7 @@ def _stream_lines(builder: Any, to: Any, source: Any, start: Any, size: Any) -> 
 
 @intrinsic
 def past_line(typing_context: Any, array: Any) -> Any:
-    """Return how many elements lie between the start of a line of memory and an array's first."""
+    """Return the number of elements from the start of a line of memory to an array's first."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         item = _SIZE(context.get_abi_sizeof(context.get_data_type(array.dtype)))

@@ -15,7 +15,7 @@ _FLUSH = 0x8040
 """Bits of x86's MXCSR: results that are subnormal become zero, and operands are taken for it."""
 
 HAS_FLUSH = bool(features().get("sse"))
-"""Whether this processor can be told; others compute with subnormal numbers."""
+"""Whether this processor can be set so; others compute with subnormal numbers."""
 
 
 @intrinsic

@@ -22,7 +22,7 @@ _NUMBERS = frozenset([
     "cpow", "cpowf", "fixed_fmod", "fixed_fmodf", "frexp", "frexpf", "gamma", "gammaf", "ldexp",
     "ldexpf", "lgamma", "lgammaf", "nextafter", "nextafterf", "round", "roundf",
 ])  # fmt: skip
-"""Functions of numbers in numba's own C library, which needs nothing of numba's Python code."""
+"""Scalar functions in numba's own C library, which needs nothing of numba's Python code."""
 
 _NEVER_CALLED = frozenset(["NRT_MemInfo_call_dtor"])
 """What only ends arrays that numba has counted. Kernels are given none, and what would make some is

@@ -72,7 +72,7 @@ def serve(make: Callable[[], Awaitable[Sequence[Node]]]) -> None:
     ...     return []
     >>> serve(nobody)
     """
-    with _deaf_workers():
+    with _workers_with_signals_blocked():
         asyncio_run(_serve(make), loop_factory=get_loop_factory())
 
 
@@ -227,7 +227,7 @@ def _leave_at_next_signal() -> None:
         signal.signal(number, leave)
 
 
-class _DeafProcess(AsyncProcess):
+class _BlockedSignalsProcess(AsyncProcess):
     """A worker's process, with the terminal's signals blocked.
 
     Ctrl-C reaches every process of the terminal's group. Only this one must react: it closes the
@@ -241,8 +241,8 @@ class _DeafProcess(AsyncProcess):
 
 
 @contextmanager
-def _deaf_workers() -> Iterator[None]:
-    setattr(nanny, "AsyncProcess", _DeafProcess)  # noqa: B010
+def _workers_with_signals_blocked() -> Iterator[None]:
+    setattr(nanny, "AsyncProcess", _BlockedSignalsProcess)  # noqa: B010
     try:
         yield
     finally:

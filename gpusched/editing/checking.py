@@ -58,7 +58,7 @@ def check(original: Kernel, version: Kernel, tolerance: float | None, filename: 
         Largest relative difference of floating-point numbers; None for the distance from NumPy's
         result that the original is allowed itself. Other numbers must be equal.
     filename
-        Where the user's source lies.
+        The file of the user's source.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def compile_check(version: Kernel, filename: str) -> None:
 
 
 def register(text: str, filename: str) -> None:
-    """Let tracebacks and debuggers show a text that lies in no file."""
+    """Let tracebacks and debuggers show a source that is in no file."""
     if not Path(filename).exists():
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
 
@@ -229,7 +229,7 @@ def _compare_calls(
 
 
 def _unit(original: Kernel, made: Sample, number: int, expected: np.ndarray) -> np.ndarray | None:
-    """Return how far floating-point results may lie from the original's; None for exact ones."""
+    """Return how far floating-point results may be from the original's; None for exact ones."""
     output = original.outputs[number]
     if expected.dtype.kind != "f":
         return None

@@ -14,7 +14,7 @@ from gpusched.plan import overrides
 from gpusched.plan.overrides import Override, TextOverride
 
 SOURCE = "<your version>"
-"""What messages call a source that lies in no file."""
+"""What messages call a source that is in no file."""
 
 
 class Edited:
@@ -72,7 +72,7 @@ class Edited:
         Parameters
         ----------
         tolerance
-            In the place of the one this was made with.
+            Instead of the one this was made with.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class Edited:
         return checking.check(self.kernel, version, allowed, str(self.path or SOURCE))
 
     def apply(self, check: bool = True) -> Edited:
-        """Let the version, as it is now, run in the place of the original from now on.
+        """Let the version, as it is now, run instead of the original from now on.
 
         Parameters
         ----------

@@ -98,7 +98,7 @@ def sample(
     seed
         Other numbers for another seed.
     gaps
-        Whether rows of inputs lie apart from each other, and some backwards.
+        Whether there are gaps between rows of inputs, and some rows are backwards.
 
     Examples
     --------

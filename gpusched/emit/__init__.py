@@ -4,5 +4,5 @@ In the order of calls: `kernel` is the definition, `choices` what can be chosen 
 is the table of NumPy's functions with their expressions, `scalars` the functions that these call,
 `floatingpoint` the errors that NumPy reports of them; `generate` writes the scalar function
 `point`, with `parsing` for syntax trees; `hostloops` (CPU, plain Python) and `skeleton` (CUDA)
-write the loops around it; `editions` are users' texts in the place of generated ones.
+write the loops around it; `editions` are users' sources instead of generated ones.
 """

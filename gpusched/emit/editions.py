@@ -15,7 +15,7 @@ class EditionError(ValueError):
 
 
 def functions(text: str, filename: str = "<edited>") -> dict[str, ast.FunctionDef]:
-    r"""Return the functions that a text defines, by name.
+    r"""Return the functions that a source defines, by name.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def check_names(text: str, filename: str, known: Iterable[str]) -> None:
 
 
 def has_loops(edition: Edition, target: str) -> bool:
-    """Return whether a text has the loops of a target, so that none are generated."""
+    """Return whether a source has the loops of a target, so that none are generated."""
     return edition.target == target and "kernel" in functions(edition.text)
 
 

@@ -198,7 +198,7 @@ def called_names(text: str) -> set[str]:
 
 
 def helper_source(text: str) -> str:
-    """Return the source of the functions of `scalars` that a text calls."""
+    """Return the source of the functions of `scalars` that a source calls."""
     names = called_names(text)
     used = [helper for name, helper in _helpers().items() if name in names]
     return "".join(f"{text}\n\n\n" for text in used)

@@ -146,7 +146,7 @@ class Kernel:
     streamed: bool = field(default=False, repr=False)
     """Whether results go past the caches to memory, on the CPU, because they are so many."""
     in_turn: bool = field(default=False, repr=False)
-    """Whether some rows are reduced in turn, on the CPU, because they lie apart."""
+    """Whether some rows are reduced in turn, on the CPU, because they are far apart."""
     labels: int | None = field(default=None, repr=False)
     """The input that holds the labels of a segmented reduction, or of what is read where labels
     say; `point` does not take it."""
@@ -178,7 +178,7 @@ class Kernel:
 
     @cached_property
     def computation(self) -> str:
-        """Hexadecimal digest of what is computed, however the arrays lie in memory."""
+        """Hexadecimal digest of what is computed, whatever the arrays' layout in memory."""
         results = [(o.value, o.combine, o.value_dtype) for o in self.outputs]
         labelled = (self.labels, self.gathered) if self.labels is not None else ()
         parts = ([i.dtype for i in self.inputs], self.parameters, self.statements, results,

@@ -22,7 +22,7 @@ from gpusched.emit.floatingpoint import mask
 
 
 class ScalarFunction(Protocol):
-    """A user's function of numbers, for each way to run a kernel."""
+    """A user's scalar function, for each way to run a kernel."""
 
     def for_python(self) -> Callable[..., Any]:
         """Return it as the reference calls it."""
@@ -362,7 +362,7 @@ _NUMPYS |= {n: f for n, f in _UMATH.items() if isinstance(f, np.ufunc) and f is 
 
 
 def replaced() -> str | None:
-    """Return the name of a NumPy function that the program has put another in the place of, if any.
+    """Return the name of a NumPy function that the program has replaced, if any.
 
     Recorders, and numba when it compiles, call NumPy's functions by their names.
 

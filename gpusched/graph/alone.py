@@ -16,7 +16,7 @@ def gains_alone(recorder: Recorder, least: int) -> bool:
     NumPy takes memory from the system for every large result, which costs more than most
     operations do, and has no vectors for some functions. Its sums wait for memory more than kernels
     do, its products for each other; columns of any kind it joins row by row. Its largest and least
-    of what lies side by side are as good, and so are CuPy's reductions. A float that no integer is
+    of contiguous elements are as good, and so are CuPy's reductions. A float that no integer is
     equal to becomes what NumPy makes of it.
 
     Parameters

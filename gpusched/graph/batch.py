@@ -116,7 +116,7 @@ class Batch:
 
 
 def filled(structure: Any, inputs: Sequence[Any], made: Sequence[Any]) -> Any:
-    """Return a structure with values in the place of what stands for them.
+    """Return a structure with values instead of what stands for them.
 
     Examples
     --------

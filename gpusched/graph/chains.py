@@ -2,7 +2,7 @@
 
 dask fuses chains, but for those that it comes upon from the side: a task that joins small pieces of
 other chunks stays apart from the one that computes with what it joined. Where the same kernel can
-read the pieces where they lie, the joined chunk is then never made: see `gpusched.plan.seams`.
+read the pieces where they are, the joined chunk is then never made: see `gpusched.plan.seams`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
     wanted
         Keys of the results: they stay keys.
     sizes
-        Of the chunks, which tells annotated ones.
+        Sizes of the chunks, by which annotated ones are known.
     functions
         What is known of the functions in the graph. If given, tasks that join chunks become part
         of one that needs others beside, too, if it computes with functions that are recorded.

@@ -34,7 +34,7 @@ _LIBRARIES = (
 
 
 class Cheap:
-    """Tells tasks that call libraries' functions only, or functions made of such, from others.
+    """Finds the tasks that call libraries' functions only, or functions made of such.
 
     A function of the user's own may take any time, and two of them in a batch would take turns: so
     only those are batched that are shown to call NumPy's functions only. What reads chunks from

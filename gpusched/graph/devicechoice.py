@@ -1,7 +1,7 @@
 """Whether calls of a chunk task run on the device, on a worker that owns one: the decision alone.
 
 It is made for each group of calls that run together, by what the functions are, by where the inputs
-lie, and by what copying them costs.
+are, and by what copying them costs.
 """
 
 from __future__ import annotations

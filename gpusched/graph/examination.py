@@ -66,7 +66,7 @@ def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
 
 
 def said_of(reason: Reason) -> Reason:
-    """Return what is told of a function of the user's own."""
+    """Return the reason as it is reported of a function of the user's own."""
     return reason.told(f"your function {reason}")
 
 

@@ -36,7 +36,7 @@ class Hook:
     __name__ = "optimize"
 
     optimises_expressions = True
-    """Tells it from other hooks, which never see the graphs of array expressions."""
+    """Distinguishes it from other hooks, which never see the graphs of array expressions."""
 
     def __init__(self, overrides: Overrides | None = None) -> None:
         self._overrides = overrides
@@ -56,7 +56,7 @@ class Hook:
         Returns
         -------
         dict or HighLevelGraph
-            The graph, with the same keys; of layers if dask was told not to fuse tasks.
+            The graph, with the same keys; of layers if dask's own fusion of tasks is off.
         """
         if _interceptors:
             return _interceptors[-1](dsk, keys, **kwargs)

@@ -1,4 +1,4 @@
-"""Which functions of a task may be given lazy chunks, and what runs in the place of some."""
+"""Which functions of a task may be given lazy chunks, and what runs instead of some."""
 
 from __future__ import annotations
 
@@ -209,13 +209,13 @@ _PLAIN = {exact: plain for plain, exact in EXACT.items()}
 
 @numel_lookup.register(LazyChunk)
 def _numel(x: LazyChunk, **kwargs: Any) -> LazyChunk:
-    """Return the number of elements per result, which the shape tells, on the chunk's device."""
+    """Return the number of elements per result, known from the shape, on the chunk's device."""
     counted = numel_lookup.dispatch(np.ndarray)(x, **kwargs)
     return LazyChunk(x._recorder, x._recorder.constant(counted))
 
 
 def substitute_for(function: Any) -> Any:
-    """Return what to call with lazy chunks in the place of `function`."""
+    """Return what to call with lazy chunks instead of `function`."""
     return _replaced(function, SUBSTITUTES)
 
 

@@ -49,7 +49,7 @@ def limits() -> Limits:
     Raises
     ------
     ValueError
-        If a setting is no number of tasks or bytes.
+        If a setting is not a number of tasks or bytes.
     """
     least = config.get("batching.least")
     if least is None:

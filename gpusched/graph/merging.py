@@ -73,7 +73,7 @@ def merge_bytes() -> int:
     Raises
     ------
     ValueError
-        If the setting is no number of bytes.
+        If the setting is not a number of bytes.
     """
     setting = config.get("fusion.merge-bytes")
     try:

@@ -1,7 +1,7 @@
 """Programs by name: a task carries a token, and a worker asks the scheduler once for the rest.
 
 distributed sends each task with all that its function pickles to. A scheduler that gpusched has
-fitted out (`gpusched.cluster.programs`) replaces programs by tokens; this is how a worker reads
+set up (`gpusched.cluster.programs`) replaces programs by tokens; this is how a worker reads
 them. A key of the graph that holds the program would do the same with dask's own means, but each
 task would depend on it: one more edge a task to order, place and count, and a program that moves
 with the data. A token is a name, which the graph's shape knows nothing of.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OPERATION = "gpusched_program"
 """What a worker asks the scheduler for a payload by."""
 EMBED = "gpusched-embed-program"
-"""What a worker tells the scheduler when it could not get a payload."""
+"""What a worker sends the scheduler when it could not get a payload."""
 PATIENCE = 30.0
 """Seconds that a scheduler has to answer."""
 

@@ -31,7 +31,7 @@ class TaskCopies:
         self._made: dict[int, tuple[np.ndarray, Placed]] = {}
 
     def on_device(self, value: Any) -> Any:
-        """Return a value, or several, with CuPy's arrays in the place of chunks."""
+        """Return a value, or several, with CuPy's arrays instead of chunks."""
         kind = type(value)
         if kind is Placed:
             return value.array
@@ -56,7 +56,7 @@ class TaskCopies:
         value
             CuPy's arrays, also in tuples, lists and dictionaries.
         structure
-            The same with `gpusched.plan.plan.Register` in the place of arrays that may be NumPy's
+            The same with `gpusched.plan.plan.Register` instead of arrays that may be NumPy's
             scalars to the program; None where none is.
         """
         kind = type(value)

@@ -12,7 +12,7 @@ from gpusched.graph.subgraph import result_key
 def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, Any]:
     """Return a graph in which tasks have one key only.
 
-    Tasks that dask has fused get the key of their result, which tells the layer.
+    Tasks that dask has fused get the key of their result, which names the layer.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, A
 
 
 def _settled(names: dict[Any, Any]) -> dict[Any, Any]:
-    """Return names of tasks only, in the place of names of names."""
+    """Return names of tasks only, instead of names of names."""
     found: dict[Any, Any] = {}
     for key in names:
         path: dict[Any, None] = {}

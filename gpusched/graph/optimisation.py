@@ -1,4 +1,4 @@
-"""A graph of arrays, optimised as dask does, with programs in the place of its chunk tasks."""
+"""A graph of arrays, optimised as dask does, with programs instead of its chunk tasks."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class _Results:
     shape
         Of the arrays that are divided.
     device
-        Where they lie.
+        Where they are.
     """
 
     def __init__(self, segment: Runs, registers: Registers, shape: tuple[int, ...],

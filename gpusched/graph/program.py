@@ -27,7 +27,7 @@ from gpusched.plan.tiers import UNFUSED
 
 
 class Program:
-    """What a task does with its inputs; called in the place of the task's function.
+    """What a task does with its inputs; called instead of the task's function.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ LARGEST = 1 << 30
 
 
 class UnknownResultError(Exception):
-    """Nothing can be told of a task's result.
+    """Nothing is known of a task's result.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Rehearsal:
         self.device = replace(HOST, compile=self.compiled, empty=np.zeros)
 
     def compiled(self, kernel: Kernel) -> CompiledKernel:
-        """Return something in the place of a kernel, which does nothing when called."""
+        """Return something instead of a kernel, which does nothing when called."""
         return CompiledKernel(kernel, "", "", kernel.name, lambda *operands: None)
 
     def recorder(self) -> Recorder:
@@ -84,7 +84,7 @@ class Rehearsal:
         Raises
         ------
         UnknownResultError
-            If that cannot be told.
+            If that is not known.
         """
         if not isinstance(node, Task) or not isinstance(node.func, Program):
             self.check(node)

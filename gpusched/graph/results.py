@@ -28,7 +28,7 @@ class Results:
         self._found: dict[int, Any] = {}
 
     def reference(self, value: Any) -> Any:
-        """Return a result with references in the place of lazy chunks."""
+        """Return a result with references instead of lazy chunks."""
         if type(value) in (list, tuple):
             return type(value)(map(self.reference, value))
         if not isinstance(value, LazyChunk):

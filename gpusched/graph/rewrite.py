@@ -437,7 +437,7 @@ def _renumbered(step: ProgramStep, inputs: int) -> ProgramStep:
 def _is_constant(value: Any) -> bool:
     """Return whether a literal is part of a program, rather than one of its inputs.
 
-    Tuples of tuples say where a chunk lies, as dask's overlap does: another one for each. Lists and
+    Tuples of tuples say where a chunk is, as dask's overlap does: another one for each. Lists and
     dictionaries are objects of their own, which a function may change.
     """
     if type(value) is tuple and value and all([type(item) is tuple for item in value]):

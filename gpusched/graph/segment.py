@@ -114,7 +114,7 @@ class Segment:
         self.joins = any(is_join(step.function) for _, step in steps)
         """Whether small inputs may become a large one."""
         self.errors = error_state()
-        """What `numpy.errstate` says where the program is made, which tells programs apart."""
+        """What `numpy.errstate` says where the program is made, which is part of its identity."""
         self.remaining = Remaining()
         """Of the program."""
         self.returns = False
@@ -216,7 +216,7 @@ class Segment:
         what
             What has failed.
         inputs
-            Chunks, wherever they lie.
+            Chunks, wherever they are.
         moved
             Whether they were to be moved to the device.
         """
@@ -274,7 +274,7 @@ class Segment:
                 registers[each] = None
 
     def key(self, inputs: tuple[Any, ...], moves: bool = False) -> Any:
-        """Return what a plan depends on, or None if that cannot be told.
+        """Return what a plan depends on, or None if that is not known.
 
         Parameters
         ----------
@@ -304,7 +304,7 @@ class Segment:
         return _obstacle(inputs, key, size_of, self.overrides.bounds.elements)
 
     def _decide(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
-        """Return the decision not to record, if that can be told from the inputs."""
+        """Return the decision not to record, if it follows from the inputs."""
         name = bare_name(self.steps[0][1].function)
         reason = self.obstacle(inputs, key)
         if reason is None:
@@ -416,7 +416,7 @@ class Segment:
         """Call the functions as they are after a recording has failed.
 
         Nothing has been changed by then. Either they raise what the user's program raises, or the
-        recorder was at fault, which is counted.
+        recorder has a bug, which is counted.
         """
         moved = isinstance(registers, Moved)
         if isinstance(registers, Moved):
@@ -494,13 +494,13 @@ def _leave(registers: Registers, found: Direct) -> None:
 
 
 def _device(inputs: tuple[Any, ...]) -> Device:
-    """Return where the chunks among some inputs lie, of which there is one at least."""
+    """Return the device of the chunks among some inputs, of which there is one at least."""
     return next(device for device in map(device_of, flat(inputs)) if device is not None)
 
 
 def _lazy(value: Any, recorder: Recorder, numbers: Iterator[int],
           arrays: list[tuple[int, int]]) -> Any:  # fmt: skip
-    """Return an input with lazy chunks in the place of arrays, whose places are noted."""
+    """Return an input with lazy chunks instead of arrays, whose places are noted."""
     # A closure that called itself would keep the recorder, and with it every array of the
     # recording, until the garbage collector came by.
     if type(value) in _NESTED:
@@ -533,7 +533,7 @@ def flat(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def describe(value: Any) -> Any:
-    """Return what of an input a plan may depend on; `TypeError` if it cannot be told."""
+    """Return what of an input a plan may depend on; `TypeError` if that is not known."""
     if type(value) is np.ndarray:
         return value.dtype, value.shape, value.strides
     if type(value) is float:

@@ -14,7 +14,7 @@ _PLAIN = frozenset([int, bool, str, type(None)])
 
 
 class Signatures:
-    """Tells tasks of one graph apart by what they call, and lists what they are given.
+    """Identifies tasks of one graph by what they call, and lists their arguments.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""How many bytes a task's chunk takes, as far as dask was told when the graph was built."""
+"""The bytes of tasks' chunks, as far as dask knew them when the graph was built."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Sizes:
 
         Notes
         -----
-        For such a task, dask tells the size of the chunk that is reduced. What is left are a number
+        For such a task, dask has the size of the chunk that is reduced. What is left are a number
         or, of means and moments, counts, totals and powers from the second on; of variances, the
         mean in two parts as well.
         """
@@ -152,7 +152,7 @@ def _layer(key: Any) -> Any:
 
 
 def largest(layer: Any) -> int | None:
-    """Return the bytes of a layer's largest chunk, or None if it is not told.
+    """Return the bytes of a layer's largest chunk, or None if it is not known.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def largest(layer: Any) -> int | None:
 
 
 def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
-    """Return the bytes of an element of a layer's chunks, and the largest one's shape, if told."""
+    """Return the bytes of an element of a layer's chunks, and the largest one's shape, if known."""
     told = getattr(layer, "collection_annotations", None)
     if not told or told.get("chunk_type") not in _PLAIN or "chunksize" not in told:
         return None

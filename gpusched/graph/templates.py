@@ -63,7 +63,7 @@ class Templates:
 
 
 def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[int, ...] | None:
-    """Return which of a task's inputs its program's are; None if that cannot be told.
+    """Return which of a task's inputs its program's are; None if that is not known.
 
     Literals are found by their identity: one that is given twice may be two in the next task.
     """

@@ -1,7 +1,7 @@
 """What computing on the device costs against the host: a small model of copies and calls.
 
 The rates need not be exact: a call of NumPy's takes about as long as the copy of its operand, so it
-is where the operands lie and how many calls there are that decides.
+is where the operands are and how many calls there are that decides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Work:
     calls: int
     """Calls that compute something, rather than show an array in another way."""
     upload: int
-    """Bytes to copy for the device: what lies behind those in host memory."""
+    """Bytes to copy for the device: what is behind those in host memory."""
     uploads: int
     """How many arrays these are."""
     download: int

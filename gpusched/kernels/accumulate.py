@@ -88,7 +88,7 @@ class ScanKernel(RecordedFunction):
         return out
 
     def _on(self, device: Device, dtype: np.dtype) -> Callable[[Any, Any, Any], int]:
-        """Return what scans contiguous values on a device, and tells the number of launches."""
+        """Return what scans contiguous values on a device, and returns the number of launches."""
         if not device.can.host_memory:
             from gpusched.backends.cuda import runtime
 

@@ -1,4 +1,4 @@
-"""Kernels on dask arrays: one task a chunk, which dask fuses with those around it."""
+"""Kernels on dask arrays: one task per chunk, which dask fuses with those around it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def prepared(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def elementwise(kernel: ScalarKernel, args: tuple[Any, ...]) -> Any:
-    """Return a kernel's results as dask arrays; several come of one task a chunk."""
+    """Return a kernel's results as dask arrays; several come of one task per chunk."""
     args = prepared(args)
     operation = kernel.typed(kinds(args))
     whole = _blockwise(kernel, args, operation)

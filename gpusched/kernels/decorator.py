@@ -249,7 +249,7 @@ class _Decorator:
         Parameters
         ----------
         boundary
-            What lies beyond the edges of the whole array: ``"reflect"`` (the edge is repeated),
+            What is beyond the edges of the whole array: ``"reflect"`` (the edge is repeated),
             ``"nearest"``, ``"periodic"`` or a number; a tuple has one for each axis.
         dtypes : dtype_like, optional
             The dtype of the result, where it is not to be the one that numba infers.

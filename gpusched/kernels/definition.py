@@ -33,7 +33,7 @@ not find it out again."""
 
 @dataclass(frozen=True)
 class Definition:
-    """A function of numbers.
+    """A scalar function.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def define(function: Callable[..., Any]) -> Definition:
     Raises
     ------
     KernelError
-        If it is no plain Python function of numbers, or reads what a kernel cannot hold.
+        If it is not a plain Python function of scalars, or reads what a kernel cannot hold.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`gpusched.kernel`: a function of numbers, called on arrays."""
+"""`gpusched.kernel`: a scalar function, called on arrays."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Outside = dict[str, tuple[Any, bytes | None]]
 
 
 class ElementwiseKernel(Shown, Freezable):
-    """A user's function of numbers, that arrays can be given to.
+    """A user's scalar function, that arrays can be given to.
 
     Parameters
     ----------
     function
         Plain Python over numbers: arithmetic, comparisons, loops, branches, `math` and NumPy's
-        functions of numbers, and other such functions. Returns a number, or a tuple of numbers.
+        scalar functions, and other such functions. Returns a number, or a tuple of numbers.
     signatures
         Declared dtypes; none for those that numba infers.
 

@@ -104,5 +104,5 @@ def _vectorised(name: str, arity: int) -> Callable[..., Any]:
 
 
 def replacement(table: dict[int, Any], value: Any) -> Any:
-    """Return what a kernel reads in the place of `value`."""
+    """Return what a kernel reads instead of `value`."""
     return table.get(id(value), value)

@@ -52,14 +52,14 @@ def narrowed(value: Any) -> Any:
 
 
 def narrow_floats(code: types.CodeType) -> types.CodeType:
-    """Return code with float32 in the place of its floats."""
+    """Return code with float32 instead of its floats."""
     return code.replace(co_consts=tuple(map(narrowed, code.co_consts)))
 
 
 def narrow_integers(
     code: types.CodeType, bind: Callable[[types.CodeType], Any], signature: tuple[Any, ...]
 ) -> types.CodeType:
-    """Return code with float32 in the place of integers that stand beside float32: ``2 * x``.
+    """Return code with float32 instead of integers beside float32: ``2 * x``.
 
     Parameters
     ----------

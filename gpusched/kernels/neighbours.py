@@ -1,4 +1,4 @@
-"""A stencil's function -> a function of numbers: each ``a[-1, 0]`` becomes a parameter of its own.
+"""A stencil's function -> a scalar function: each ``a[-1, 0]`` becomes a parameter of its own.
 
 What results is compiled from the user's own syntax tree, so that its lines are those of the user's
 file, in errors and in a debugger.

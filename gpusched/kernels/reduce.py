@@ -47,7 +47,7 @@ class ReduceKernel(RecordedFunction):
         Raises
         ------
         KernelError
-            If the identity is no number of that dtype, or what joins does not return one.
+            If the identity is not of that dtype, or what joins does not return a number of it.
         """
         code = self.combine.function.__code__
         if self.combine.arity != 2:

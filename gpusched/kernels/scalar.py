@@ -20,7 +20,7 @@ from gpusched.record.recorded import RecordedFunction, recorder_of
 
 @dataclass(frozen=True)
 class ScalarKernel(RecordedFunction):
-    """A function of numbers applied to each element, as a ufunc is.
+    """A scalar function applied to each element, as a ufunc is.
 
     Notes
     -----

@@ -14,7 +14,7 @@ from gpusched.kernels.reduction import ReductionKernel
 
 
 class ScanKernel(ReductionKernel):
-    """A user's scan: `numpy.cumsum` with a function in the place of addition.
+    """A user's scan: `numpy.cumsum` with a function instead of addition.
 
     Notes
     -----

@@ -28,7 +28,7 @@ class StencilKernel(Shown):
     function
         Its parameters are indexed with offsets, such as ``a[-1, 0]``, or used as numbers.
     boundary
-        What lies beyond the edges; a tuple has one for each axis.
+        What is beyond the edges; a tuple has one for each axis.
     signatures
         The declared dtype of the result; none for what numba infers.
 
@@ -109,7 +109,7 @@ def _restore(
     kernel = StencilKernel.__new__(StencilKernel)
 
     def function(*neighbours: Any) -> Any:
-        """Call the function of numbers as the user's own was called."""
+        """Call the scalar function as the user's own was called."""
         numbers = [
             n for value, own in zip(neighbours, offsets, strict=True)
             for n in ([value] if own is None else [value[o] for o in own])

@@ -222,7 +222,7 @@ def _dtype(definition: Definition, found: Any, narrow: bool) -> np.dtype:
 
 
 def _in_words(found: Any) -> str:
-    """Return what a function returns that is no number, as its author would say it."""
+    """Return what a function returns instead of a number, as its author would say it."""
     from numba import types as numba_types
 
     if isinstance(found, numba_types.Optional):

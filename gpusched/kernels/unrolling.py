@@ -56,7 +56,7 @@ class Unrolling(ast.NodeTransformer):
         self._written = 0
 
     def visit_For(self, node: ast.For) -> Any:
-        """Return a loop's statements in the place of the loop, or the loop."""
+        """Return a loop's statements instead of the loop, or the loop."""
         names = {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
         if not self._in_offsets(node, names):
             return self.generic_visit(node)

@@ -32,7 +32,7 @@ def bounds() -> Bounds:
     Raises
     ------
     ChoiceError
-        If ``gpusched.fusion.single-operation-bytes`` is no number of bytes.
+        If ``gpusched.fusion.single-operation-bytes`` is not a number of bytes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Arrays that lie side by side in a grid and are joined: what is inside which, and what across."""
+"""Arrays side by side in a grid that are joined: what is inside which, and what across."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Grid:
     edges: tuple[tuple[int, ...], ...]
     """Along each axis: where the parts begin, and where the last one ends."""
     side_by_side: bool
-    """Whether each part's elements lie beside each other in memory, row after row."""
+    """Whether each part is contiguous in memory, row after row."""
 
     def divided(self) -> set[int]:
-        """Return the axes along which rows of a wide part end, or lie apart from each other."""
+        """Return the axes along which rows of a wide part end, or have gaps between them."""
         axes = range(self.whole.ndim)
         wide = {
             axis
@@ -51,7 +51,7 @@ class Grid:
         return type(array) is np.ndarray and array.base is self.whole
 
     def start(self, view: Any) -> Shape | None:
-        """Return where the first element of a view lies; None if its axes are not the whole's."""
+        """Return where the first element of a view is; None if its axes are not the whole's."""
         whole = self.whole
         if view.ndim != whole.ndim:
             return None
@@ -153,7 +153,7 @@ def _rest(index: Index, along: slice, shape: Shape) -> Index:
 
 
 def is_join(function: Any) -> bool:
-    """Return whether a function joins arrays that lie side by side."""
+    """Return whether a function joins arrays side by side."""
     return function is concatenate_shaped
 
 

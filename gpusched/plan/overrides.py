@@ -30,7 +30,7 @@ class OverrideError(RuntimeError):
 class Override:
     """A user's version of one kernel, as processes send it to each other.
 
-    It also holds for kernels that compute the same on arrays that lie otherwise in memory: chunks
+    It also holds for kernels that compute the same on arrays with another layout in memory: chunks
     at an edge, or slices of larger arrays, or such as came from another process.
 
     Notes
@@ -44,7 +44,7 @@ class Override:
     """Of what it computes."""
 
     def version(self, original: Kernel) -> Kernel:
-        """Return the kernel that runs in the place of `original`."""
+        """Return the kernel that runs instead of `original`."""
         raise NotImplementedError
 
     @property
@@ -55,9 +55,9 @@ class Override:
 
 @dataclass(frozen=True)
 class TextOverride(Override):
-    """A source text in the place of the one that is generated.
+    """A source text instead of the one that is generated.
 
-    Kernels on arrays that lie otherwise in memory have loops of their own, and take the other
+    Kernels on arrays with another layout in memory have loops of their own, and take the other
     functions.
     """
 
@@ -71,7 +71,7 @@ class TextOverride(Override):
 
     @property
     def identity(self) -> str:
-        """What tells this version from others."""
+        """What identifies this version."""
         return repr(self)
 
 

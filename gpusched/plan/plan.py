@@ -80,7 +80,7 @@ class Allocation:
         return array if array.shape == self.result_shape else array.reshape(self.result_shape)
 
     def finish(self, buffer: Any, registers: Registers) -> None:
-        """Put the result that lies in a buffer where it goes."""
+        """Put the result that is in a buffer where it goes."""
         array = self.shaped(buffer)
         if self.dtype != self.result_dtype:
             with collecting(self.reports):

@@ -500,7 +500,7 @@ APART = 256
 
 
 def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:
-    """Return whether a kernel on the host reduces some rows in turn, since they lie apart."""
+    """Return whether a kernel on the host reduces some rows in turn, since they are far apart."""
     from gpusched.store import processors
 
     if len(loops.sizes) < 2 or not loops.reduced[-1] or math.prod(loops.sizes) < WORTHWHILE:

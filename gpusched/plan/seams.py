@@ -1,10 +1,10 @@
-"""Kernels that read arrays which dask would join first where those lie, so that nobody joins them.
+"""Kernels that read arrays in their places which dask would join first, so that nobody joins them.
 
 `map_overlap` joins each chunk and its neighbours' edges before a function sees them, and `rechunk`
 joins what was apart: a copy of all elements, which a kernel then reads once. Here the kernel is
 called for each part of its result that needs one of the arrays only, and for the rest, along the
-seams, on copies of the few rows and columns around those. Results are the same bit by bit, since
-every element of an elementwise kernel is computed alone.
+borders of the arrays, on copies of the few rows and columns around those. Results are the same bit
+by bit, since every element of an elementwise kernel is computed alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ it, takes as long as copying some of that."""
 
 @dataclass(frozen=True)
 class Copy:
-    """The elements around a seam."""
+    """The halo of a border between joined arrays: the elements around it."""
 
     shape: Shape
     dtype: np.dtype
@@ -95,7 +95,7 @@ class Seamed(Launch):
 
     @property
     def bytes_copied(self) -> int:
-        """What is copied around the seams."""
+        """What is copied of the halos."""
         return sum(region.nbytes for region in self.regions)
 
     @property
@@ -155,7 +155,7 @@ def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Regist
 
 
 def arranged(steps: list[Step], kept: Collection[int], arrays: Registers) -> list[Step]:
-    """Return the steps of a plan without the joining of arrays that kernels read where they lie.
+    """Return the steps of a plan without the joining of arrays that kernels read where they are.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
 
 
 def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed | None:
-    """Return a launch that reads grids' arrays where they lie; None if that gains nothing."""
+    """Return a launch that reads grids' arrays where they are; None if that gains nothing."""
     kernel = launch.kernel.kernel
     elementwise = set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
     elementwise = elementwise and kernel.labels is None
@@ -253,7 +253,7 @@ class _Reading:
         self.arrays = arrays
         self.reaches: list[Reach] = []
         self.starts: dict[int, tuple[int, Shape]] = {}
-        """By register of a view: the number of its grid, and where its first element lies."""
+        """By register of a view: the number of its grid, and where its first element is."""
         for number, (grid, starts) in enumerate(views):
             along = list(zip(*starts.values(), strict=True))
             self.reaches.append(Reach(grid, tuple(map(min, along)), tuple(map(max, along))))

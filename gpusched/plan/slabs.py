@@ -1,4 +1,4 @@
-"""Kernels of one task that read the same rows, run together on a slab of rows at a time.
+"""Kernels of one task that read the same rows, run together on a tile of rows at a time.
 
 What the first kernel has read or written is then in the processor's cache for the others. Sums of
 rows and what is computed from them, as in a softmax, read memory once; so do sums of columns that
@@ -36,19 +36,19 @@ from gpusched.plan.plan import (
 from gpusched.store.handles import NativeKernel
 
 ROWS = 8
-"""Rows of a slab are a multiple of this, so that kernels that join several at once join the same
+"""Rows of a tile are a multiple of this, so that kernels that join several at once join the same
 ones as in a whole chunk."""
 
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
-"""Where Linux tells the size of the second-level cache."""
+"""Where Linux states the size of the second-level cache."""
 
 USUAL = 1 << 20
-"""Bytes of a second-level cache where nothing tells."""
+"""Bytes of a second-level cache where nothing states it."""
 
 
 @lru_cache(maxsize=1)
 def room() -> int:
-    """Return the bytes of a slab: half of a core's second-level cache."""
+    """Return the bytes of a tile: half of a core's second-level cache."""
     try:
         text = CACHE.read_text().strip()
     except OSError:
@@ -59,11 +59,11 @@ def room() -> int:
 
 @dataclass
 class Slabs:
-    """Some launches, each called for one slab of rows after the other."""
+    """Some launches, each called for one tile of rows after the other."""
 
     launches: tuple[Launch, ...]
     rows: int
-    """Rows of a slab; the last one may have fewer."""
+    """Rows of a tile; the last one may have fewer."""
     bytes_cached: int = 0
     """What they read that another one of them has read or written just before."""
 
@@ -86,12 +86,12 @@ class Slabs:
 
     @cached_property
     def layout(self) -> tilecalls.Layout:
-        """The memory that the loop over slabs takes, but for the arguments."""
+        """The memory that the loop over tiles takes, but for the arguments."""
         assert self.natives is not None
         return tilecalls.layout(tuple(map(_call, self.launches, self.natives, self.steps)))
 
     def __call__(self, registers: Registers) -> None:
-        """Run the kernels together, slab after slab."""
+        """Run the kernels together, tile after tile."""
         if "natives" not in vars(self):
             # Python 3.11 holds a lock that all slabs share while it makes such a property.
             for launch in self.launches:
@@ -249,7 +249,7 @@ def _reduces_rows(launch: Launch) -> bool:
 def _goes_by_rows(launch: Launch) -> bool:
     """Return whether a launch is called for some rows as for all of them.
 
-    Its results lie in the order of the rows, or every row adds to them.
+    Its results are in the order of the rows, or every row adds to them.
     """
     kernel = launch.kernel.kernel
     if type(launch) is not Launch or not launch.device.can.tiles:
@@ -267,25 +267,25 @@ def _goes_by_rows(launch: Launch) -> bool:
 
 @dataclass
 class _Together:
-    """Launches that may share slabs, and what stands in the way of more of them."""
+    """Launches that may share tiles, and what stands in the way of more of them."""
 
     arrays: Registers
     launches: list[Launch] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)
     """By register that moves with the rows, the elements from one to the next."""
     made: set[int] = field(default_factory=set)
-    """Registers that are not complete before the last slab, or written by what is postponed."""
+    """Registers that are not complete before the last tile, or written by what is postponed."""
     read: int = 0
     """Bytes of a row that are read, as often as they are."""
     freed: bool = False
-    """Whether a large array is kept for longer than without slabs."""
+    """Whether a large array is kept for longer than without tiles."""
     delayed: bool = False
-    """Whether large results are made later than without slabs."""
+    """Whether large results are made later than without tiles."""
 
     def takes(self, launch: Launch) -> bool:
         """Return whether a launch can be computed beside those before it, row by row.
 
-        Its outermost loop goes through as many rows. What it reads is there before the first slab,
+        Its outermost loop goes through as many rows. What it reads is there before the first tile,
         or written for the same rows by another one of these launches.
         """
         if not _goes_by_rows(launch):
@@ -302,7 +302,7 @@ class _Together:
         return all(self._can_read(register, step) for register, step in inputs)
 
     def can_follow(self, step: Call) -> bool:
-        """Return whether a view shows what is there before the first slab."""
+        """Return whether a view shows what is there before the first tile."""
         return step.is_view and reads(step).isdisjoint(self.made.union(self._written))
 
     def _can_read(self, register: int, step: int) -> bool:
@@ -328,14 +328,14 @@ class _Together:
         self.freed |= self._is_large(ends)
 
     def postpone(self, step: Step, ends: tuple[int, ...]) -> None:
-        """Leave a step for after the slabs, and with it all that reads its results."""
+        """Leave a step for after the tiles, and with it all that reads its results."""
         results = written(step)
         self.made |= results
         self.freed |= self._is_large(ends)
         self.delayed |= self._is_large(results)
 
     def rows(self) -> int:
-        """Return the rows of a slab, or 0 if slabs gain nothing."""
+        """Return the rows of a tile, or 0 if tiles gain nothing."""
         if len(self.launches) < 2:
             return 0
         row = sum(self._sizes().values())
@@ -354,7 +354,7 @@ class _Together:
         return (first, *(each for each in self.launches if each is not first))
 
     def cached(self) -> int:
-        """Return the bytes that the slabs of a chunk find in the cache."""
+        """Return the bytes that the tiles of a chunk find in the cache."""
         return self._read_again() * _rows(self.launches[0])
 
     def _sizes(self) -> dict[int, int]:
@@ -371,7 +371,7 @@ class _Together:
 
 
 def read(step: Step) -> set[int]:
-    """Return the registers a step reads; slabs also read what they have written."""
+    """Return the registers a step reads; tiles also read what they have written."""
     if isinstance(step, Slabs):
         return set().union(*map(reads, step.launches))
     return reads(step)

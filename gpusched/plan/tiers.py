@@ -2,7 +2,7 @@
 
 A plan whose kernels are not compiled yet runs as those calls, so that no task waits for a compiler,
 and as its kernels from the chunk on for which they are ready. What only kernels can do waits for
-them: functions of numbers that a user has written, and users' versions of kernels.
+them: scalar functions that a user has written, and users' versions of kernels.
 """
 
 from __future__ import annotations

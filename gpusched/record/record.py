@@ -69,14 +69,14 @@ class Recorder:
     Parameters
     ----------
     device
-        Where the arrays lie.
+        Where the arrays are kept.
     most
         Operations of a kernel at most; by default what the configuration has here.
 
     Notes
     -----
     Belongs to one thread. No kernel runs while a program is recorded, unless the program asks for
-    a value, as a function that is no kernel does: then all that has been recorded runs (`demand`).
+    a value, as a function without a kernel does: then all that has been recorded runs (`demand`).
     A register holds the array itself, or, as long as one of the steps in `_pending_steps` is to
     write it, an uninitialised array of its shape, dtype and strides, or a view of such a one.
     """
@@ -424,7 +424,7 @@ class Recorder:
     def run(self, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, float]:
         """Return what `Plan.run` does for the inputs that were recorded.
 
-        Nothing runs twice that is not free of side effects: once a function that is no kernel has
+        Nothing runs twice that is not free of side effects: once a function without a kernel has
         been called, only what comes after it is left to run.
         """
         if self.repeatable:

@@ -13,7 +13,7 @@ import gpusched
 from gpusched.store import processors
 
 PACKAGES = ("record", "plan", "emit", "backends", "store", "vectormath", "editing", "kernels")
-"""Whatever writes, rewrites, schedules or compiles kernels lies in these; nothing is left out."""
+"""All code that writes, rewrites, schedules or compiles kernels is in these."""
 
 
 @lru_cache(maxsize=1)

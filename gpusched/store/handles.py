@@ -69,7 +69,7 @@ class CompiledKernel:
     source: str
     """Its text: Python that also runs uncompiled."""
     filename: str
-    """Where the text lies; a made-up name in `linecache` where there is no cache directory."""
+    """The file of the text; a made-up name in `linecache` where there is no cache directory."""
     name: str
     """Its name in profiles and counters."""
     call: Call

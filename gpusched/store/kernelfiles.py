@@ -1,4 +1,4 @@
-"""The files of compiled kernels: where they lie, what they are for, and which of them go.
+"""The files of compiled kernels: where they are, what they are for, and which are deleted.
 
 ``kernels/`` of the cache directory has a folder for each toolchain and kind of processor, and
 ``cubins/`` one for each toolchain of CUDA; each folder says in `MADE_WITH` what it is for.

@@ -62,7 +62,7 @@ class Pack:
 
 
 def folder(name: str) -> str:
-    """Return the folder that a file of a pack lies in."""
+    """Return the folder of a file of a pack."""
     return name.rpartition("/")[0]
 
 

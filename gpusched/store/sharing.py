@@ -98,7 +98,7 @@ def obtain(wanted: Wanted, load: Load[T], build: Build[T]) -> tuple[T, Origin]:
     wanted
         What to look for.
     load
-        Called with code that was found; whatever it raises is logged, and the code made anew.
+        Called with code that was found; whatever it raises is logged, and the code is built.
     build
         Called where there is none. Its errors are the caller's.
     """

@@ -2,7 +2,7 @@
 
 Nothing is divided by zero, not even where the quotient is not used.
 
-The smaller of the two numbers divided by the larger lies in [0, 1]; there
+The smaller of the two numbers divided by the larger is in [0, 1]; there
 ``atan(a) = a P(a**2)``, with P interpolating at the Chebyshev nodes of [0, 1]: relative errors
 1.5e-19 (float64) and 1.2e-11 (float32).
 """

@@ -19,7 +19,7 @@ def by_dtype(name: str, arguments: int = 1) -> Callable[..., Any]:
     Parameters
     ----------
     name
-        NumPy's name of a function of numbers, such as ``"exp"``.
+        NumPy's name of a scalar function, such as ``"exp"``.
     arguments
         How many it takes: one or two.
     """

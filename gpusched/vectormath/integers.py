@@ -1,7 +1,7 @@
 """floor_divide and remainder of integers.
 
 Processors divide integers one at a time. Numbers of up to 32 bits are divided as floats with more
-bits: a quotient by b that is not whole lies 1/b or more from the next whole number, too far to be
+bits: a quotient by b that is not whole is 1/b or more from the next whole number, too far to be
 rounded to it.  Of 64 bits, a first quotient leaves a rest of at most the divisor and 2**12, which
 is divided in its turn; what is then off by one shows in the rest's sign and size.
 """

@@ -37,7 +37,7 @@ def _is_large(builder: Any, x: Any, limit: float, lanes: int = 0) -> Any:
 
 
 def _of_one(module: Any, name: str, symbol: str, kind: Any, limit: float, arguments: int) -> Any:
-    """Return the function of numbers: C's result where the first is large, and else 0."""
+    """Return the scalar function: C's result where the first is large, and else 0."""
     given = arguments if arguments == 1 else arguments + 1
     function = _function(module, name, kind, given, "noinline")
     in_c = ir.FunctionType(kind, [kind] * arguments)

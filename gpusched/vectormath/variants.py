@@ -59,7 +59,7 @@ def keep(module: Any, functions: list[Any]) -> None:
 
 
 def offer(call: Any, name: str, kind: Any, count: int = 1) -> None:
-    """Tell LLVM of the variants of what is called, which are named ``{name}.v{lanes}``."""
+    """Declare to LLVM the variants of what is called, which are named ``{name}.v{lanes}``."""
     each = "v" * count
     variants = [f"_ZGV_LLVM_N{n}{each}_{name}({name}.v{n})" for n in lanes(kind)]
     set.add(call.attributes, f'"vector-function-abi-variant"="{",".join(variants)}"')

@@ -16,10 +16,11 @@ import pytest
 from distributed import Client
 
 import gpusched
-from gpusched import Cluster
+from gpusched import Cluster, config
 from gpusched.cli import info as module
 from gpusched.installing import DISTRIBUTION
 from gpusched.setting_origins import effective_settings
+from gpusched.settings import SettingError, check
 from gpusched.workers import links, nvml
 from tests.waiting import PATIENCE
 
@@ -93,6 +94,20 @@ def test_value_set_in_python_is_told() -> None:
         found = {setting.name: setting for setting in effective_settings()}
     assert found["gpusched.worker.pool"].value == "none"
     assert found["gpusched.worker.pool"].origin == "set in Python"
+
+
+def test_names_of_environment_variables_are_those_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """These have underscores for hyphens; names that are the user's own stay."""
+    variable = "DASK_GPUSCHED__FUSION__MINIMUM_ELEMENTS"
+    monkeypatch.setenv(variable, "many")
+    with dask.config.set(dask.config.collect_env({variable: "many"})):
+        assert config.settings()["gpusched.fusion.minimum-elements"] == "many"
+        with pytest.raises(SettingError, match=rf"whole number, 0 or more \(set by {variable}\)"):
+            check()
+    with dask.config.set({"gpusched.threadsafe.policies": {"my_library": "free()"}}):
+        assert "gpusched.threadsafe.policies.my_library" in config.settings()
 
 
 @pytest.mark.processes

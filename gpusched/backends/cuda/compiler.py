@@ -134,7 +134,7 @@ def _compiling_for(cc: tuple[int, int]) -> Iterator[None]:
 
 
 EXACT: dict[str, Any] = {"fma": 0}
-"""What NVVM is told: not to contract multiplications and additions, so that results are NumPy's."""
+"""Options of NVVM: no contraction of multiplications and additions, so that results are NumPy's."""
 FAST: dict[str, Any] = {"fma": 1, "ftz": 1, "prec_div": 0, "prec_sqrt": 0}
 """To contract, to take subnormal numbers of float32 for zero, and not to round the last bit of
 quotients and square roots of float32."""

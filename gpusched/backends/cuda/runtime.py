@@ -92,7 +92,7 @@ def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
 
 
 def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) -> Compiled:
-    """Compile a source text of a kernel, which lies in a file, for GPUs that need not be here."""
+    """Compile a source text of a kernel, kept in a file, for GPUs that need not be here."""
     require()
     from gpusched.backends.cuda import device
 

@@ -16,7 +16,7 @@ from gpusched.emit.skeleton.text import WIDTHS
 
 
 class _Access:
-    """How a vector of some elements lies in memory.
+    """The layout in memory of a vector of some elements.
 
     Bytes and 16-bit numbers are moved as 32-bit words, taken apart by shifts: the compiler splits
     longer vectors of theirs into smaller accesses.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gpusched.cli.checks import fusion, gpu, gpu_kernels, host, skew
+from gpusched.cli.checks import dependencies, fusion, gpu, gpu_kernels, host, skew
 from gpusched.cli.checks.finding import Finding
 
 Check = Callable[[], Finding]
@@ -21,6 +21,7 @@ HERE: dict[str, Check] = {
     "open files": host.open_files,
     "shared memory": host.shared_memory,
     "spill folder": host.spill_folder,
+    "dependencies": dependencies.tested,
     "kernel cache": fusion.kernel_cache,
     "fused program": fusion.program,
 }

@@ -4,7 +4,7 @@ The same text runs in plain Python (the reference, and what pdb steps through) a
 on the CPU.  Two small functions hide pointer arithmetic: ``shift(a, k)`` is `a` starting `k`
 elements further, ``element(a, k)`` its element `k`, where `k` may be negative.
 
-Memory gives more when it is asked early, and in several places.  Where inputs lie in sequence,
+Memory gives more when it is asked early, and in several places.  Where inputs are contiguous,
 blocks of them are taken from `PLACES` places in turn, and a later block is asked for while one is
 computed; where rows are joined, `ROWS` are read at once.  Processors that are faster in sequence
 (`backends.processors`) take ``spread`` and ``ahead`` for just that.

@@ -236,7 +236,7 @@ class Nest:
         """Write how far ahead each input is asked for: a row, or a little further in a long row.
 
         Inputs that are the same for all rows are not, since they stay in the cache; nor are those
-        whose elements do not lie side by side.
+        whose elements are not side by side.
         """
         level = self.innermost
         inputs = zip(self.inputs, self.kernel.inputs, strict=True)

@@ -1,7 +1,7 @@
-"""Loops that reduce what lies side by side: block by block, to totals that are wider.
+"""Loops that reduce elements side by side: block by block, to totals that are wider.
 
-Rows that lie apart are reduced some in turn on processors that read ahead by themselves: these
-begin anew with each row, and have then begun with several.
+Rows that are far apart are reduced some in turn on processors that read ahead by themselves: these
+begin again with each row, and have then begun with several.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Reduction(Nest):
                 self.write(f"{self.lost(k)} = {identity(output, output.dtype)}")
 
     def start_moments(self) -> None:
-        """Write about where the values lie: the mean of the first ones."""
+        """Write the value that moments are taken about: the mean of the first ones."""
         names = ", ".join([*self.value_names(), *self.kernel.tested])
         of_moments = self.kernel.moments
         self.write(f"{names} = point({self.values('0')})")
@@ -193,7 +193,7 @@ _OF_NUMBERS = ("fmin", "fmax")
 
 
 def _skipping(kernel: Kernel) -> dict[int, str]:
-    """Return, by output, what joins numbers in the place of what joins NaN, too.
+    """Return, by output, what joins numbers instead of what joins NaN, too.
 
     LLVM computes several elements at once where `fmin` or `fmax` is alone in a loop, and one after
     the other beside any other reduction; and least and greatest raise errors for NaN, in a kernel

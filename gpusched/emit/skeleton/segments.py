@@ -36,7 +36,7 @@ def segmented(kernel: Kernel) -> str:
 
 
 def _move_units(text: Text, kept: list[int]) -> None:
-    """Write pointers to the elements of the innermost loop, for arrays that lie side by side."""
+    """Write pointers to the elements of the innermost loop, for arrays side by side."""
     last = len(text.kernel.loops) - 1
     if last not in kept:
         return

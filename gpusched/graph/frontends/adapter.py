@@ -198,7 +198,7 @@ def expression_of(collections: list[Any]) -> Expr | None:
 
 
 def replace_entry(plain: Callable[..., Any], replacement: Callable[..., Any]) -> None:
-    """Have dask and distributed call `replacement` in the place of `plain`.
+    """Have dask and distributed call `replacement` instead of `plain`.
 
     Modules imported later find the replacement in `dask.base`.
     """

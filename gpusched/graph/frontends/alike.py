@@ -21,7 +21,7 @@ def alike(first: Any, second: Any, equal: Iterable[tuple[Any, Any]] = ()) -> boo
     """Return whether two functions have the same code, and mean the same by the names in it.
 
     Names of modules, of other functions, and of functions looked up by the type of a chunk are
-    followed; the latter for NumPy's. False where the comparison cannot tell.
+    followed; the latter for NumPy's. False where the comparison finds no answer.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Goes through the bytecode of a function with kinds in the place of values.
+"""Goes through the bytecode of a function with kinds instead of values.
 
 Every instruction must be in the table of `instructions`, and be allowed for the kinds it meets:
-what is not, or cannot be told, makes the function unsafe. Branches are followed both ways, unless a
+what is not, or is not known, makes the function unsafe. Branches are followed both ways, unless a
 constant decides; where ways meet, a place holds what the kinds on both have in common. So a loop is
 gone through until nothing new comes of it.
 """

@@ -103,7 +103,7 @@ def is_constant(value: Any) -> bool:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are one object, or constants that nothing tells apart."""
+    """Return whether two values are one object, or constants without any difference."""
     if left is right:
         return True
     equal = type(left) is type(right) and is_constant(left) and is_constant(right)

@@ -100,7 +100,7 @@ class Outside:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What tells functions apart that read other values, to be compared and hashed."""
+        """The values that a function reads, to be compared and hashed."""
         return tuple(self._parts)
 
 
@@ -109,7 +109,7 @@ def _keywords(function: types.FunctionType) -> tuple[Any, ...]:
 
 
 def frozen(value: Any) -> Any:
-    """Return what tells a value apart from others, to be hashed."""
+    """Return what identifies a value, to be hashed."""
     if value is _MISSING:
         return "missing"
     if is_constant(value):

@@ -22,7 +22,7 @@ def device(function: Callable[..., Any]) -> Any:
 
 
 def inside(index: Any, array: Any, axis: int, site: int, fault: Any) -> Any:
-    """Return an index; `IndexError` unless it lies inside of `array` along `axis`.
+    """Return an index; `IndexError` unless it is inside of `array` along `axis`.
 
     The site, the index and the axis's length are left in `fault`.
     """

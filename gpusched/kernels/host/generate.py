@@ -2,7 +2,7 @@
 
 There is one function for each region between barriers, which one thread runs, and one around them
 that calls it for each thread of a block, block after block. What a thread keeps over a barrier
-lies in an array with an element for each thread.
+is in an array with an element for each thread.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def source(found: Rewritten) -> Source:
     Raises
     ------
     NotCompiledError
-        If it cannot be told at which barriers its threads meet.
+        If it is not known at which barriers its threads meet.
     """
     parts = split(found.body, found.suffix)
     check_returns(parts)

@@ -66,7 +66,7 @@ def split(statements: list[ast.stmt], suffix: str, depth: int = 0) -> list[Part]
     Raises
     ------
     NotCompiledError
-        If a barrier is where it cannot be told which threads reach it.
+        If a barrier is where it is not known which threads reach it.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class Cell:
     writes: dict[tuple[Triple, bool], Access] = field(default_factory=dict)
     """Plain and atomic ones: each races with other things."""
     reads: dict[Triple, list[Access]] = field(default_factory=dict)
-    """At most two a block, by different threads in one phase: a third tells nothing more."""
+    """At most two per block, by different threads in one phase: a third adds nothing."""
 
 
 class Log:
@@ -145,7 +145,7 @@ class Tracked:
             getattr(self._log, what)(int(cell), access, thread)
 
     def _place(self, index: Any, line: str) -> tuple[Any, ...]:
-        """Return an index as a tuple, once it is known to lie inside."""
+        """Return an index as a tuple, once it is known to be inside."""
         items = index if isinstance(index, tuple) else (index,)
         if len(items) > self.ndim:
             raise IndexError(

@@ -178,7 +178,7 @@ class Server:
 
 
 def _identity(place: Place) -> tuple[int, int] | None:
-    """Return what tells the socket at a place from others; None if there is none."""
+    """Return what identifies the socket at a place; None if there is none."""
     try:
         found = os.stat(place.socket)
     except OSError:
