@@ -20,7 +20,7 @@ from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import Grouped, grouped_for
 from gpusched.graph.partials import bare
-from gpusched.record import functions
+from gpusched.record import functions, windows  # noqa: F401  (windows register themselves)
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction, one_of
 

@@ -288,7 +288,7 @@ class KernelBuilder:
         """Return the step that computes the group into `targets`."""
         shape, axes = self.group.shape, self.group.axes
         inputs = [self.strides(number) for number in range(len(self.registers))]
-        order = axis_order(shape, inputs)
+        order = axis_order(shape, inputs, axes)
         kept = self.kept(order)
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
         if self.group.labels is not None:
@@ -298,7 +298,8 @@ class KernelBuilder:
             return Empty(device, tuple(self.allocations(targets, kept, False)))
         labelled = (self.label_axis,) if self.labels is not None else ()
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
-        allocations = self.allocations(targets, kept, loops.reduced[-1])
+        wide = loops.reduced[-1] or self._reduces_windows(inputs)
+        allocations = self.allocations(targets, kept, wide)
         kernel = self.kernel(loops, allocations, device)
         strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
         numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
@@ -326,16 +327,42 @@ class KernelBuilder:
         owners: dict[int, tuple[int, int]] = {}
         for register in self.registers:
             array = self.arrays[register]
-            owner = array if array.base is None else array.base
+            owner = _owner(array)
             whole = getattr(owner, "nbytes", array.size * array.itemsize)
             shown, _ = owners.get(id(owner), (0, 0))
             owners[id(owner)] = shown + array.size * array.itemsize, whole
         return sum(min(shown, whole) for shown, whole in owners.values())
 
+    def _reduces_windows(self, inputs: list[Strides]) -> bool:
+        """Return whether overlapping windows are reduced: NumPy adds the elements of some by pairs.
+
+        Parameters
+        ----------
+        inputs
+            Elements to move per axis, by input.
+        """
+        reduced = self.group.axes
+        return any(
+            bool(steps[axis])
+            and steps[axis] in (s for k, s in enumerate(steps) if k not in reduced)
+            for steps in inputs
+            for axis in reduced
+        )
+
     def allocations(
-        self, targets: list[int], kept: tuple[int, ...], reduce_inner: bool
+        self, targets: list[int], kept: tuple[int, ...], widened: bool
     ) -> list[Allocation]:
-        """Return how each output is allocated and finished."""
+        """Return how each output is allocated and finished.
+
+        Parameters
+        ----------
+        targets
+            Their registers.
+        kept
+            The axes that are not reduced, in order.
+        widened
+            Whether sums of float32 are kept in float64.
+        """
         shape = tuple(self.group.shape[axis] for axis in kept)
         if self.group.labels is not None:
             kept = (*self.group.axes, *kept)
@@ -348,7 +375,7 @@ class KernelBuilder:
             dtype, initial, errors = node.dtype, None, 0
             if isinstance(node, Reduce):
                 errors = node.reports & OVERFLOW
-                wide = reduce_inner or isinstance(node, Segments)
+                wide = widened or isinstance(node, Segments)
                 if wide and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
                 initial = generate.identity_value(node.combine, dtype)
@@ -430,6 +457,14 @@ class KernelBuilder:
             root for node, root in pairs
             if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS)
         ]  # fmt: skip
+
+
+def _owner(array: Any) -> Any:
+    """Return the array that has an array's memory; views have it of another one."""
+    found = array
+    while (array := getattr(array, "base", None)) is not None:
+        found = array if hasattr(array, "nbytes") else found
+    return found
 
 
 def _chosen(order: list[Apply]) -> set[int]:

@@ -6,5 +6,7 @@ record themselves; `pure` lists the calls that leave their arguments as they are
 nodes of what they do, and has them planned.
 
 `gathers`
-    Elements chosen by integers along one axis: kernels read them where they lie.
+    Elements chosen by integers along one axis, which kernels read in place.
+`windows`
+    Windows that slide along axes, which kernels reduce as they are.
 """

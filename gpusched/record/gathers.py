@@ -1,4 +1,4 @@
-"""Elements chosen by integers along one axis: kernels read them where they lie.
+"""Elements chosen by integers along one axis, which kernels read in place.
 
 ``x - means[months]`` is one kernel, which makes no array of the means of all days. Integers are
 checked as NumPy checks them before a kernel reads anything.

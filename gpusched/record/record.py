@@ -561,6 +561,14 @@ class Recorder:
         still = isinstance(value, Leaf) and not any(self._registers[value.register].strides)
         return still or math.prod(value.shape) == 1 < size
 
+    def has_windows(self, node: Node) -> bool:
+        """Return whether a node is an array that shows elements several times, as windows do."""
+        if not isinstance(node, Leaf):
+            return False
+        array = self._registers[node.register]
+        steps = [s for n, s in zip(array.shape, array.strides, strict=True) if s and n > 1]
+        return len(set(steps)) < len(steps)
+
     # What is noted ----------------------------------------------------------------------
 
     def escaped(self, reason: Reason) -> None:

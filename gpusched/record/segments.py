@@ -105,7 +105,7 @@ def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1,
     Notes
     -----
     Values are read twice: for their means, and for deviations from the rounded means. What these
-    add up to tells how far the mean was from the rounded one, and corrects the squares.
+    add up to is how far the mean was from the rounded one, which corrects the squares.
     """
     recorder = array._recorder
     if not array.shape:

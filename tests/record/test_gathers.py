@@ -19,9 +19,16 @@ RANDOM = np.random.default_rng(7)
 MONTHS = RANDOM.integers(0, 12, 31)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("order", "backend"),
+    [
+        ("C", "python"),
+        ("F", "python"),
+        ("C", "cpu"),
+        pytest.param("F", "cpu", marks=pytest.mark.exhaustive),
+    ],
+)
 @pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("order", ["C", "F"])
 def test_what_is_taken_is_part_of_the_kernel(order: Any, axis: int, backend: str) -> None:
     shape = [5, 6, 7]
     means = np.array(RANDOM.normal(size=shape), order=order)
@@ -110,7 +117,7 @@ def test_labels_out_of_bounds_are_numpy_s_error(axis: int, wrong: int) -> None:
 
 def test_labels_may_be_computed_in_the_same_program() -> None:
     days, means = np.arange(40), RANDOM.normal(size=(12, 50))
-    check(lambda d, m: m[d // 4 % 12] * 2, days, means)
+    check(lambda d, m: m[d // 4 % 12] * 2, days, means, backend="python")
 
 
 @pytest.mark.parametrize(
@@ -133,17 +140,17 @@ def test_all_that_takes_along_one_axis_is_recorded(function: Any) -> None:
 
 def test_one_label_is_broadcast() -> None:
     array, means = RANDOM.normal(size=(31, 8)), RANDOM.normal(size=(12, 8))
-    check(lambda a, m, b: a - m[b], array, means, np.array([-2]))
-    check(lambda a, m, b: a[:1] - m[b], array, means, np.array([-2]))
-    check(lambda m, b: m[b] + m[MONTHS], means, np.array([3]))
+    check(lambda a, m, b: a - m[b], array, means, np.array([-2]), backend="python")
+    check(lambda a, m, b: a[:1] - m[b], array, means, np.array([-2]), backend="python")
+    check(lambda m, b: m[b] + m[MONTHS], means, np.array([3]), backend="python")
 
 
 def test_two_kinds_of_labels_are_two_kernels() -> None:
     array, means = RANDOM.normal(size=(31, 8)), RANDOM.normal(size=(12, 8))
     hours = RANDOM.integers(0, 12, 31)
-    found = check(lambda a, m: a - m[MONTHS] + m[hours], array, means)
+    found = check(lambda a, m: a - m[MONTHS] + m[hours], array, means, backend="python")
     assert len(found.launches) == 2
-    found = check(lambda a, m: a - m[MONTHS] + (m * 2)[MONTHS], array, means)
+    found = check(lambda a, m: a - m[MONTHS] + (m * 2)[MONTHS], array, means, backend="python")
     assert len(found.launches) == 2  # the second computes what is taken
 
 
@@ -163,9 +170,10 @@ def test_reductions_of_what_is_taken(along: int, axis: Any, backend: str) -> Non
 
 
 def test_moments_of_what_is_taken() -> None:
-    array, means = RANDOM.normal(size=(31, 600)), RANDOM.normal(size=(12, 600))
+    array, means = RANDOM.normal(size=(31, 60)), RANDOM.normal(size=(12, 60))
     for axis in (0, 1):
-        found = record(lambda a, m, k=axis: (a - m[MONTHS]).var(axis=k), array, means)
+        found = record(lambda a, m, k=axis: (a - m[MONTHS]).var(axis=k), array, means,
+                       backend="python")  # fmt: skip
         expected = (array - means[MONTHS]).var(axis=axis)
         np.testing.assert_allclose(found.result, expected, rtol=1e-12)
 

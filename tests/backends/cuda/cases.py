@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.backends.cuda.memory import shifted
 
@@ -186,4 +187,20 @@ def _taken() -> list[Case]:
     ]  # fmt: skip
 
 
-REDUCTIONS = [*_reductions(), *_segments(), *_taken()]
+def _windows() -> list[Case]:
+    cases: list[tuple[str, Callable[..., Any], Any, str]] = [
+        ("sum-rows", lambda w: w.sum(axis=-1), 0, "float32"),
+        ("sum-columns", lambda w: w.sum(axis=-1), 1, "float64"),
+        ("max-rows", lambda w: w.max(axis=-1), 0, "int16"),
+        ("max-columns", lambda w: abs(w).max(axis=-1), 1, "int32"),
+        ("all-columns", lambda w: (w > 0).all(axis=-1), 1, "float32"),
+        ("sum-both", lambda w: w.sum(axis=(-1, 1)), 0, "int64"),
+    ]
+    return [
+        Case(f"windows-{name}", lambda a, f=f, k=axis: f(sliding_window_view(a, 5, k)),
+             lambda d=dtype: (numbers(50, 70, dtype=d),))
+        for name, f, axis, dtype in cases
+    ]  # fmt: skip
+
+
+REDUCTIONS = [*_reductions(), *_segments(), *_taken(), *_windows()]
