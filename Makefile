@@ -103,9 +103,11 @@ coverage: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) --cov --cov-branch --cov-report= $(ARGS)
 	$(BIN)/python -m tests.folder_coverage
 
-# More than an hour on two quiet cores. ARGS="--only clip heat" measures some works alone.
+# More than an hour on two quiet cores. ARGS="--only clip heat" measures some works alone, with
+# ARGS="--merge FILE" beside what an earlier run has kept. README's table alone, in minutes:
+# .venv/bin/python -m tests.benchmarks --readme README.md
 bench: $(VENV)/.bench
-	$(BIN)/python -m tests.benchmarks --write docs/explanation/performance.md $(ARGS)
+	$(BIN)/python -m tests.benchmarks --write docs/explanation/performance.md --readme README.md $(ARGS)
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --fail-on-warning --quiet docs docs/_build $(ARGS)

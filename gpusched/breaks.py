@@ -41,8 +41,8 @@ class GraphBreak(enum.Enum):
     SMALL_CHUNKS = "make chunks larger, or lower gpusched.fusion.minimum-elements"
     NO_ARRAY = "nothing: the array is made here"
     DTYPE = (
-        "convert with astype first: kernels have bool, integers, float32 and float64, and each "
-        "function has those of docs/reference/operations.md"
+        "convert with astype first: kernels have bool, integers, float16 to float64 and complex, "
+        "and each function has those of docs/reference/operations.md"
     )
     CHUNK_TYPE = "give plain NumPy or CuPy chunks, as with map_blocks(np.asarray)"
     STRIDES = "copy the chunks, as with map_blocks(np.copy)"

@@ -143,7 +143,7 @@ def record(
     here = thread
     key = here.task
     event = (kind, name, start, end, here.ident, here.name,
-             _workers_task() if key is None else key, nbytes, about)  # fmt: skip
+             workers_task() if key is None else key, nbytes, about)  # fmt: skip
     for recording in active:
         if len(recording.events) < recording.limit:
             recording.events.append(event)
@@ -163,7 +163,7 @@ def origin(key: Any, first: int, keys: tuple[Any, ...]) -> None:
             recording.origins[key] = first, keys
 
 
-def _workers_task() -> Any:
+def workers_task() -> Any:
     """Return the key of the task that this thread of a worker runs; None if it is not known."""
     worker = sys.modules.get("distributed.worker")
     return getattr(getattr(worker, "thread_state", None), "key", None)

@@ -12,7 +12,7 @@ class UnsafeFolderError(PermissionError):
     """Others may write to a folder, or to a file, whose content is trusted."""
 
 
-def own_folder(path: Path, remedy: str) -> None:
+def own_folder(path: Path, remedy: str, levels: int = 1) -> None:
     """Make a folder that nobody else may enter, or check that nobody else may write to it.
 
     Parameters
@@ -21,6 +21,9 @@ def own_folder(path: Path, remedy: str) -> None:
         The folder. It is made, if need be, with every folder above it that is missing.
     remedy
         What to do, besides removing it, where it is not this user's alone.
+    levels
+        How many folders are checked: this one, and those above it. Whoever may write to one of them
+        may replace the next.
 
     Raises
     ------
@@ -42,11 +45,12 @@ def own_folder(path: Path, remedy: str) -> None:
         # Each by itself: `parents=True` makes those above with the mode that is usual for folders.
         if not missing.is_dir():
             _make(missing, remedy)
-    if not is_own(path.stat()):
-        raise UnsafeFolderError(
-            f"{path} is not {_user()}'s alone, so what is there cannot be trusted: remove it, or "
-            f"{remedy}"
-        )
+    for folder in (path, *path.parents)[:levels]:
+        if not is_own(folder.stat()):
+            raise UnsafeFolderError(
+                f"{folder} is not {_user()}'s alone, so what is there cannot be trusted: remove "
+                f"it, or {remedy}"
+            )
 
 
 def _make(folder: Path, remedy: str) -> None:

@@ -21,15 +21,18 @@ their calls."""
 
 
 class Mover(Protocol):
-    """Copies arrays between host and device memory; they are there when a call returns.
+    """Copies arrays between host and device memory.
 
     Notes
     -----
     Thread-safe.
     """
 
-    def to_device(self, array: np.ndarray) -> Any:
-        """Return a copy in device memory, an array of CuPy's."""
+    def to_device(self, array: np.ndarray, wait: bool = True) -> Any:
+        """Return a copy in device memory, an array of CuPy's.
+
+        Without waiting it is there for what the calling thread launches next.
+        """
 
     def to_host(self, array: Any) -> np.ndarray:
         """Return a copy in host memory of an array of CuPy's."""

@@ -93,6 +93,7 @@ def _anything(name: str, value: Any) -> None:
 
 KINDS: dict[str, Kind] = {
     "device": _choice("auto", "off", "require", False),
+    "random": _choice("numpy", "device"),
     "fusion.enabled": _flag,
     "fusion.cache-directory": _or(_text, None, False),
     "fusion.cache-size": _or(_bytes, None),

@@ -30,7 +30,7 @@ MAY_USE = {
     "store": {"breaks", "config", "emit", "events", "files"},
     "backends": {"emit", "installing", "store", "vectormath"},
     "machine": {"backends", "emit", "store"},
-    "plan": {"backends", "breaks", "config", "emit", "events", "store"},
+    "plan": {"backends", "breaks", "config", "emit", "events", "quantities", "store"},
     "chunking": {"config", "machine"},
     "editing": {"backends", "emit", "plan"},
     "record": {"backends", "breaks", "emit", "plan", "store"},
@@ -42,8 +42,10 @@ MAY_USE = {
         "config",
         "emit",
         "events",
+        "kernels",
         "placed",
         "plan",
+        "quantities",
         "record",
         "store",
     },
@@ -64,7 +66,7 @@ MAY_USE = {
         "threadsafe",
         "vectormath",
     },
-    "models": {"adapters", "graph", "threadsafe"},
+    "models": {"adapters", "graph", "placed", "threadsafe"},
     "ops": {"kernels"},
     "saving": {"adapters", "config", "emit", "graph", "serialization", "store"},
     "workers": {
@@ -183,7 +185,9 @@ def test_checker_sees_imports_inside_functions(tmp_path: Path) -> None:
     assert imported_parts(file) == {"cli", "graph"}
 
 
-@pytest.mark.parametrize("part", ["record", "plan", "emit", "backends", "store", "editing"])
+@pytest.mark.parametrize(
+    "part", ["graph", "record", "plan", "emit", "backends", "store", "kernels", "editing"]
+)
 def test_packages_name_their_modules_in_the_order_of_calls(part: str) -> None:
     folder = ROOT / "gpusched" / part
     told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""

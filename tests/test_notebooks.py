@@ -36,6 +36,14 @@ def test_notebook_is_kept_with_its_results(path: Path) -> None:
     assert not re.search(r"/(?:home|root|work)/|site-packages", text), "a path of one machine"
 
 
+def test_progress_in_a_notebook_is_one_line() -> None:
+    cells = json.loads(NOTEBOOKS[0].read_text())["cells"]
+    (cell,) = [each for each in cells if "progress(" in "".join(each["source"])]
+    (output,) = cell["outputs"]
+    assert "".join(output["text"]).count("\n") == 0
+    assert "100% Completed" in "".join(output["text"])
+
+
 def last_drawn(line: str) -> str:
     """Return what a line shows before it is erased, of all that was drawn over it.
 

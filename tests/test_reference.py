@@ -8,14 +8,15 @@ from pathlib import Path
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.emit.operations import COMBINES, OPERATIONS
+from gpusched.emit.operations import COMBINES, NOT_IN_HALF, OPERATIONS
 from gpusched.graph import rewrite  # noqa: F401  registers everything that is recorded
+from gpusched.record import complexes
 from gpusched.record.chunk import HANDLERS
 from gpusched.vectormath import FUNCTIONS
 
 PYTHON = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "operations.md"
-KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float32, float64"}
+KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "floating"}
 
 INTRODUCTION = """\
 # What fuses
@@ -32,8 +33,10 @@ bits, but for the payload of NaN and the sign of zero where NumPy's own differs 
 (`minimum` and the like). That of `logaddexp` and `logaddexp2` is in units of the largest operand
 where the result is less, since what they add may cancel. NumPy's and SciPy's own results may be as
 far from the true value, or further. *CPU* is the tighter bound that holds for the functions that
-gpusched computes itself there, tested against mpmath; the others are the C library's. *Reports*
-are the floating-point errors that NumPy may report, and kernels then find
+gpusched computes itself there, tested against mpmath; the others are the C library's. *Floating*
+dtypes are float16, float32 and float64. float16 is computed in float32 and rounded after each
+operation, as NumPy does it: what is 0 is 0 there too, and all else is within 1 of NumPy's.
+*Reports* are the floating-point errors that NumPy may report, and kernels then find
 ([NumPy's numbers and warnings](../explanation/floating-point.md)).
 """
 
@@ -42,15 +45,27 @@ def operations() -> str:
     lines = ["| operation | dtypes | ULP | CPU (float32, float64) | reports |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for name, operation in sorted(OPERATIONS.items()):
-        if name.startswith("astype_") or name == "clip_by_arrays":
+        if name.startswith("astype_") or name in ("clip_by_arrays", "real", "imag", "complex"):
             continue
         kinds = ", ".join(KINDS[k] for k in "biuf" if k in operation.templates[0])
+        kinds += " but float16" * (name in NOT_IN_HALF)
         kinds = "any of these, chosen by bool" if name == "where" else kinds
         bounds = [FUNCTIONS.get(f"{name}_{width}") for width in ("f32", "f64")]
         true = ", ".join(f"{b.max_ulp:g}" if b else "-" for b in bounds) if any(bounds) else ""
         found = "; ".join(f"{KINDS[k]}: {operation.reports[k]}" for k in operation.reports)
         lines.append(f"| `{name}` | {kinds} | {operation.ulp} | {true} | {found} |")
     return "\n".join(lines)
+
+
+COMPLEX = """\
+Complex numbers are split into real and imaginary parts where a kernel reads them, and joined where
+it writes them; what is between are the operations above, on parts. So are `real`, `imag`, `angle`,
+`where`, `sum`, `nansum`, `mean`, `var`, `std`, `any`, `all`, conversions that lose no imaginary
+part, and these ufuncs: """
+
+
+def of_complex() -> str:
+    return COMPLEX + ", ".join(f"`{name}`" for name in sorted(complexes.FUNCTIONS)) + "."
 
 
 def functions() -> str:
@@ -67,6 +82,7 @@ def reductions() -> str:
 def test_operations_page_is_current() -> None:
     text = (
         f"{INTRODUCTION}\n## Operations on elements\n\n{operations()}\n\n"
+        f"## Complex numbers\n\n{of_complex()}\n\n"
         f"## Other NumPy functions and methods\n\n{functions()}\n\n"
         f"## Reductions\n\nOver any axes, in one pass with what comes before.\n\n{reductions()}\n"
     )

@@ -36,9 +36,9 @@ class CountingMover:
         self._device = device
         self._tasks = threading.local()
 
-    def to_device(self, array: np.ndarray) -> Any:
+    def to_device(self, array: np.ndarray, wait: bool = True) -> Any:
         """Return a copy in device memory; axes along which an array repeats itself stay so."""
-        found = self._device.to_device(array)
+        found = self._device.to_device(array, wait)
         with updating() as counters:
             counters.bytes_to_device += extent(array)
         return found
@@ -75,6 +75,8 @@ class CountingMover:
                 return task(values)
         finally:
             self._tasks.copies = None
+            if copies:
+                self._device.wait()  # Other threads may take them from now on.
             for array, copy in copies:
                 for key, value in values.items():
                     if value is array:

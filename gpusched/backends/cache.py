@@ -18,7 +18,6 @@ from gpusched.store import (
     emitters,
     kernelfiles,
     processors,
-    service,
     sharing,
     tuned,
     worthwhile,
@@ -26,6 +25,7 @@ from gpusched.store import (
 from gpusched.store.handles import Call, CompiledKernel, NativeKernel
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.kernelstore import KernelStore
+from gpusched.store.service import client as service
 from gpusched.store.statistics import count_compilation, updating
 
 

@@ -6,52 +6,20 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from gpusched.store.service import frames
 from gpusched.store.service.definitions import from_data
 
-BESIDE, LEAST = 5, 19
-"""How nice workers are: beside tasks on all of two cores, 5 leaves a third of one core to a kernel
-that is worth it, 10 a tenth, so that it comes when the tasks are over, and 19 next to nothing."""
 
-_GROUP = Path("/proc/self/autogroup")
-"""What Linux gives a session of processes, whose members' own niceness counts among them only."""
-
-_TRIES = 10
-
-
-def main(how: str) -> None:
-    """Compile what comes in by the standard input until it ends.
-
-    Parameters
-    ----------
-    how
-        ``"idle"`` to work only where the machine has nothing else to do, or ``"beside"``.
-    """
+def main() -> None:
+    """Compile what comes in by the standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _give_way(how == "idle")
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # What a compiler prints is no answer.
     import gpusched.backends.cpu  # noqa: F401  a second, which is no kernel's time
 
     serve(sys.stdin.buffer, out)
-
-
-def _give_way(idle: bool) -> None:
-    """Let tasks go first; to be called in a session of this process alone."""
-    nice = LEAST if idle else BESIDE
-    os.nice(nice)
-    for _ in range(_TRIES):
-        try:
-            _GROUP.write_text(str(nice))
-        except BlockingIOError:
-            time.sleep(0.15)  # Linux takes one such change in a tenth of a second.
-        except OSError:
-            return  # There are no such groups here.
-        else:
-            return
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -84,4 +52,4 @@ def _compiled(request: dict[str, Any]) -> bytes:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -14,6 +14,7 @@ from numba import types
 from numba.core.compiler import Compiler
 
 from gpusched.backends import (
+    float16,
     interleaving,
     libraries,
     names,
@@ -98,6 +99,7 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     called = generate.called_names(text)
     found: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.__all__}
     found |= {name: getattr(numba, name) for name in names.DTYPES}
+    found |= {name: getattr(float16, name) for name in names.HALVES}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp, "nextafter": _nextafter()}
     found |= {"inf": math.inf, "nan": math.nan}
     found |= {name: by_dtype(name) for name in {"exp", "exp2", "log1p"} & called}
@@ -123,6 +125,8 @@ def _nextafter() -> Any:
 
 
 def _type(dtype: str) -> Any:
+    if dtype == "float16":
+        return float16.ELEMENT
     return getattr(types, "boolean" if dtype == "bool" else dtype)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from gpusched.backends import cache
 from gpusched.backends.memory import pool
-from gpusched.emit.kernel import SUPPORTED, Kernel
+from gpusched.emit.dtypes import SUPPORTED
+from gpusched.emit.kernel import Kernel
 from gpusched.store.handles import Runnable
 
 

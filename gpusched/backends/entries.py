@@ -142,7 +142,7 @@ def _check(kind: Any) -> tuple[str, list[Any]]:
 def _type_numbers(kind: Any) -> list[int]:
     """Return NumPy's numbers of the dtypes that are of this kind: C has two names for some."""
     wanted = np.dtype(str(kind).replace("boolean", "bool"))
-    return sorted({np.dtype(code).num for code in "?bBhHiIlLqQfd" if np.dtype(code) == wanted})
+    return sorted({np.dtype(code).num for code in "?bBhHiIlLqQefdFD" if np.dtype(code) == wanted})
 
 
 def _text(module: Any, content: str) -> Any:

@@ -21,8 +21,14 @@ DTYPES = [
     "uint64",
     "float32",
     "float64",
+    "complex64",
+    "complex128",
 ]
 """Names that convert a number to that dtype."""
+
+HALVES = ["from_float16", "to_float16", "round_to_float16"]
+"""Names that convert an element of float16 to float32, a number to such an element, and a number to
+the float32 that is equal to the nearest float16."""
 
 
 def split(name: str) -> tuple[str, type[Any]]:

@@ -98,6 +98,21 @@ def number_or(x: Any, other: Any) -> Any:
     return x if x == x else other
 
 
+def from_float16(x: Any) -> Any:
+    """Return the float32 that is equal to a float16."""
+    return np.float32(x)
+
+
+def to_float16(x: Any) -> Any:
+    """Return the float16 that is nearest to a number."""
+    return np.float16(x)
+
+
+def round_to_float16(x: Any) -> Any:
+    """Return the float32 that is equal to it."""
+    return np.float32(np.float16(x))
+
+
 def bits(x: Any) -> int:
     """Return the width of an integer in bits."""
     return 8 * int(x.dtype.itemsize)
@@ -155,7 +170,8 @@ def namespace() -> dict[str, Any]:
     bound |= {name: names.numpy_function(name) for name in names.math_names()}
     functions = (shift, element, number_or, bits, compensated_add, clear_floating_point_errors,
                  floating_point_errors, flush_subnormals, restore_subnormals,
-                 scratch, stream, spread, ahead, past_line, prefetch, drain)  # fmt: skip
+                 scratch, stream, spread, ahead, past_line, prefetch, drain,
+                 from_float16, to_float16, round_to_float16)  # fmt: skip
     local = {f.__name__: f for f in functions}
     return {**bound, **local, "inf": math.inf, "nan": math.nan}
 

@@ -291,6 +291,10 @@ def check_ports(flag: str, text: str | None) -> None:
         )
 
 
+_UCX = ("ucx", "ucxx")
+_HOW_TO_UCX = "it comes with pip install distributed-ucxx-cu13 (or -cu12), on all machines"
+
+
 def check_network(interface: str | None, protocol: str | None) -> None:
     """Check that the machine has the network interfaces, and distributed the protocols.
 
@@ -310,4 +314,10 @@ def check_network(interface: str | None, protocol: str | None) -> None:
     for name in interface.split(",") if interface else ():
         get_ip_interface(name)
     for name in protocol.split(",") if protocol else ():
-        get_backend(name.removesuffix("://"))
+        scheme = name.removesuffix("://")
+        try:
+            get_backend(scheme)
+        except ValueError as error:
+            if scheme not in _UCX:
+                raise
+            raise ValueError(f"{error}: {_HOW_TO_UCX}") from error

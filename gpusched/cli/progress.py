@@ -1,4 +1,4 @@
-"""One line on a terminal that says how many tasks are done."""
+"""How many tasks are done: one line on a terminal, and a line now and then in a file or pipe."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any, TextIO
 
 from distributed import Client, Scheduler
 
-from gpusched.store import service
+from gpusched.store.service import client as service
 
 _ERASE = "\r\x1b[K"
 _WIDTH = 30
 _PENDING = ("waiting", "queued", "processing", "no-worker")
+_FIRST, _LONGEST = 10.0, 60.0
+"""Seconds until the first line in a file, and between two lines at most; they double."""
 
 
 def say(text: str) -> None:
@@ -25,8 +27,8 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def progress(client: Client, interval: float = 0.2) -> Iterator[None]:
-    """Show progress on stderr while the block runs, if stderr is a terminal.
+def progress(client: Client, interval: float = 0.2, first: float = _FIRST) -> Iterator[None]:
+    """Show progress on stderr while the block runs.
 
     Parameters
     ----------
@@ -34,16 +36,19 @@ def progress(client: Client, interval: float = 0.2) -> Iterator[None]:
         A client that is not asynchronous.
     interval
         Seconds between two looks at the scheduler.
+    first
+        Seconds of computing before the first line, where stderr is not a terminal.
     """
-    if not sys.stderr.isatty():
-        yield
-        return
-    line = _Line(sys.stderr)
+    line = _Line(sys.stderr) if sys.stderr.isatty() else _Lines(sys.stderr, first)
+    if isinstance(line, _Lines):
+        interval = max(interval, first / 10)
     stop = threading.Event()
     watcher = threading.Thread(
         target=_watch, args=(client, line, stop, interval), name="gpusched progress", daemon=True
     )
-    stdout, sys.stdout = sys.stdout, _Erasing(sys.stdout, line)
+    stdout = sys.stdout
+    if isinstance(line, _Line):
+        sys.stdout = _Erasing(stdout, line)
     watcher.start()
     try:
         yield
@@ -84,12 +89,16 @@ def bar(done: int, pending: int, seconds: float, compiling: int = 0) -> str:
     """
     total = done + pending
     filled = _WIDTH * done // total if total else 0
+    return f"[{'#' * filled:.<{_WIDTH}}] {_counts(done, pending, seconds, compiling)}"
+
+
+def _counts(done: int, pending: int, seconds: float, compiling: int) -> str:
     beside = f", compiling {compiling} kernel{'s' * (compiling > 1)} beside them"
-    text = f"[{'#' * filled:.<{_WIDTH}}] {done:,} of {total:,} tasks, {seconds:.1f} s"
+    text = f"{done:,} of {done + pending:,} tasks, {seconds:.1f} s"
     return text + beside if compiling else text
 
 
-def _watch(client: Client, line: _Line, stop: threading.Event, interval: float) -> None:
+def _watch(client: Client, line: _Line | _Lines, stop: threading.Event, interval: float) -> None:
     before, started = None, time.monotonic()
     while not stop.wait(interval):
         try:
@@ -103,7 +112,7 @@ def _watch(client: Client, line: _Line, stop: threading.Event, interval: float) 
         if pending:
             told = service.status() or {"jobs": ()}
             seconds = time.monotonic() - started
-            line.draw(bar(done - before, pending, seconds, len(told["jobs"])))
+            line.draw(done - before, pending, seconds, len(told["jobs"]))
         else:
             line.erase()
 
@@ -116,9 +125,9 @@ class _Line:
         self._lock = threading.Lock()
         self._drawn = False
 
-    def draw(self, text: str) -> None:
+    def draw(self, done: int, pending: int, seconds: float, compiling: int) -> None:
         with self._lock:
-            self._stream.write(_ERASE + text)
+            self._stream.write(_ERASE + bar(done, pending, seconds, compiling))
             self._stream.flush()
             self._drawn = True
 
@@ -128,6 +137,25 @@ class _Line:
                 self._stream.write(_ERASE)
                 self._stream.flush()
                 self._drawn = False
+
+
+class _Lines:
+    """Lines of a file or pipe: one after some seconds, and then ever fewer. For one thread."""
+
+    def __init__(self, stream: TextIO, first: float) -> None:
+        self._stream = stream
+        self._pause = first
+        self._next = time.monotonic() + first
+
+    def draw(self, done: int, pending: int, seconds: float, compiling: int) -> None:
+        if time.monotonic() < self._next:
+            return
+        print(f"gpusched: {_counts(done, pending, seconds, compiling)}", file=self._stream)
+        self._pause = min(2 * self._pause, _LONGEST)
+        self._next = time.monotonic() + self._pause
+
+    def erase(self) -> None:
+        """Leave what is written."""
 
 
 class _Erasing:

@@ -36,6 +36,7 @@ def summary(
       fusion    off
     """
     lines = [("fusion", "off")] if not fused else list(_lines(counted))
+    lines += _memory(counted)
     lines += [("missing", text) for text in missing]
     return "\n".join(
         [f"gpusched: {seconds:.2f} s", *(f"  {label:<9} {text}" for label, text in lines)]
@@ -81,7 +82,7 @@ def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
             ("next run", f"finds {_some(len(counted.kernels_requested))} compiled for them")
         )
     else:
-        lines.append(("next run", "takes as long: too little work to compile kernels for"))
+        lines.append(("next run", "takes as long: too little work so far to compile kernels for"))
     return lines
 
 
@@ -99,6 +100,24 @@ def _device(counted: Statistics) -> Sequence[tuple[str, str]]:
         ("on host", f"{operation}: {reason} ({_times(count)})")
         for (operation, reason), count in counted.host_reasons.most_common(_BREAKS_SHOWN)
     ]
+
+
+def _memory(counted: Statistics) -> Sequence[tuple[str, str]]:
+    """Return what had no room, and what was done about it."""
+    written, read = format_bytes(counted.spilled_bytes), format_bytes(counted.unspilled_bytes)
+    told = [
+        (counted.spilled_bytes, f"{written} of results spilled to disk, {read} read back"),
+        (counted.memory_waits, f"{_tasks(counted.memory_waits)} waited for room, "
+                               f"{counted.memory_wait_seconds:.2f} s together"),
+        (counted.memory_pieces, f"{_tasks(counted.memory_pieces)} run on parts of their chunks"),
+        (counted.memory_refusals, f"{_tasks(counted.memory_refusals)} refused"),
+    ]  # fmt: skip
+    said = "; ".join(text for happened, text in told if happened)
+    return [("memory", said)] if said else []
+
+
+def _tasks(number: int) -> str:
+    return "one task" if number == 1 else f"{number:,} tasks"
 
 
 def _some(kernels: int) -> str:

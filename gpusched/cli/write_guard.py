@@ -126,7 +126,7 @@ def _opened(path: Any, mode: Any, flags: Any) -> _Found:
 def _named(action: str, path: Any, folder: int = -1) -> _Found:
     """Find a name that is removed, or gets another meaning, if there is one."""
     if isinstance(path, int):
-        path = f"/proc/self/fd/{path}"
+        path = os.readlink(f"/proc/self/fd/{path}")  # The file itself, wherever it is open.
     text = os.fsdecode(path)
     base = os.readlink(f"/proc/self/fd/{folder}") if folder is not None and folder >= 0 else ""
     parent, name = os.path.split(os.path.join(base, text.rstrip(os.sep) or text))

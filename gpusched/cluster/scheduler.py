@@ -1,8 +1,8 @@
 """A preload for schedulers: versions, exit reasons of workers, metrics and programs.
 
 It refuses workers of other versions, reports why workers died, exports metrics, fuses the graphs
-of clients that know nothing of gpusched, gives each worker each program once, and has results that
-arrive damaged computed again.
+of clients that know nothing of gpusched, gives each worker each program once, has results that
+arrive damaged computed again, and refuses graphs that cannot fit where that is asked for.
 
 ``gpusched scheduler`` and `gpusched.Cluster` load it; for a scheduler of dask's own,
 ``dask scheduler --preload gpusched.cluster.scheduler`` does.
@@ -17,7 +17,7 @@ from distributed import Scheduler
 from distributed.metrics import time
 
 from gpusched import config
-from gpusched.cluster import recomputing
+from gpusched.cluster import fitting, recomputing
 from gpusched.cluster.exit_reasons import ExitReasons
 from gpusched.cluster.kernels import Kernels
 from gpusched.cluster.plain_clients import PlainClients
@@ -45,6 +45,7 @@ def dask_setup(scheduler: Scheduler) -> None:
     registration.show(scheduler)
     limit_handshakes(scheduler)
     recomputing.install(scheduler)
+    fitting.install(scheduler)
 
 
 def _refuse_other_versions(scheduler: Scheduler) -> None:

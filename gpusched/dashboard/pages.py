@@ -12,6 +12,7 @@ from distributed.utils import log_errors
 
 from gpusched.dashboard.components.base import Component
 from gpusched.dashboard.components.breaks import Breaks
+from gpusched.dashboard.components.committed import Committed
 from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.fusedtasks import FusedTasks
 from gpusched.dashboard.components.kernelbars import KernelBars
@@ -21,6 +22,7 @@ from gpusched.dashboard.components.navigation import TITLES, navigation
 from gpusched.dashboard.components.spill import Spill
 from gpusched.dashboard.components.timeline import Timeline
 from gpusched.dashboard.components.utilization import Utilization
+from gpusched.dashboard.components.waiting import Waiting
 
 INTERVAL = 500
 """Milliseconds between two updates of what is shown."""
@@ -54,6 +56,7 @@ _GPUS = _page("gpus", (Memory,), (Utilization, Spill))
 APPLICATIONS: dict[str, Document] = {
     "/gpusched": _GPUS,
     "/gpus": _GPUS,
+    "/memory": _page("memory", (Committed,), (Waiting,)),
     "/kernels": _page("kernels", (KernelBars,), (KernelTable,)),
     "/fusion": _page("fusion", (FusedTasks,), (Breaks,)),
     "/compiling": _page("compiling", (Compiling,)),
@@ -61,6 +64,8 @@ APPLICATIONS: dict[str, Document] = {
     "/individual-gpusched-memory": individual_doc(Memory, INTERVAL),
     "/individual-gpusched-utilization": individual_doc(Utilization, INTERVAL),
     "/individual-gpusched-spill": individual_doc(Spill, INTERVAL),
+    "/individual-gpusched-committed": individual_doc(Committed, INTERVAL),
+    "/individual-gpusched-waiting": individual_doc(Waiting, INTERVAL),
     "/individual-gpusched-kernels": individual_doc(KernelBars, INTERVAL),
     "/individual-gpusched-kernel-source": individual_doc(KernelTable, INTERVAL),
     "/individual-gpusched-fusion": individual_doc(FusedTasks, INTERVAL),

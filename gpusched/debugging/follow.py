@@ -221,7 +221,7 @@ class Follower:
         """Return the user's constants as text; those that are computed are inputs."""
         names = kernel.parameters[len(kernel.arrays) :]
         found = {}
-        for name, value in zip(names, kernel.use.launch.numbers, strict=False):
+        for name, value in zip(names, kernel.use.launch.constants, strict=False):
             scalar = run.scalar(value)
             if scalar is None:
                 found[name] = str(value)

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import linecache
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from gpusched.emit import hostloops
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import Apply, Node, Reduce, Segments
+from gpusched.plan.layout import passed
 from gpusched.plan.plan import Allocation
 from gpusched.store import codefiles
 from gpusched.store.kernelfiles import directory
@@ -107,7 +109,7 @@ class ReadableKernel:
             array[broadcast(builder.place(number, element), array.shape)]
             for number, array in zip(self.use.kernel.values, self.arrays, strict=True)
         ]
-        return (*read, *self.use.launch.numbers[: len(self.use.kernel.parameters)])
+        return (*read, *self.use.launch.constants)
 
     @property
     def arrays(self) -> list[Any]:
@@ -176,12 +178,10 @@ class ReadableKernel:
 
     def _numbers(self) -> tuple[Any, ...]:
         """Return constants, loop sizes and strides for one element of the outputs."""
-        kernel, numbers = self.use.kernel, self.use.launch.numbers
-        first = len(kernel.parameters)
-        last = first + len(kernel.loops)
-        sizes = [n if loop == "reduce" else 1
-                 for n, loop in zip(numbers[first:last], kernel.loops, strict=True)]  # fmt: skip
-        return (*numbers[:first], *sizes, *numbers[last:])
+        loops = self.use.launch.loops
+        sizes = [n if own else 1 for n, own in zip(loops.sizes, loops.reduced, strict=True)]
+        found = replace(loops, sizes=tuple(sizes))
+        return passed(self.use.kernel, self.use.launch.constants, found)
 
 
 def _buffer(allocation: Allocation) -> Any:

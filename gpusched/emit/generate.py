@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 
 from gpusched.emit import scalars
+from gpusched.emit.dtypes import computed_name
 from gpusched.emit.floatingpoint import TESTS
 from gpusched.emit.kernel import EXACT, MOMENTS, Access, Kernel, Output, Statement, Test
-from gpusched.emit.operations import DEFINED, JOINS, ScalarFunction, named
+from gpusched.emit.operations import DEFINED, EXACT_IN_HALF, JOINS, ScalarFunction, named
 from gpusched.emit.parsing import parse
 
 
@@ -51,20 +50,6 @@ def stride_names(kernel: Kernel) -> list[tuple[int, int, str]]:
     ]
 
 
-def loop_sizes(kernel: Kernel, numbers: Sequence[Any]) -> tuple[int, ...]:
-    """Return the iterations of each loop, out of the numbers passed at launch."""
-    first = len(kernel.parameters)
-    return tuple(numbers[first : first + len(kernel.loops)])
-
-
-def loop_strides(kernel: Kernel, numbers: Sequence[Any]) -> dict[tuple[int, int], int]:
-    """Return the strides among the numbers passed at launch, by operand and loop."""
-    names = stride_names(kernel)
-    first = len(kernel.parameters) + len(kernel.loops)
-    given = numbers[first : first + len(names)]
-    return {(k, level): step for (k, level, _), step in zip(names, given, strict=True)}
-
-
 def arguments(kernel: Kernel) -> list[str]:
     """Return the kernel's arguments in order: arrays, constants, loop sizes, strides.
 
@@ -78,25 +63,34 @@ def arguments(kernel: Kernel) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _helpers() -> dict[str, str]:
-    """Return the source of each function in `scalars` by name."""
+def _helpers() -> dict[str, ast.FunctionDef]:
+    """Return each function in `scalars` by name, in their order."""
     tree = parse(inspect.getsource(scalars))
-    for node in ast.walk(tree):
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@cache
+def _helper(name: str) -> str:
+    """Return the source of a function in `scalars`, without types."""
+    function = _helpers()[name]
+    for node in ast.walk(function):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
             for argument in node.args.args:
                 argument.annotation = None
-    return {n.name: ast.unparse(n) for n in tree.body if isinstance(n, ast.FunctionDef)}
+    return ast.unparse(function)
 
 
 def expression(statement: Statement, operands: list[str]) -> str:
     """Return the Python expression of one statement."""
-    kind = np.dtype(statement.operand).kind
-    template = named(statement.operation).template(kind, statement.output)
+    template = named(statement.operation).template(np.dtype(statement.operand), statement.output)
     if template is None:
         raise KeyError(f"{statement.operation} has no template for {statement.operand}")
-    width = "f32" if statement.operand == "float32" else "f64"
-    return template.format(*operands, T=statement.dtype, P=statement.operand, W=width)
+    operand, result = computed_name(statement.operand), computed_name(statement.dtype)
+    width = "f32" if operand == "float32" else "f64"
+    found = template.format(*operands, T=result, P=operand, W=width)
+    exact = result == statement.dtype or statement.operation in EXACT_IN_HALF
+    return found if exact else f"round_to_float16({found})"
 
 
 def point_source(kernel: Kernel) -> str:
@@ -105,8 +99,12 @@ def point_source(kernel: Kernel) -> str:
     Behind its results it returns what `Kernel.tested` names.
     """
     names: list[str] = input_names(kernel) + parameter_names(kernel)
-    taken = [names[k] for k in kernel.values] + parameter_names(kernel)
+    halves = {names[k] for k in kernel.values if kernel.inputs[k].dtype == "float16"}
+    given = [names[k] for k in kernel.values]
+    taken = [f"{name}_half" if name in halves else name for name in given]
+    taken += parameter_names(kernel)
     lines = [f"def point({', '.join(taken)}):"]
+    lines += [f"    {name} = from_float16({name}_half)" for name in given if name in halves]
     called: dict[tuple[str, tuple[str, ...]], str] = {}
     for number, statement in enumerate(kernel.statements):
         operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
@@ -122,12 +120,18 @@ def point_source(kernel: Kernel) -> str:
         code = f"    {target} = {expression(statement, simple)}"
         lines.append(f"{code:<48}  # {statement.dtype}  {statement.operation}")
         names.append(target)
-    results = [o.value if isinstance(o.value, str) else names[o.value] for o in kernel.outputs]
+    results = [_result(output, names) for output in kernel.outputs]
     for name in kernel.tested:
         lines += _tests(kernel, names, name)
     results += kernel.tested
     lines.append(f"    return {', '.join(results)}")
     return "\n".join(lines)
+
+
+def _result(output: Output, names: list[str]) -> str:
+    """Return what `point` returns for an output, as source."""
+    found = output.value if isinstance(output.value, str) else names[output.value]
+    return f"to_float16({found})" if output.value_dtype == "float16" else found
 
 
 def _tests(kernel: Kernel, names: list[str], found: str) -> list[str]:
@@ -148,11 +152,12 @@ def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
     operands = [a if isinstance(a, str) else names[a] for a in statement.arguments]
     own = named(statement.operation).tests.get(np.dtype(statement.operand).kind)
     if own is not None:
-        return f"({own.format(*operands, T=statement.dtype, P=statement.operand)})"
+        result, operand = computed_name(statement.dtype), computed_name(statement.operand)
+        return f"({own.format(*operands, T=result, P=operand)})"
     dtypes = [i.dtype for i in kernel.inputs] + list(kernel.parameters)
     dtypes += [s.dtype for s in kernel.statements]
     numbers = [a for a in statement.arguments if isinstance(a, int)]
-    floats = {names[a]: dtypes[a] for a in numbers if dtypes[a].startswith("float")}
+    floats = {names[a]: computed_name(dtypes[a]) for a in numbers if dtypes[a].startswith("float")}
     test_of = _TESTS[found]
     return f"({test_of(names[first + test.statement], statement.dtype, floats)})"
 
@@ -163,7 +168,7 @@ def _is_new_nan(result: str, dtype: str, floats: dict[str, str]) -> str:
 
 def _is_new_infinity(result: str, dtype: str, floats: dict[str, str]) -> str:
     finite = [f"(fabs({x}) != {kind}(inf))" for x, kind in floats.items()]
-    return " & ".join([f"(fabs({result}) == {dtype}(inf))", *finite])
+    return " & ".join([f"(fabs({result}) == {computed_name(dtype)}(inf))", *finite])
 
 
 def _is_tiny(result: str, dtype: str, floats: dict[str, str]) -> str:
@@ -200,8 +205,7 @@ def called_names(text: str) -> set[str]:
 def helper_source(text: str) -> str:
     """Return the source of the functions of `scalars` that a source calls."""
     names = called_names(text)
-    used = [helper for name, helper in _helpers().items() if name in names]
-    return "".join(f"{text}\n\n\n" for text in used)
+    return "".join(f"{_helper(name)}\n\n\n" for name in _helpers() if name in names)
 
 
 def combine(output: Output, so_far: str, value: str, dtype: str = "") -> str:
@@ -250,14 +254,14 @@ def identity(output: Output, dtype: str) -> str:
 
 
 def literal(value: bool | int | float, dtype: str) -> str:
-    """Return a number as source of exactly that dtype.
+    """Return a number of a dtype as source of what stands for it.
 
     Examples
     --------
     >>> literal(0.5, "float32")
     'float32(0.5)'
     """
-    return repr(bool(value)) if dtype == "bool" else f"{dtype}({value!r})"
+    return repr(bool(value)) if dtype == "bool" else f"{computed_name(dtype)}({value!r})"
 
 
 def header(kernel: Kernel, title: str) -> str:

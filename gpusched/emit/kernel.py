@@ -7,15 +7,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-import numpy as np
-
 from gpusched.emit.floatingpoint import TESTS
 
 EXACT, FAST = "exact", "fast"
 """Modes of a kernel's mathematics."""
-
-SUPPORTED = frozenset(np.dtype(t) for t in "?bhilqBHILQfd")
-"""Dtypes a kernel can hold; everything else is handed over unfused."""
 
 EDITED = "_edited_"
 """In the names of users' versions of kernels, between the original's name and a digest."""

@@ -3,8 +3,10 @@
 A template is Python source.  ``{0}``, ``{1}``, ``{2}`` are the operands, ``{T}`` the result's dtype
 (a callable of that name converts), ``{P}`` the first operand's dtype, ``{W}`` the suffix (f32, f64)
 of a mathematical function.  Which template applies depends on the kind of the loop's first input
-dtype: ``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` floating.  A kind that is not there is not
-fused.
+dtype: ``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` floating, ``c`` complex; ``e`` is float16
+where that has a template of its own.  A kind that is not there is not fused.  Operands of float16
+are float32 in a template, and what it gives is rounded to float16 where the operation is not
+`EXACT_IN_HALF`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpusched.emit.dtypes import HALF
 from gpusched.emit.floatingpoint import mask
 
 
@@ -56,9 +59,12 @@ class Operation:
     tests: Mapping[str, str] = field(default_factory=dict)
     """By kind of dtype, when there is such an error; floats whose results show it need none."""
 
-    def template(self, kind: str, output: int = 0) -> str | None:
-        """Return an output's template for a kind of dtype, or None."""
-        return self.templates[output].get(kind)
+    def template(self, dtype: np.dtype, output: int = 0) -> str | None:
+        """Return an output's template for operands of a dtype, or None."""
+        found = self.templates[output]
+        if dtype == HALF:
+            return None if self.name in NOT_IN_HALF else found.get("e", found.get("f"))
+        return found.get(dtype.kind)
 
 
 CLIP: np.ufunc = np._core.umath.clip  # type: ignore[attr-defined]
@@ -151,9 +157,12 @@ def _comparisons() -> None:
     ints = "{{0}} if {{0}} {} {{1}} else {{1}}"
     for name, symbol, boolean in (("minimum", "<=", "&"), ("maximum", ">=", "|")):
         table = {**_kinds("iu", ints.format(symbol)), "b": f"{{0}} {boolean} {{1}}"}
-        _add(name, {**table, "f": f"{name}_float({{0}}, {{1}})"})
+        # Of equal numbers, such as zeros of both signs, NumPy's loop of float16 takes the first.
+        first = f"{{0}} if ({{0}} {symbol} {{1}}) | ({{0}} != {{0}}) else {{1}}"
+        _add(name, {**table, "f": f"{name}_float({{0}}, {{1}})", "e": first})
         short = "fmin" if name == "minimum" else "fmax"
-        _add(short, {**table, "f": f"{short}({{0}}, {{1}})"})
+        first = f"{{0}} if ({{0}} {symbol} {{1}}) | ({{1}} != {{1}}) else {{1}}"
+        _add(short, {**table, "f": f"{short}({{0}}, {{1}})", "e": first})
     clip = "{1} if {0} < {1} else {0}"
     _add("clip", {"f": "clip_float({0}, {1}, {2})",
                   **_kinds("iu", f"{{2}} if ({clip}) > {{2}} else ({clip})")})  # fmt: skip
@@ -195,6 +204,14 @@ element as it is written."""
 CHOOSING = frozenset(["where", "minimum", "maximum", "fmin", "fmax", "clip",
                       "clip_by_arrays"])  # fmt: skip
 """Operations whose results are one of their operands."""
+
+EXACT_IN_HALF = CHOOSING | {"negative", "positive", "absolute", "fabs", "conjugate", "sign",
+                            "floor", "ceil", "trunc", "rint", "copysign", "heaviside", "modf",
+                            "frexp", "fmod"}  # fmt: skip
+"""Operations that give a float16 of float16, so that nothing is left to round."""
+
+NOT_IN_HALF = frozenset(["nextafter"])
+"""Operations that go by the bits of float16, which numbers in kernels have not."""
 
 FEW_VALUED = frozenset(["sign", "heaviside"])
 """Operations of floats that have few results, which the compiler knows."""
@@ -256,13 +273,24 @@ def _conversions() -> None:
         above = f"{{T}}({signed}({{0}} - {{P}}({half}))) + {{T}}({half})"
         _add(f"astype_uint{bits}",
              {"f": f"{above} if {{0}} >= {{P}}({half}) else {{T}}({signed}({{0}}))"})  # fmt: skip
+    OPERATIONS["astype_uint32"].templates[0]["e"] = "{T}(int64({0}))"
     _add("astype_bool", _kinds("iuf", "{0} != 0"))
+    # NumPy rounds float64 once, and integers by way of float32.
+    _add("astype_float16", {"f": "{0}", **_kinds("biu", "{T}({0})")})
+
+
+def _parts() -> None:
+    _add("real", {"c": "{0}.real"})
+    _add("imag", {"c": "{0}.imag"})
+    _add("complex", {"f": "{T}(complex({0}, {1}))"})
 
 
 def conversion(source: np.dtype, target: np.dtype) -> str:
     """Return the name of the operation that converts between two supported dtypes."""
     if target.kind == "b":
         return "astype_bool"
+    if target == HALF:
+        return "astype_float16"
     if source.kind == "f" and target.kind in "iu":
         wide = target.itemsize == 8
         unsigned = target.kind == "u" and target.itemsize >= 4
@@ -285,7 +313,7 @@ _REPORTS = {
     "arccosh": "invalid", "arctanh": "invalid divide under", "cbrt": "under",
     "power": "invalid divide over under", "float_power": "invalid divide over under",
     "arctan2": "under", "hypot": "over under", "astype_int32": "invalid", "astype_int64": "invalid",
-    "astype_uint32": "invalid", "astype_uint64": "invalid",
+    "astype_uint32": "invalid", "astype_uint64": "invalid", "astype_float16": "over under",
 }  # fmt: skip
 """The errors that NumPy may report of floats; SciPy's functions report none."""
 
@@ -293,6 +321,8 @@ _REPORTS = {
 def _reports() -> None:
     for name, errors in _REPORTS.items():
         OPERATIONS[name] = replace(OPERATIONS[name], reports={"f": errors})
+    for kind in "iu":
+        _report_of_integers("astype_float16", kind, "over", "fabs({T}({0})) >= {T}(65520)")
     zero, least = "{1} == 0", "({1} == -1) & ({0} < 0) & ({0} == {T}(-{0}))"
     for name in ("floor_divide", "divmod"):
         _report_of_integers(name, "i", "divide over", f"({zero}) | ({least})")
@@ -324,7 +354,8 @@ def _report_of_integers(name: str, kind: str, errors: str, test: str) -> None:
     )
 
 
-for _define in (_arithmetic, _bits, _comparisons, _floating, _mathematics, _conversions, _reports):
+for _define in (_arithmetic, _bits, _comparisons, _floating, _mathematics, _conversions, _parts,
+                _reports):  # fmt: skip
     _define()
 
 
@@ -346,7 +377,11 @@ def reports(name: str, operand: np.dtype, result: np.dtype) -> int:
     if name == "astype":
         narrower = operand.kind == result.kind == "f" and result.itemsize < operand.itemsize
         return mask("over under") if narrower else 0
-    return mask(named(name).reports.get(operand.kind, ""))
+    found = named(name)
+    errors = mask(found.reports.get(operand.kind, ""))
+    rounds = result == HALF and operand == HALF and name not in EXACT_IN_HALF
+    # What a float32 holds may be beyond float16.
+    return errors | mask("over under" if found.heavy else "under") if rounds else errors
 
 
 def reports_of_joining(combine: str, dtype: np.dtype) -> int:

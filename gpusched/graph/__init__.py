@@ -1,4 +1,24 @@
-"""dask graphs -> programs: the hook, the rewriting, and what a chunk task becomes."""
+"""dask graphs -> programs, and what a chunk task does with one.
+
+In the order of calls, where a graph is optimised: `hook` is what dask calls (and `frontends`, for
+array expressions), `callsites` notes the user's lines; `optimisation` runs the passes. `direct`
+makes dask's own tasks; `table` holds them, with their `sizes`; `names`, `chains`, `absorbing`,
+`merging` and `cutting` put tasks together, and `fitting` refuses those that cannot have the memory
+that they need; `drawing` has GPUs draw random numbers; `rewrite` translates each into a program,
+by what `known`, `grouped`, `moments`, `marking`, `changing` and `safety` say about its functions,
+and `templates` (with `signature`) once for all tasks of a form; `batching` puts tiny tasks side by
+side (`limits`, `cheap`, `grouping`, `batch`), and `items` and `gathering` take results apart.
+
+Where a task runs: `program` is its function, found by name by `messages`, packed by `payload`, kept
+by `lasting`; `segment` is a group of its calls, with its `decisions`, the `examination` of the
+user's functions, the `newness` of chunks without a plan and the `results` of a recording. Calls
+without kernels run by tiles (`tiled`), and where memory is short in `pieces`; `alone` says which
+single calls gain from a kernel. On a GPU, `placing` runs what `devicechoice` decides, by
+`movement`, `cupycalls` and `transfers`, on what `moved` holds; `gpu_failures` warns.
+
+What these share: `subgraph`, `partials`, `quick`, `libraries`, `renaming`, `worker`, `collector`,
+and `rehearsal`, which goes through tasks without computing.
+"""
 
 from gpusched.graph.hook import disable, enable, optimize
 from gpusched.graph.marking import fusible

@@ -8,8 +8,8 @@ many pieces as days. Cutting is a view, so whoever takes the piece may as well c
 from __future__ import annotations
 
 import operator
-from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,28 +17,21 @@ from dask.array import chunk
 
 from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
-from gpusched.graph.rewrite import Functions, worthwhile
-from gpusched.graph.sizes import Sizes
+from gpusched.graph.rewrite import worthwhile
+from gpusched.graph.table import Table
 
 _CUTS = frozenset([operator.getitem, chunk.getitem, take, np.transpose, np.squeeze,
                    np.expand_dims])  # fmt: skip
 """They take time for their result only, whatever the size of what they are given."""
 
 
-def absorbed(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes, functions: Functions,
-             largest: int) -> dict[Any, Any]:  # fmt: skip
+def absorbed(table: Table, largest: int) -> Table:
     """Return a graph in which small tasks cut their own pieces of large chunks.
 
     Parameters
     ----------
-    tasks
-        dask's nodes by key, optimised.
-    wanted
-        Keys of the results: they stay keys.
-    sizes
-        Of the chunks.
-    functions
-        What is known of the functions in the graph.
+    table
+        The graph.
     largest
         Bytes of a small chunk at most.
 
@@ -48,25 +41,22 @@ def absorbed(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes, funct
     would together keep as many bytes. No task takes two large chunks that did not before: it still
     runs where its large chunk is. Each task and each edge is looked at a constant number of times.
     """
-    return _Absorbing(tasks, set(wanted), sizes, functions, largest).run()
+    return _Absorbing(table, largest).run()
 
 
 class _Absorbing:
-    def __init__(self, tasks: dict[Any, Any], wanted: set[Any], sizes: Sizes,
-                 functions: Functions, largest: int) -> None:  # fmt: skip
-        self._tasks = tasks
-        self._wanted = wanted
-        self._sizes = sizes
-        self._functions = functions
+    def __init__(self, table: Table, largest: int) -> None:
+        self._table = table
+        self._tasks = table.tasks
+        self._wanted = set(table.wanted)
         self._largest = largest
-        self._users: Counter[Any] = Counter()
         self._large: dict[Any, list[Any]] = {}
         """By a piece's key: the large chunks that it is cut from."""
 
-    def run(self) -> dict[Any, Any]:
+    def run(self) -> Table:
         self._find_pieces()
         if not any(self._large.values()):
-            return self._tasks
+            return self._table
         result = dict(self._tasks)
         for key, node in self._tasks.items():
             if key not in self._large and type(node) is Task:
@@ -75,12 +65,10 @@ class _Absorbing:
                     result[key] = Task.fuse(*inside, node, key=key)
                     for each in inside:
                         del result[each.key]
-        return result
+        return replace(self._table, tasks=result)
 
     def _find_pieces(self) -> None:
         """Note the pieces that may be cut elsewhere."""
-        for node in self._tasks.values():
-            self._users.update(node.dependencies)
         cut: defaultdict[Any, int] = defaultdict(int)
         for key, node in self._tasks.items():
             if self._is_piece(key, node):
@@ -94,12 +82,12 @@ class _Absorbing:
     def _is_piece(self, key: Any, node: Any) -> bool:
         return (
             type(node) is Task
-            and self._users[key] == 1
+            and self._table.users[key] == 1
             and key not in self._wanted
             and not node.data_producer
             and cuts(node)
             and 0 < self._nbytes(key) <= self._largest
-            and not self._sizes.is_annotated(node)
+            and not self._table.sizes.is_annotated(node)
         )
 
     def _taken(self, node: Task) -> list[Any]:
@@ -119,8 +107,8 @@ class _Absorbing:
         return (
             not node.data_producer
             and self._nbytes(node.key) <= self._largest
-            and not self._sizes.is_annotated(node)
-            and worthwhile(node, self._functions)
+            and not self._table.sizes.is_annotated(node)
+            and worthwhile(node, self._table.functions)
         )
 
     def _stays(self, key: Any) -> bool:
@@ -129,7 +117,7 @@ class _Absorbing:
 
     def _nbytes(self, key: Any) -> int:
         """Return the bytes of a chunk at most; 0 if that is not known."""
-        return self._sizes.within(self._tasks, key) or 0
+        return self._table.nbytes(key) or 0
 
 
 def cuts(task: Task) -> bool:

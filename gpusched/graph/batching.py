@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +20,10 @@ from gpusched.graph.grouping import Group, Grouping
 from gpusched.graph.items import taking
 from gpusched.graph.limits import Limits
 from gpusched.graph.program import Program
-from gpusched.graph.rewrite import Functions, constant, translated
+from gpusched.graph.rewrite import constant, translated
 from gpusched.graph.segment import ProgramStep
-from gpusched.graph.sizes import Sizes
 from gpusched.graph.subgraph import references
+from gpusched.graph.table import Table
 from gpusched.graph.templates import Templates
 from gpusched.plan.plan import Register
 
@@ -44,22 +44,15 @@ class Batched:
     """Why tasks were not batched, and how many of them."""
 
 
-def batched(graph: dict[Any, Any], original: Mapping[Any, Any], wanted: Iterable[Any],
-            sizes: Sizes, functions: Functions, limits: Limits) -> Batched:  # fmt: skip
+def batched(graph: dict[Any, Any], table: Table, limits: Limits) -> Batched:
     """Return a graph with neighbouring tiny tasks in batches.
 
     Parameters
     ----------
     graph
         Rewritten.
-    original
+    table
         The same, before it was.
-    wanted
-        Keys of the results: they stay keys.
-    sizes
-        Of the chunks.
-    functions
-        What is known of the functions in the graph.
     limits
         What a batch may be.
     """
@@ -71,19 +64,16 @@ def batched(graph: dict[Any, Any], original: Mapping[Any, Any], wanted: Iterable
     if why:
         count = _count(graph)
         return Batched(graph, count, count, 0, Counter({why: count}))
-    return _Batching(graph, original, list(wanted), sizes, functions, limits).run()
+    return _Batching(graph, table, limits).run()
 
 
 class _Batching:
-    def __init__(self, graph: dict[Any, Any], original: Mapping[Any, Any], wanted: list[Any],
-                 sizes: Sizes, functions: Functions, limits: Limits) -> None:  # fmt: skip
+    def __init__(self, graph: dict[Any, Any], table: Table, limits: Limits) -> None:
         self._graph = graph
-        self._original = original
-        self._declared = sizes
-        self._functions = functions
-        self._cheap = Cheap(functions)
+        self._table = table
+        self._cheap = Cheap(table.functions)
         self._unrecorded = Templates(
-            lambda node: translated(node, functions, recorded=False)[0], constant
+            lambda node: translated(node, table.functions, recorded=False)[0], constant
         )
         self._limits = limits
         self._reasons: Counter[str] = Counter()
@@ -97,14 +87,13 @@ class _Batching:
         self._result: dict[Any, Any] = {}
         self._places: dict[Any, tuple[Any, int]] = {}
         """By a chunk's key, if a batch has several results: the batch's key, and which it is."""
-        self._wanted = wanted
-        self._pinned = set(wanted)
-        for key in wanted:
+        self._pinned = set(table.wanted)
+        for key in table.wanted:
             # The task behind another name for it is as much asked for as that.
             self._pinned.add(self._resolved(key))
 
     def run(self) -> Batched:
-        self._order(self._wanted)
+        self._order()
         for key in self._operands:
             self._judge(key)
         if not self._tiny:
@@ -127,7 +116,7 @@ class _Batching:
                 self._emit_batch(group, outside)
             else:
                 self._emit_single(group.members[0])
-        for key in self._wanted:
+        for key in self._table.wanted:
             self._keep_alias(key)
         before, after = _count(self._graph), _count(self._result)
         return Batched(self._result, before, after, batches, self._reasons)
@@ -142,10 +131,10 @@ class _Batching:
             node = self._graph.get(key)
         return key
 
-    def _order(self, wanted: list[Any]) -> None:
+    def _order(self) -> None:
         """Note what each task depends on; depth first, in the order of arguments."""
         waiting: dict[Any, list[Any]] = {}
-        stack: list[Any] = [self._resolved(key) for key in reversed(wanted)]
+        stack: list[Any] = [self._resolved(key) for key in reversed(list(self._table.wanted))]
         while stack:
             key = stack.pop()
             if key is _DONE:
@@ -165,8 +154,8 @@ class _Batching:
 
     def _judge(self, key: Any) -> None:
         """Note a task's size, and whether it is tiny."""
-        node = self._original.get(key)
-        nbytes = self._declared.within(self._original, key)
+        node = self._table.tasks.get(key)
+        nbytes = self._table.nbytes(key)
         if nbytes is not None:
             self._sizes[key] = nbytes
         if key in self._data:
@@ -206,7 +195,7 @@ class _Batching:
         if nbytes > self._limits.chunk:
             return "chunks that are large enough"
         self._sizes[key] = nbytes
-        if self._declared.is_annotated(node):
+        if self._table.sizes.is_annotated(node):
             return "annotated"
         self._graph[key] = task
         return ""
@@ -216,7 +205,7 @@ class _Batching:
         nbytes = self._sizes.get(other, math.inf)
         if nbytes <= self._limits.chunk:
             return nbytes
-        told = self._declared.lengths(self._original, other)
+        told = self._table.sizes.lengths(self._table.tasks, other)
         piece = None if told is None else cut_off(node, other, *told)
         if piece is None:
             return nbytes
@@ -267,7 +256,7 @@ class _Batching:
         if found is None:
             arguments = tuple(Register(k) for k in range(inputs + 2))
             step = ProgramStep(Batch(*form), arguments)
-            found = Program((step,), inputs + 2, self._functions.overrides)
+            found = Program((step,), inputs + 2, self._table.functions.overrides)
             self._programs[form, inputs] = found
         return found
 

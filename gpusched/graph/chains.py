@@ -7,48 +7,42 @@ read the pieces where they are, the joined chunk is then never made: see `gpusch
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.graph.absorbing import cuts
-from gpusched.graph.rewrite import Functions, worthwhile
+from gpusched.graph.rewrite import worthwhile
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
 from gpusched.plan.grids import is_join
 
 
-def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
-                  functions: Functions | None = None) -> dict[Any, Any]:  # fmt: skip
+def without_links(table: Table, joins: bool = False) -> Table:
     """Return a graph without tasks that can be part of the only task that needs them.
 
     Parameters
     ----------
-    tasks
-        dask's nodes by key, optimised.
-    wanted
-        Keys of the results: they stay keys.
-    sizes
-        Sizes of the chunks, by which annotated ones are known.
-    functions
-        What is known of the functions in the graph. If given, tasks that join chunks become part
-        of one that needs others beside, too, if it computes with functions that are recorded.
+    table
+        The graph.
+    joins
+        Whether tasks that join chunks become part of one that needs others beside, too, if it
+        computes with functions that are recorded.
 
     Examples
     --------
     >>> from gpusched.adapters.tasks import Task, TaskRef
     >>> from gpusched.graph.chains import without_links
-    >>> from gpusched.graph.sizes import Sizes
+    >>> from gpusched.graph.table import Table
     >>> tasks = [Task("x", abs, -1), Task("y", abs, -2), Task("a", abs, TaskRef("both")),
     ...          Task("both", max, TaskRef("x"), TaskRef("y"))]
-    >>> found = without_links({node.key: node for node in tasks}, {"a"}, Sizes({}))
+    >>> found = without_links(Table({node.key: node for node in tasks}, ["a"])).tasks
     >>> sorted(found), sorted(found["a"].dependencies)
     (['a', 'x', 'y'], ['x', 'y'])
     """
-    asked = set(wanted)
-    users: Counter[Any] = Counter()
-    for node in tasks.values():
-        users.update(node.dependencies)
+    tasks, users, sizes = table.tasks, table.users, table.sizes
+    asked = {*table.wanted, *table.items}
     inside: defaultdict[Any, list[Any]] = defaultdict(list)
     for key, node in tasks.items():
         needed = [k for k in node.dependencies if users[k] == 1 and k not in asked and k in tasks]
@@ -56,13 +50,13 @@ def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
             continue
         if len(node.dependencies) == 1:
             inside[key] += [k for k in needed if _may_be_fused(tasks[k], sizes)]
-        elif functions is not None and worthwhile(node, functions):
+        elif joins and worthwhile(node, table.functions):
             inside[key] += [
                 k for k in needed if _may_be_fused(tasks[k], sizes) and _joins(tasks[k])
             ]
     inner = {k for each in inside.values() for k in each}
     if not inner:
-        return tasks
+        return table
     result = {}
     for key, node in tasks.items():
         if key not in inner:
@@ -72,7 +66,7 @@ def without_links(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
                 chain.append(tasks[other])
                 waiting += inside.get(other, ())
             result[key] = Task.fuse(*reversed(chain), key=key) if len(chain) > 1 else node
-    return result
+    return replace(table, tasks=result)
 
 
 def _may_be_fused(node: Any, sizes: Sizes) -> bool:

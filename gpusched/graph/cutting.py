@@ -10,7 +10,8 @@ import hashlib
 import math
 import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -19,9 +20,9 @@ from dask.utils import key_split
 
 from gpusched.adapters.tasks import Alias, Task, TaskRef, execute_subgraph
 from gpusched.graph.known import Cut, pieces
-from gpusched.graph.merging import Merged, block_of, gathers
-from gpusched.graph.sizes import Sizes
+from gpusched.graph.merging import block_of, gathers
 from gpusched.graph.subgraph import references
+from gpusched.graph.table import Table
 
 PART = 4
 """How many times as large as all its pieces a chunk must be."""
@@ -32,18 +33,13 @@ SHARE = 16
 Lengths = tuple[int, ...]
 
 
-def cut_together(graph: Merged, wanted: Collection[Any], sizes: Sizes, least: int,
-                 most: int) -> Merged:  # fmt: skip
+def cut_together(table: Table, least: int, most: int) -> Table:
     """Return a graph in which one task cuts all small pieces of a large chunk.
 
     Parameters
     ----------
-    graph
-        dask's nodes by key, optimised, and the items that tasks take inside.
-    wanted
-        Keys of the results: they stay keys.
-    sizes
-        Of the chunks.
+    table
+        The graph.
     least
         Bytes of a large chunk at least.
     most
@@ -54,9 +50,9 @@ def cut_together(graph: Merged, wanted: Collection[Any], sizes: Sizes, least: in
     The pieces are copies, which are kept until the last of them has been used, and sent together.
     Each task and each edge is looked at a constant number of times.
     """
-    if not most or sizes.largest < least or sizes.annotated:
-        return graph
-    return _Cutting(graph, set(wanted), sizes, least, most).run()
+    if not most or table.sizes.largest < least or table.sizes.annotated:
+        return table
+    return _Cutting(table, least, most).run()
 
 
 class _Piece(NamedTuple):
@@ -74,12 +70,10 @@ class _Piece(NamedTuple):
 
 
 class _Cutting:
-    def __init__(self, graph: Merged, wanted: set[Any], sizes: Sizes, least: int,
-                 most: int) -> None:  # fmt: skip
-        self._graph = graph
-        self._tasks = graph.tasks
-        self._wanted = wanted
-        self._sizes = sizes
+    def __init__(self, table: Table, least: int, most: int) -> None:
+        self._table = table
+        self._tasks = table.tasks
+        self._wanted = wanted = set(table.wanted)
         self._least = least
         self._most = most
         self._held = {
@@ -93,14 +87,14 @@ class _Cutting:
         """Large chunks that something is cut off, whole."""
         self._pieces: dict[Any, _Piece | None] = {}
 
-    def run(self) -> Merged:
+    def run(self) -> Table:
         groups: defaultdict[Any, dict[Any, _Piece]] = defaultdict(dict)
         for key in self._tasks:
             piece = self._piece(key)
             if piece is not None:
                 groups[piece.large][key] = piece
         used = self._used_elsewhere()
-        result, items = dict(self._tasks), set(self._graph.items)
+        result, items = dict(self._tasks), set(self._table.items)
         for large, group in groups.items():
             outputs = sorted(used.intersection(group), key=lambda k: (_told(group[k]), str(k)))
             nbytes = sum(group[key].nbytes for key in outputs)
@@ -117,7 +111,7 @@ class _Cutting:
         for node in result.values():
             if type(node) is not Task:
                 items.difference_update(node.dependencies)
-        return Merged(result, frozenset(items))
+        return replace(self._table, tasks=result, items=frozenset(items))
 
     def _piece(self, key: Any) -> _Piece | None:
         """Return what a task cuts off a large chunk, if it does no more."""
@@ -149,7 +143,7 @@ class _Cutting:
     def _whole(self, key: Any) -> _Piece | None:
         """Return the whole of a large chunk."""
         if key not in self._large:
-            told = self._sizes.lengths(self._tasks, key)
+            told = self._table.sizes.lengths(self._tasks, key)
             if told is None or _Piece(key, *told).nbytes < self._least:
                 return None
             self._large[key] = _Piece(key, *told)

@@ -7,12 +7,13 @@ are, and by what copying them costs.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from dask.array import core, reductions
 
-from gpusched import config
+from gpusched.adapters.tasks import TaskRef
 from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import replaced
@@ -39,6 +40,10 @@ OFF_HERE = GraphBreak.SWITCHED_OFF("gpusched.device is off")
 PICKS = GraphBreak.INDEX("it takes elements by an array or a list of indices")
 NUMBER = GraphBreak.SMALL_CHUNKS("it takes a single element")
 
+TAKES_CUPY = "__gpusched_takes_cupy__"
+"""Method of functions that compute on the device by themselves, as models do: called with the
+arguments, returns whether they may be CuPy's arrays."""
+
 _UNSEEN = object()
 """Stands for what calls have not returned yet."""
 
@@ -46,7 +51,7 @@ Refusal = tuple[str, Reason]
 """A function's name, and why it is called on the host."""
 
 
-def why_on_host(segment: Segment, registers: list[Any], mode: str) -> Refusal | None:
+def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
     """Return why calls are to run on the host, or None if they may run on the device.
 
     Parameters
@@ -55,18 +60,16 @@ def why_on_host(segment: Segment, registers: list[Any], mode: str) -> Refusal | 
         The calls.
     registers
         Their task's, with arrays of NumPy's and `Placed` ones.
-    mode
-        One of `gpusched.plan.placement`.
     """
     inputs = tuple([registers[k] for k in segment.inputs])
     values, name = flat(inputs), bare_name(segment.steps[0][1].function)
-    if mode == OFF:
+    if segment.overrides.device == OFF:
         return name, OFF_HERE
-    found = None if segment.recorded else _uncalled(segment)
+    found = None if segment.recorded else _uncalled(segment, registers)
     if found is not None:
         return found
     reason = _unsuitable(values)
-    if reason is None and segment.recorded and _largest(values) < least():
+    if reason is None and segment.recorded and _largest(values) < segment.overrides.bounds.elements:
         reason = SMALL
     if reason is None and shortage.wanted() > 1:
         reason = SHORT
@@ -81,21 +84,29 @@ def why_on_host(segment: Segment, registers: list[Any], mode: str) -> Refusal | 
     return None if work_of(values, calls, segment.returns).pays() else (name, COPIES)
 
 
-def can_stay(spec: Any, values: tuple[Any, ...]) -> bool:
+def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
     """Return whether chunks need not leave the device for a task that is no program.
 
     Parameters
     ----------
     spec
         The task, as dask has it.
-    values
-        Its inputs.
+    inputs
+        Its inputs by key.
     """
-    values = _arrays(values)
+    values = _arrays(tuple(inputs.values()))
     if shortage.wanted() > 1 or _unsuitable(values) is not None:
         return False
-    moving = all(moves_elements(f) and not picks(f, args) for f, args in calls_in(spec))
-    return moving and work_of(values, 0, False).pays()
+    stays = all(
+        (moves_elements(function) and not picks(function, args))
+        or _says_yes(function, [_input(each, inputs) for each in args])
+        for function, args in calls_in(spec)
+    )
+    return stays and work_of(values, 0, False).pays()
+
+
+def _input(arg: Any, inputs: Mapping[Any, Any]) -> Any:
+    return inputs.get(arg.key, arg) if isinstance(arg, TaskRef) else arg
 
 
 def why_left(spec: Any) -> Refusal:
@@ -116,15 +127,28 @@ def _arrays(value: Any) -> tuple[Any, ...]:
     return (value,)
 
 
-def _uncalled(segment: Segment) -> Refusal | None:
-    """Return why functions that are not recorded are not called on CuPy's arrays, or None."""
-    functions = [step.function for _, step in segment.steps]
-    others = [f for f in functions if not (moves_elements(f) or by_cupy(f))]
+def _uncalled(segment: Segment, registers: list[Any] | None = None) -> Refusal | None:
+    """Return why functions that are not recorded are not called on CuPy's arrays, or None.
+
+    Before the task runs, and so without its registers, those that are asked count as others.
+    """
+    others = [
+        step.function
+        for _, step in segment.steps
+        if not (moves_elements(step.function) or by_cupy(step.function))
+        and not (registers and _says_yes(step.function, substitute(step.args, registers)))
+    ]
     if not others:
         return None
     if all(map(leaves, others)):
         return bare_name(others[0]), LEAVES
     return segment.unsafe[0] if segment.unsafe else (bare_name(others[0]), NEEDS_HOST)
+
+
+def _says_yes(function: Any, args: Sequence[Any]) -> bool:
+    """Return what a function says that can take CuPy's arrays of a call with these arguments."""
+    asked = getattr(bare(function), TAKES_CUPY, None)
+    return asked is not None and bool(asked(*args))
 
 
 def _known_refusal(segment: Segment, inputs: tuple[Any, ...]) -> Refusal | None:
@@ -189,11 +213,6 @@ def _unsuitable(values: tuple[Any, ...]) -> Reason | None:
         elif type(value) is dict:
             return GraphBreak.CHUNK_TYPE("chunks in a dictionary")
     return None
-
-
-def least() -> int:
-    """Return the least number of elements that is worth a kernel."""
-    return int(config.get("fusion.minimum-elements"))
 
 
 def _largest(values: tuple[Any, ...]) -> int:

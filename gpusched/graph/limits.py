@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 from dask.system import CPU_COUNT
-from dask.utils import parse_bytes
 
 from gpusched import config
+from gpusched.quantities import read_bytes, read_count
 
 A_THREAD = 4
 """Batches that each thread finds in a stage of a graph, at least."""
@@ -55,26 +54,11 @@ def limits() -> Limits:
     if least is None:
         least = max(BATCHES, A_THREAD * threads())
     return Limits(
-        _count("batching.tasks", config.get("batching.tasks")),
-        _bytes("batching.bytes", config.get("batching.bytes")),
-        _bytes("batching.chunk-bytes", config.get("batching.chunk-bytes")),
-        max(1, _count("batching.least", least)),
+        read_count("gpusched.batching.tasks", config.get("batching.tasks")),
+        read_bytes("gpusched.batching.bytes", config.get("batching.bytes")),
+        read_bytes("gpusched.batching.chunk-bytes", config.get("batching.chunk-bytes")),
+        max(1, read_count("gpusched.batching.least", least)),
     )
-
-
-def _count(key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"gpusched.{key} is {value!r}: it takes a number, 0 or more")
-    return value
-
-
-def _bytes(key: str, value: Any) -> int:
-    try:
-        return int(parse_bytes(value))
-    except (TypeError, ValueError, AttributeError):
-        raise ValueError(
-            f"gpusched.{key} is {value!r}: it takes a number of bytes, such as 4 MiB"
-        ) from None
 
 
 def threads() -> int:

@@ -11,47 +11,31 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from operator import getitem
 from typing import Any
 
 from dask.array.core import finalize
-from dask.utils import key_split, parse_bytes
+from dask.utils import key_split
 
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.limits import threads
 from gpusched.graph.quick import slow_part
-from gpusched.graph.rewrite import Functions, called, worthwhile
-from gpusched.graph.sizes import Sizes
+from gpusched.graph.rewrite import called, worthwhile
+from gpusched.graph.table import Table
+from gpusched.quantities import read_bytes
 
 
-@dataclass(frozen=True)
-class Merged:
-    """A graph in which tasks on the same chunk are one."""
-
-    tasks: dict[Any, Any]
-    items: frozenset[Any] = frozenset()
-    """Keys of tasks that take small items out of the results of others, and that nobody but tasks
-    asks for: moving a whole result costs those less than a task that takes the item out."""
-
-
-def merged(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes, functions: Functions,
-           least: int) -> Merged:  # fmt: skip
+def merged(table: Table, least: int) -> Table:
     """Return a graph in which tasks on the same chunk are one.
 
     Parameters
     ----------
-    tasks
-        dask's nodes by key, optimised.
-    wanted
-        Keys of the results: they stay keys.
-    sizes
-        Of the chunks.
-    functions
-        What is known of the functions in the graph.
+    table
+        The graph.
     least
         Bytes of a chunk from which on its tasks are put together.
 
@@ -62,9 +46,9 @@ def merged(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes, functio
     chunk to tasks outside, besides results that were asked for. Each task and each edge is looked
     at a constant number of times.
     """
-    if not least or sizes.largest < least:
-        return Merged(tasks)
-    return _Merging(tasks, set(wanted), sizes, functions, least).run()
+    if not least or table.sizes.largest < least:
+        return table
+    return _Merging(table, least).run()
 
 
 def merge_bytes() -> int:
@@ -75,14 +59,7 @@ def merge_bytes() -> int:
     ValueError
         If the setting is not a number of bytes.
     """
-    setting = config.get("fusion.merge-bytes")
-    try:
-        return int(parse_bytes(setting or 0))
-    except (TypeError, ValueError, AttributeError):
-        raise ValueError(
-            f"gpusched.fusion.merge-bytes is {setting!r}: it takes a number of bytes, such as "
-            f"1 MiB, or null"
-        ) from None
+    return read_bytes("gpusched.fusion.merge-bytes", config.get("fusion.merge-bytes") or 0)
 
 
 TIMES = 4
@@ -105,12 +82,12 @@ class _Group:
 
 
 class _Merging:
-    def __init__(self, tasks: dict[Any, Any], wanted: set[Any], sizes: Sizes,
-                 functions: Functions, least: int) -> None:  # fmt: skip
-        self._tasks = tasks
-        self._wanted = wanted
-        self._sizes = sizes
-        self._functions = functions
+    def __init__(self, table: Table, least: int) -> None:
+        self._table = table
+        self._tasks = tasks = table.tasks
+        self._wanted = wanted = set(table.wanted)
+        self._sizes = table.sizes
+        self._functions = table.functions
         self._least = least
         self._operands: dict[Any, list[Any]] = {}
         self._users: defaultdict[Any, list[Any]] = defaultdict(list)
@@ -119,12 +96,12 @@ class _Merging:
         """By chunk, level and block: the group that takes it already."""
         self._quick: dict[int, bool] = {}
         self._kept: list[Any] = []
-        self._held = self._wanted | {
+        self._held = wanted | {
             other for key in wanted if gathers(tasks.get(key)) for other in tasks[key].dependencies
         }
         """Keys of the chunks that stay until the end, whatever is done."""
 
-    def run(self) -> Merged:
+    def run(self) -> Table:
         for key in _depth_first(self._tasks, self._note):
             self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
@@ -135,7 +112,7 @@ class _Merging:
                 found.append(members)
         # One chunk a thread at least, or merging would leave threads without work.
         if len(found) < threads():
-            return Merged(self._tasks)
+            return self._table
         result = dict(self._tasks)
         for members in found:
             for key in members:
@@ -148,7 +125,7 @@ class _Merging:
         for node in result.values():
             if type(node) is not Task:
                 items.difference_update(node.dependencies)
-        return Merged(result, frozenset(items - self._wanted))
+        return replace(self._table, tasks=result, items=frozenset(items - self._wanted))
 
     def _small(self, made: Mapping[Any, Any]) -> list[Any]:
         """Return the keys of the items of a result that is small as a whole."""
@@ -270,7 +247,7 @@ class _Merging:
             left = self._sizes.of_first_step(node)
             if left is not None:
                 return left
-        return self._sizes.within(self._tasks, key)
+        return self._table.nbytes(key)
 
     # What becomes of them -----------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gpusched import config
 from gpusched.breaks import Reason
 from gpusched.placed import Mover, Placed, hosted
 from gpusched.plan.plan import Register
@@ -20,14 +19,17 @@ class TaskCopies:
     ----------
     mover
         What copies arrays.
+    least
+        Elements of the smallest result that stays on the device.
 
     Notes
     -----
     Belongs to one thread. An array is copied once.
     """
 
-    def __init__(self, mover: Mover) -> None:
+    def __init__(self, mover: Mover, least: int) -> None:
         self.mover = mover
+        self._least = least
         self._made: dict[int, tuple[np.ndarray, Placed]] = {}
 
     def on_device(self, value: Any) -> Any:
@@ -44,7 +46,8 @@ class TaskCopies:
     def _copy(self, array: np.ndarray) -> Placed:
         found = self._made.get(id(array))
         if found is None:
-            found = self._made[id(array)] = array, Placed(self.mover.to_device(array))
+            copy = Placed(self.mover.to_device(array, wait=False))
+            found = self._made[id(array)] = array, copy
             self.mover.uploaded(*found)
         return found[1]
 
@@ -71,7 +74,7 @@ class TaskCopies:
             return value
         if isinstance(structure, Register) and structure.scalar:
             return self.mover.to_host(value)[()]
-        if value.size >= config.get("fusion.minimum-elements"):
+        if value.size >= self._least:
             return Placed(value)
         # Whoever takes it computes with a few numbers, sooner than it launches a kernel.
         return self.mover.to_host(value)

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, Task
 from gpusched.graph.subgraph import result_key
+from gpusched.graph.table import Table
 
 
-def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, Any]:
+def without_names(table: Table) -> Table:
     """Return a graph in which tasks have one key only.
 
     Tasks that dask has fused get the key of their result, which names the layer.
-
-    Parameters
-    ----------
-    tasks
-        dask's nodes by key, optimised.
-    wanted
-        Keys of the results: they stay keys.
 
     Examples
     --------
     >>> from gpusched.adapters.tasks import Alias, Task, TaskRef
     >>> from gpusched.graph.names import without_names
+    >>> from gpusched.graph.table import Table
     >>> tasks = [Task("x", abs, -1), Alias("y", "x"), Alias("z", "y"), Task("a", abs, TaskRef("z"))]
-    >>> without_names({node.key: node for node in tasks}, {"a"})
+    >>> without_names(Table({node.key: node for node in tasks}, ["a"])).tasks
     {'x': <Task 'x' abs(-1)>, 'a': <Task 'a' abs(TaskRef('x'))>}
     """
-    asked = set(wanted)
+    tasks, asked = table.tasks, set(table.wanted)
     names: dict[Any, Any] = {}
     own = set()
     for key, node in tasks.items():
@@ -41,7 +36,7 @@ def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, A
             elif key not in asked and node.target != key:
                 names[key] = node.target
     if not names:
-        return tasks
+        return table
     names = _settled(names)
     result = {}
     for key, node in tasks.items():
@@ -50,7 +45,7 @@ def without_names(tasks: dict[Any, Any], wanted: Collection[Any]) -> dict[Any, A
         name = names.get(key, key)
         used = {other: names[other] for other in node.dependencies if other in names}
         result[name] = node.substitute(used, key=name) if used or name != key else node
-    return result
+    return replace(table, tasks=result)
 
 
 def _settled(names: dict[Any, Any]) -> dict[Any, Any]:

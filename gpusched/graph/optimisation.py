@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
@@ -17,14 +16,18 @@ from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
+from gpusched.graph.drawing import drawn
+from gpusched.graph.fitting import check
 from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
-from gpusched.graph.merging import Merged, merge_bytes, merged
+from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.names import without_names
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
 from gpusched.plan.overrides import Overrides
+from gpusched.plan.placement import DRAWN
 
 FEW = 24
 """Nodes of a graph that keeps other names of tasks, and chains, as dask makes them: next to nothing
@@ -46,11 +49,11 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
     if events.active:
         events.record_since("graph", "optimise", started)
         started = perf_counter()
+    layers = dsk.layers if isinstance(dsk, HighLevelGraph) else {}
     found: Any
     if isinstance(graph, HighLevelGraph):
-        found = _rewrite_layers(graph, overrides)
+        found = _rewrite_layers(graph, layers, overrides)
     else:
-        layers = dsk.layers if isinstance(dsk, HighLevelGraph) else {}
         found = _rewrite_tasks(graph, keys, layers, overrides)
     if events.active:
         events.record_since("graph", "rewrite", started)
@@ -59,15 +62,17 @@ def _optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
 
 def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
                    overrides: Overrides) -> dict[Any, Any]:  # fmt: skip
-    functions, sizes = Functions(overrides), Sizes(layers)
-    found = regrouped(tasks, set(flatten([keys])), sizes, functions)
-    rewritten = rewrite(found.tasks, functions)
-    _declare(rewritten, found.tasks, sizes)
-    result = batched(rewritten, found.tasks, flatten([keys]), sizes, functions, limits())
-    return taken_inside(result.tasks, found.items)
+    if overrides.random == DRAWN:
+        tasks = drawn(tasks)
+    wanted = list(flatten([keys]))
+    table = regrouped(Table(tasks, wanted, Sizes(layers), Functions(overrides)))
+    check(table.tasks, table.sizes)
+    rewritten = rewrite(table.tasks, table.functions)
+    _declare(rewritten, table)
+    return taken_inside(batched(rewritten, table, limits()).tasks, table.items)
 
 
-def _declare(rewritten: Mapping[Any, Any], tasks: Mapping[Any, Any], sizes: Sizes) -> None:
+def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:
     """Let each program know how much memory its tasks take at most, for the workers to plan by."""
     seen = set()
     for key, node in rewritten.items():
@@ -76,44 +81,32 @@ def _declare(rewritten: Mapping[Any, Any], tasks: Mapping[Any, Any], sizes: Size
         if type(program) is not Program or kind in seen:
             continue
         seen.add(kind)
-        extra, remaining = sizes.extra(tasks[key]), program.remaining
+        extra, remaining = table.sizes.extra(table.tasks[key]), program.remaining
         if extra is not None:
             remaining.extra = max(extra, remaining.extra or 0)
 
 
-def regrouped(tasks: dict[Any, Any], wanted: Collection[Any], sizes: Sizes,
-              functions: Functions) -> Merged:  # fmt: skip
-    """Return a graph with tasks put together that dask leaves apart, still without programs.
-
-    Parameters
-    ----------
-    tasks
-        dask's nodes by key, optimised.
-    wanted
-        Keys of the results: they stay keys.
-    sizes
-        Of the chunks.
-    functions
-        What is known of the functions in the graph.
-    """
+def regrouped(table: Table) -> Table:
+    """Return a graph with tasks put together that dask leaves apart, still without programs."""
     small, least = limits().chunk, merge_bytes()
-    few = len(tasks) <= FEW
+    few = len(table.tasks) <= FEW
     if not few:
-        tasks = without_links(without_names(tasks, wanted), wanted, sizes)
-    tasks = absorbed(tasks, wanted, sizes, functions, small)
-    found = merged(tasks, wanted, sizes, functions, least)
-    if not few or found.tasks is not tasks:
-        kept = {*wanted, *found.items}
-        found = replace(found, tasks=without_links(found.tasks, kept, sizes, functions))
-    return cut_together(found, wanted, sizes, small, least)
+        table = without_links(without_names(table))
+    table = absorbed(table, small)
+    found = merged(table, least)
+    if not few or found is not table:
+        found = without_links(found, joins=True)
+    return cut_together(found, small, least)
 
 
-def _rewrite_layers(graph: HighLevelGraph, overrides: Overrides) -> HighLevelGraph:
+def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],
+                    overrides: Overrides) -> HighLevelGraph:  # fmt: skip
     functions = Functions(overrides)
+    check(graph.to_dict(), Sizes(built))
     layers = {}
     for name, layer in graph.layers.items():
         tasks = dict(layer)
-        rewritten = rewrite(tasks, functions)
+        rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
     return HighLevelGraph(layers, graph.dependencies)

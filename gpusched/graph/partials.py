@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,73 @@ def bare(function: Any) -> Any:
     while type(function) is partial:
         function = function.func
     return function
+
+
+class Guard:
+    """Notices that a partial application was changed after it had been taken apart.
+
+    Parameters
+    ----------
+    function
+        The partial application.
+
+    Notes
+    -----
+    Goes with each task that was made of a partial application, since those that are equal share a
+    program. Messages carry the partial application only if it was changed before they were written.
+    """
+
+    __slots__ = ("_found", "function")
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self._found: tuple[Any, ...] | None = tuple(_levels(function))
+
+    def holds(self) -> bool:
+        """Return whether it is what it was.
+
+        Examples
+        --------
+        >>> from functools import partial
+        >>> from gpusched.graph.partials import Guard
+        >>> function = partial(int, base=2)
+        >>> guard = Guard(function)
+        >>> guard.holds(), function.keywords.update(base=8), guard.holds()
+        (True, None, False)
+        """
+        if self._found is None:
+            return False
+        for level, func, args, names in self._found:
+            if (
+                level.func is not func
+                or level.args is not args
+                or len(level.keywords) != len(names)
+            ):
+                return False
+            if not all([level.keywords.get(name, _MISSING) is value for name, value in names]):
+                return False
+        return True
+
+    def __reduce__(self) -> Any:
+        return (_received, ()) if self.holds() else (_received, (self.function,))
+
+    def __dask_tokenize__(self) -> Any:
+        return "gpusched.Guard", self.holds() or self.function
+
+
+_MISSING = object()
+
+
+def _levels(function: Any) -> Iterator[tuple[Any, ...]]:
+    while type(function) is partial:
+        yield function, function.func, function.args, tuple(function.keywords.items())
+        function = function.func
+
+
+def _received(changed: Any = None) -> Guard:
+    guard = Guard(changed)
+    guard._found = () if changed is None else None
+    return guard
 
 
 def _waits(function: partial[Any]) -> bool:

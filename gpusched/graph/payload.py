@@ -31,7 +31,8 @@ class _Compact(cloudpickle.Pickler):
             return Register, (value.number, True) if value.scalar else (value.number,)
         if kind is ProgramStep:
             flags = value.recorded, value.replayed
-            return ProgramStep, (value.function, value.args, value.kwargs, *flags)
+            taken = () if value.taken is None else (value.taken,)
+            return ProgramStep, (value.function, value.args, value.kwargs, *flags, *taken)
         if kind is Remaining:
             return Remaining, ()  # What a program is says nothing of how often it runs.
         if kind is curry:
@@ -102,6 +103,6 @@ def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
         next((word for word in words if word in MODES), EXACT),
         next((word for word in words if word in (FUSED, UNFUSED)), ANY),
         next((word for word in words if word in (OFF, REQUIRE)), AUTO),
-        *bounds,
+        bounds[0] if bounds else DEFAULT,
     )
     return steps, inputs, NONE if found == NONE else found

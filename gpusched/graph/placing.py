@@ -30,10 +30,11 @@ from gpusched.graph.devicechoice import (
 from gpusched.graph.examination import bare_name
 from gpusched.graph.moved import Moved, TaskCopies
 from gpusched.graph.quick import slow_part
-from gpusched.graph.segment import ProgramStep, Segment, flat
+from gpusched.graph.segment import Segment, flat
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
+from gpusched.plan.bounds import bounds
+from gpusched.plan.overrides import Overrides
 from gpusched.plan.placement import REQUIRE
-from gpusched.plan.plan import substitute
 from gpusched.store.statistics import updating
 
 _EXEMPT = frozenset((SMALL.kind, COPIES.kind, OWN.kind, LEAVES.kind))
@@ -48,15 +49,15 @@ class DeviceRequiredError(RuntimeError):
     """A task was to run on the device, and cannot."""
 
 
-def begin(mode: str, inputs: Iterable[Any]) -> Placing | None:
+def begin(overrides: Overrides, inputs: Iterable[Any]) -> Placing | None:
     """Return what decides for a task that is to run in this thread; None if there is no device.
 
     There is none either for what a task calls: it gives NumPy's arrays to whoever has called it.
 
     Parameters
     ----------
-    mode
-        What the task's computation says of the device.
+    overrides
+        What is in effect for the task's program.
     inputs
         The task's.
 
@@ -67,8 +68,9 @@ def begin(mode: str, inputs: Iterable[Any]) -> Placing | None:
     """
     mover = placed.take()
     if mover is not None:
-        return Placing(mover, mode)
-    if mode == REQUIRE and placed.mover() is None and any(type(v) is np.ndarray for v in inputs):
+        return Placing(mover, overrides)
+    required = overrides.device == REQUIRE and placed.mover() is None
+    if required and any(type(v) is np.ndarray for v in inputs):
         raise DeviceRequiredError(
             "gpusched.device is require, and this process is no worker that owns a GPU: use "
             "gpusched.Cluster on a machine that has one, or set it to auto"
@@ -83,29 +85,29 @@ class Placing:
     ----------
     mover
         What copies arrays.
-    mode
-        One of `gpusched.plan.placement`.
+    overrides
+        What is in effect for the task's program.
 
     Notes
     -----
     Belongs to one thread.
     """
 
-    def __init__(self, mover: placed.Mover, mode: str) -> None:
-        self._copies = TaskCopies(mover)
-        self._mode = mode
+    def __init__(self, mover: placed.Mover, overrides: Overrides) -> None:
+        self._copies = TaskCopies(mover, overrides.bounds.elements)
+        self._mode = overrides.device
         self._on_device = False
         self._reasons: list[Refusal] = []
 
     def run(self, segment: Segment, registers: list[Any]) -> None:
         """Run some calls of the task where they run best."""
         inputs = tuple([registers[k] for k in segment.inputs])
-        if not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
-            return segment.run(registers)
         if all(hasattr(step.function, TAKES_PLACED) for _, step in segment.steps):
             found = self._decided_inside(segment, registers)
+        elif not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
+            return segment.run(registers)
         else:
-            reason = why_on_host(segment, registers, self._mode)
+            reason = why_on_host(segment, registers)
             if reason is None:
                 found = self._moved(segment, registers)
             else:
@@ -129,7 +131,7 @@ class Placing:
         found = list(registers)
         for register, step in segment.steps:
             with placed.lent(self._copies.mover):
-                found[register] = _called(step, step.function, found)
+                found[register] = step.call(step.function, found)
         return found
 
     def _moved(self, segment: Segment, registers: list[Any]) -> list[Any]:
@@ -147,7 +149,7 @@ class Placing:
             for k in segment.inputs:
                 found[k] = self._copies.on_device(found[k])
             for register, step in segment.steps:
-                found[register] = _called(step, on_cupy(step.function), found)
+                found[register] = step.call(on_cupy(step.function), found)
             for k in segment.outputs:
                 found[k] = self._copies.settled(found[k])
         except _UNABLE as error:
@@ -193,8 +195,8 @@ def run_other(mover: placed.Mover, spec: Any, values: dict[Any, Any]) -> Any:
     values
         Its inputs by key.
     """
-    if can_stay(spec, tuple(values.values())):
-        copies = TaskCopies(mover)
+    if can_stay(spec, values):
+        copies = TaskCopies(mover, bounds().elements)
         try:
             found = copies.settled(spec({k: copies.on_device(v) for k, v in values.items()}))
         except _UNABLE:
@@ -208,10 +210,6 @@ def run_other(mover: placed.Mover, spec: Any, values: dict[Any, Any]) -> Any:
         counters.host_tasks += reason.kind is not LEAVES.kind
         counters.host_reasons[name, reason] += 1
     return spec({key: hosted(value) for key, value in values.items()})
-
-
-def _called(step: ProgramStep, function: Any, registers: list[Any]) -> Any:
-    return function(*substitute(step.args, registers), **substitute(step.kwargs, registers))
 
 
 def _is_loss(segment: Segment, registers: list[Any]) -> bool:

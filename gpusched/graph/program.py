@@ -11,6 +11,7 @@ from typing import Any
 
 import dask
 
+from gpusched import events
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.lasting import keep
@@ -19,6 +20,7 @@ from gpusched.graph.payload import named_code, pack, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.quick import callables, parts
 from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.placed import TAKES_PLACED
 from gpusched.plan import shortage
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
@@ -54,6 +56,7 @@ class Program:
         self.remaining = Remaining()
         """Its tasks in the graph that was made last."""
         self.segments = self._segments(steps)
+        self._guards = tuple({step.taken.register for step in steps if step.taken is not None})
         self._payload: bytes | None = None
         self._token = ""
 
@@ -68,8 +71,11 @@ class Program:
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the program on the inputs of a task."""
+        if self._guards and not all([inputs[register].holds() for register in self._guards]):
+            steps = tuple(step.as_it_is(inputs) for step in self.steps)
+            return Program(steps, self.inputs, self.overrides)(*inputs)
         registers: Registers = [*inputs, *[None] * len(self.steps)]
-        placing = begin(self.overrides.device, inputs)
+        placing = begin(self.overrides, inputs)
         try:
             for segment in self.segments if shortage.wanted() == 1 else self._apart:
                 if placing is None:
@@ -78,7 +84,9 @@ class Program:
                     placing.run(segment, registers)
         except Exception as error:
             names = ", ".join(name_of(step.function) for step in self.steps)
-            error.add_note(f"gpusched: raised in a chunk task of {names}{_where()}")
+            key = events.workers_task()
+            where = "" if key is None else f", key {key}"
+            error.add_note(f"gpusched: raised in a chunk task of {names}{where}")
             raise
         if placing is not None:
             placing.finish()
@@ -192,7 +200,10 @@ def known(token: str) -> Program | None:
 
 
 def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
-    """Group the steps into segments that are recorded as a whole, and single calls between them."""
+    """Group the steps into segments that are recorded as a whole, and single calls between them.
+
+    Functions that decide for themselves where they run are not grouped with others.
+    """
     done = set(range(inputs))
     waiting = list(range(len(steps)))
     parts: list[tuple[bool, list[int]]] = []
@@ -200,7 +211,8 @@ def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
     while waiting:
         part: list[int] = []
         for k in list(waiting):
-            if steps[k].recorded == recorded and steps[k].registers <= done:
+            alike = not part or _decides(steps[k]) == _decides(steps[part[0]])
+            if steps[k].recorded == recorded and alike and steps[k].registers <= done:
                 part.append(k)
                 waiting.remove(k)
                 done.add(inputs + k)
@@ -208,6 +220,10 @@ def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
             parts.append((recorded, part))
         recorded = not recorded
     return [_segment(steps, inputs, parts, number) for number in range(len(parts))]
+
+
+def _decides(step: ProgramStep) -> bool:
+    return hasattr(step.function, TAKES_PLACED)
 
 
 def _segment(steps: tuple[ProgramStep, ...], inputs: int, parts: list[tuple[bool, list[int]]],
@@ -225,12 +241,3 @@ def name_of(function: Any) -> str:
     """Return a function's name, for people; that of what a wrapper such as a partial calls."""
     function = getattr(function, "func", function)
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _where() -> str:
-    """Return the key of the task that this thread of a worker runs, as text."""
-    import sys
-
-    worker = sys.modules.get("distributed.worker")
-    key = getattr(getattr(worker, "thread_state", None), "key", None)
-    return f", key {key}" if key is not None else ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from toolz import curry  # type: ignore[import-untyped]
 
 from gpusched import config, events
 from gpusched.adapters.arrays import concatenate2, enforce_dtype
@@ -36,10 +35,10 @@ from gpusched.graph.grouped import Grouped
 from gpusched.graph.known import computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
-from gpusched.graph.partials import applied, bare
+from gpusched.graph.partials import Guard, applied, bare
 from gpusched.graph.program import Program, name_of
 from gpusched.graph.quick import is_marked
-from gpusched.graph.segment import ProgramStep
+from gpusched.graph.segment import ProgramStep, Taken
 from gpusched.graph.templates import Templates
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
@@ -95,6 +94,14 @@ class Functions:
         """What programs and their plans depend on besides their calls."""
         self._known: dict[int, tuple[Any, Traits | None]] = {}
         self._found: dict[Any, Traits] = {}
+        self._guards: dict[int, DataNode] = {}
+
+    def guard(self, function: partial[Any]) -> DataNode:
+        """Return what notices that a partial application is changed, for all tasks that call it."""
+        found = self._guards.get(id(function))
+        if found is None:
+            found = self._guards[id(function)] = DataNode(None, Guard(function))
+        return found
 
     def traits(self, function: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Traits:
         """Return the traits of a function in a call with these arguments.
@@ -278,6 +285,7 @@ class _Translation:
         self.shape: list[Any] = []
         self.keys: list[Any] = []
         self._references: dict[Any, Register] = {}
+        self._guards: dict[int, int] = {}
 
     def program(self) -> Program:
         """Return the program, the same one for tasks that differ only in their inputs."""
@@ -313,15 +321,18 @@ class _Translation:
 
         What a partial application holds is given as other arguments are: arrays are inputs.
         """
+        taken, given = None, function
         function, held, named = applied(exact_for(function), (), {})
+        if type(given) is partial and type(function) is not partial:
+            taken = Taken(self.guard(given), len(held), frozenset(kwargs))
         args = (*map(self.literal, held), *args)
         kwargs = {**{name: self.literal(value) for name, value in named.items()}, **kwargs}
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded
-        self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed))
+        self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed, taken))
         self.keys.append(key)
         self.shape.append(
-            (traits.identity, recorded, traits.replayed, _frozen(args), _frozen(kwargs))
+            (traits.identity, recorded, traits.replayed, taken, _frozen(args), _frozen(kwargs))
         )
         result = Register(-len(self.steps))
         finish = getattr(function, "finish", None) if isinstance(function, Grouped) else None
@@ -367,6 +378,14 @@ class _Translation:
         if key not in self._references:
             self._references[key] = self.input(TaskRef(key))
         return self._references[key]
+
+    def guard(self, function: partial[Any]) -> int:
+        """Return the number of the input that notices changes of a partial application."""
+        found = self._guards.get(id(function))
+        if found is None:
+            found = self._guards[id(function)] = len(self.inputs)
+            self.inputs.append(self.functions.guard(function))
+        return found
 
     def literal(self, value: Any) -> Any:
         return value if _is_constant(value) else self.input(value)
@@ -430,8 +449,7 @@ def _renumbered(step: ProgramStep, inputs: int) -> ProgramStep:
             return {key: move(item) for key, item in structure.items()}
         return structure
 
-    return ProgramStep(step.function, move(step.args), move(step.kwargs), step.recorded,
-                       step.replayed)  # fmt: skip
+    return replace(step, args=move(step.args), kwargs=move(step.kwargs))
 
 
 def _is_constant(value: Any) -> bool:
@@ -482,10 +500,6 @@ def _identity(function: Callable[..., Any]) -> Any:
 
     Programs keep their functions alive, so that the id of one stays its own.
     """
-    if isinstance(function, partial | curry) and type(function) in (partial, curry):
-        held = function.args, function.keywords
-        if _static((held[0], *held[1].values())):
-            return type(function), _identity(function.func), *map(_frozen, held)
     if isinstance(function, RecordedFunction | Grouped):
         return function, type(function)
     return id(function), type(function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.choices import ChoiceError
 from gpusched.emit.floatingpoint import take
 from gpusched.emit.operations import replaced
-from gpusched.graph import gpu_failures, pieces
+from gpusched.graph import gpu_failures, newness, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
@@ -60,6 +60,18 @@ NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 
 
 @dataclass(frozen=True)
+class Taken:
+    """What a step was before its partial application was taken apart."""
+
+    register: int
+    """The input that is its `gpusched.graph.partials.Guard`."""
+    held: int
+    """How many of the arguments it held."""
+    names: frozenset[str]
+    """Keyword arguments that the call itself gives."""
+
+
+@dataclass(frozen=True)
 class ProgramStep:
     """One call; its arguments may hold `Register` objects."""
 
@@ -70,11 +82,25 @@ class ProgramStep:
     """Whether the function takes lazy chunks."""
     replayed: bool = True
     """Whether what was recorded holds for the next chunk of the same kind."""
+    taken: Taken | None = None
+    """Of a partial application that was taken apart."""
 
     @property
     def registers(self) -> set[int]:
         """Return the registers that the arguments hold."""
         return used_registers(self.args) | used_registers(self.kwargs)
+
+    def call(self, function: Callable[..., Any], registers: Registers) -> Any:
+        """Call a function instead of the step's own, with its arguments."""
+        return function(*substitute(self.args, registers), **substitute(self.kwargs, registers))
+
+    def as_it_is(self, inputs: Sequence[Any]) -> ProgramStep:
+        """Return the call of a partial application that was changed since; else the step itself."""
+        if self.taken is None or inputs[self.taken.register].holds():
+            return self
+        kwargs = {name: self.kwargs[name] for name in self.taken.names}
+        function = inputs[self.taken.register].function
+        return ProgramStep(function, self.args[self.taken.held :], kwargs, replayed=False)
 
 
 class Segment:
@@ -120,6 +146,8 @@ class Segment:
         self.returns = False
         """Whether a later segment of the program needs the results in host memory."""
         self._plans: dict[Any, Plan | Direct | Waiting] = {}
+        self._news = ""
+        """Why the next inputs are recorded, where it is not for what they are."""
         self._lock = threading.Lock()
         self._own = [step for _, step in steps if recorded and is_own(step)]
         self._examination: Examination | None = None
@@ -162,6 +190,7 @@ class Segment:
             except ReplayError:
                 with self._lock:
                     self._plans.pop(key, None)
+                self._news = newness.OTHER_RESULT
         if isinstance(found, Direct):
             return self._direct(found, registers)
         if moved is not None:
@@ -247,6 +276,7 @@ class Segment:
         if found is None or not found.holds():
             found = Examination.of(self._own)
             with self._lock:
+                self._news = newness.CHANGED if self._plans else self._news
                 self._plans.clear()
                 self._examination = found
         return found
@@ -267,9 +297,7 @@ class Segment:
         """
         for (register, step), dying in zip(self.steps[steps], self.last_uses[steps], strict=True):
             function = plain_for(step.function) if reported else step.function
-            registers[register] = function(
-                *substitute(step.args, registers), **substitute(step.kwargs, registers)
-            )
+            registers[register] = step.call(function, registers)
             for each in dying:
                 registers[each] = None
 
@@ -379,10 +407,12 @@ class Segment:
             self.call(registers)
             self._called(found, key)
         elif isinstance(found, Plan):
+            self._count(recorder, key)
             lasts = recorder.escape is None and self.replayed and self.errors == error_state()
             if lasts and examination.holds():
                 self._remember(key, found)
-            self._count(recorder)
+            else:
+                self._news = newness.NOT_KEPT
             if not found.ready:
                 recorder.discard()
                 return self._unfused(found.kernels, key, inputs, registers)
@@ -404,12 +434,25 @@ class Segment:
             counters.tasks += 1
             counters.breaks[direct.operation, direct.reason] += 1
 
-    def _count(self, recorder: Recorder) -> None:
+    def _count(self, recorder: Recorder, key: Any) -> None:
+        found = bare_name(self.steps[-1][1].function), self._newness(key)
         with updating() as counters:
-            counters.recordings += 1
+            counters.recorded[found] += 1
             counters.breaks.update(recorder.breaks)
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
+
+    def _newness(self, key: Any) -> str:
+        """Return what is new about inputs that are being recorded."""
+        with self._lock:
+            known, news, self._news = list(self._plans), self._news, ""
+        if key is None:
+            return newness.UNCOMPARABLE
+        if news or key in known:
+            return news or newness.COMPILED
+        alike = [each for each in known if (each[0] is Moved) == (key[0] is Moved)]
+        pairs = [each[1] if each[0] is Moved else each for each in (key, *alike)]
+        return newness.newness(pairs[0], pairs[1:])
 
     def _call_after(self, error: Exception, inputs: tuple[Any, ...],
                     registers: Registers) -> Direct:  # fmt: skip
@@ -441,8 +484,7 @@ class Segment:
         with recorder.own_numbers():
             for register, function, step in self.calls:
                 recorder.step = register
-                local[register] = function(*substitute(step.args, local),
-                                           **substitute(step.kwargs, local))  # fmt: skip
+                local[register] = step.call(function, local)
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)

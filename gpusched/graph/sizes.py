@@ -114,14 +114,24 @@ class Sizes:
         node
             The task as dask has it, before it was rewritten.
         """
-        if not isinstance(node, Task) or node.func is not execute_subgraph:
-            return self._made(node)
-        inside = node.args[0]
-        made = {key: self._made(task) for key, task in inside.items()}
-        if made.get(node.args[1]) is None:
-            return None
+        inside = _inside(node)
+        made = self._made(inside[node.args[1]] if inside else node)
+        return None if made is None else self.known_extra(node)
+
+    def known_extra(self, node: Any) -> int:
+        """Return the bytes of what `extra` counts, without the results whose size is not known.
+
+        Parameters
+        ----------
+        node
+            As in `extra`.
+        """
+        inside = _inside(node)
+        if not inside:
+            return self._made(node) or 0
+        made = {key: self._made(task) or 0 for key, task in inside.items()}
         return max(
-            (made[key] or 0) + sum(made.get(each) or 0 for each in task.dependencies)
+            made[key] + sum(made.get(each, 0) for each in task.dependencies)
             for key, task in inside.items()
         )
 
@@ -145,6 +155,12 @@ def _held(value: Any) -> int | None:
         return 0
     nbytes = getattr(value, "nbytes", None)
     return nbytes if isinstance(nbytes, int) else None
+
+
+def _inside(node: Any) -> dict[Any, Any]:
+    """Return the tasks that dask has fused to one, by key; none of a task that it has not."""
+    fused = isinstance(node, Task) and node.func is execute_subgraph
+    return node.args[0] if fused else {}
 
 
 def _layer(key: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpusched.adapters.tasks import DataNode, Task, TaskRef
+from gpusched.graph.partials import Guard
 from gpusched.graph.program import Program
 from gpusched.graph.signature import Signatures
 
@@ -32,7 +33,7 @@ class Templates:
         self._translate = translate
         self._constant = constant
         self._signatures = Signatures()
-        self._known: dict[Any, tuple[Program, tuple[int, ...]] | None] = {}
+        self._known: dict[Any, tuple[Program, tuple[int | DataNode, ...]] | None] = {}
 
     def rewrite(self, node: Task) -> Any:
         """Return a task as a program, or itself, as `translate` does it."""
@@ -47,8 +48,7 @@ class Templates:
         if found is None:
             return node
         program, places = found
-        args = [inputs[k] if type(inputs[k]) is TaskRef else DataNode(None, inputs[k])
-                for k in places]  # fmt: skip
+        args = [_argument(place, inputs) for place in places]
         return Task(node.key, program, *args, _data_producer=node.data_producer)
 
     def _first(self, node: Task, form: Any, inputs: list[Any]) -> Any:
@@ -62,10 +62,18 @@ class Templates:
         return task
 
 
-def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[int, ...] | None:
+def _argument(place: int | DataNode, inputs: list[Any]) -> Any:
+    if type(place) is not int:
+        return place
+    value = inputs[place]
+    return value if type(value) is TaskRef else DataNode(None, value)
+
+
+def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[int | DataNode, ...] | None:
     """Return which of a task's inputs its program's are; None if that is not known.
 
     Literals are found by their identity: one that is given twice may be two in the next task.
+    Guards belong to functions, which are the same ones for all tasks of a form.
     """
     refs: dict[Any, int] = {}
     literals: dict[int, int] = {}
@@ -76,6 +84,11 @@ def _places(args: tuple[Any, ...], inputs: list[Any]) -> tuple[int, ...] | None:
             literals[id(value)] = -1
         else:
             literals[id(value)] = k
-    found = [refs.get(a.key, -1) if type(a) is TaskRef else literals.get(id(a.value), -1)
-             for a in args]  # fmt: skip
-    return None if -1 in found else tuple(found)
+
+    def place(arg: Any) -> int | DataNode:
+        if type(arg) is TaskRef:
+            return refs.get(arg.key, -1)
+        return arg if type(arg.value) is Guard else literals.get(id(arg.value), -1)
+
+    found = [place(arg) for arg in args]
+    return None if any([type(k) is int and k < 0 for k in found]) else tuple(found)

@@ -12,8 +12,9 @@ from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.graph.batching import batched
 from gpusched.graph.items import taken_inside
 from gpusched.graph.limits import limits
-from gpusched.graph.rewrite import Functions, rewrite
+from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
 from gpusched.inspection.gather import Wanted
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.units import count
@@ -48,10 +49,8 @@ def batches(wanted: Wanted) -> Batches:
         by_name.setdefault(layer_of(key), []).append(TaskRef(key))
     joins = [Task(f"gpusched-{name}", finalize, List(*refs)) for name, refs in by_name.items()]
     tasks = wanted.tasks | {task.key: task for task in joins}
-    functions = Functions()
-    keys = [task.key for task in joins]
-    sizes = Sizes(wanted.built.layers)
-    found = batched(rewrite(tasks, functions), tasks, keys, sizes, functions, limits())
+    table = Table(tasks, [task.key for task in joins], Sizes(wanted.built.layers))
+    found = batched(rewrite(tasks, table.functions), table, limits())
     reasons = found.reasons.copy()
     reasons.pop("all chunks become one", None)
     ran = taken_inside(found.tasks, wanted.items).values()

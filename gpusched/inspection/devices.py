@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import Reason
-from gpusched.graph.devicechoice import can_stay, least, why_left, why_on_host
+from gpusched.graph.devicechoice import can_stay, why_left, why_on_host
 from gpusched.graph.examination import bare_name
 from gpusched.graph.segment import Segment, flat
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed
+from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.placement import REQUIRE, placement
 from gpusched.record.record import Recorder
@@ -57,7 +58,7 @@ class Devices:
         self._registers: list[Any] = []
         self._labels: dict[int, str] = {}
         self._copied: set[int] = set()
-        self.mode = placement()
+        self._least = bounds().elements
 
     def alias(self, layer: str, target: str) -> None:
         """Note that chunks of a layer are those of another one."""
@@ -68,7 +69,7 @@ class Devices:
         self._labels = dict(labels)
         self._copied = set()
         self._registers = [
-            _placed(value) if self._layers.get(labels.get(k, "")) else value
+            self._placed(value) if self._layers.get(labels.get(k, "")) else value
             for k, value in enumerate(registers)
         ]
 
@@ -89,7 +90,7 @@ class Devices:
         values = flat(tuple([self._registers[k] for k in segment.inputs]))
         if not self.active or not any(isinstance(v, np.ndarray | Placed) for v in values):
             return None
-        refusal = why_on_host(segment, self._registers, self.mode)
+        refusal = why_on_host(segment, self._registers)
         if refusal is None and segment.recorded:
             refusal = _stopped(segment, registers, recorder)
         name = _named(step.function for _, step in segment.steps)
@@ -112,7 +113,7 @@ class Devices:
         """Take the results of calls over from the task's registers."""
         for k in segment.outputs:
             there = use is not None and use.on_device
-            self._registers[k] = _placed(registers[k]) if there else registers[k]
+            self._registers[k] = self._placed(registers[k]) if there else registers[k]
 
     def end(self, layer: str) -> None:
         """Note where the result of the task is."""
@@ -122,17 +123,24 @@ class Devices:
         """Return where a task that is no program runs; None if none of its chunks is on a GPU."""
         if not self.active:
             return None
-        given = tuple([
-            _placed(value) if self._layers.get(layer_of(key)) else value
+        given = {
+            key: self._placed(value) if self._layers.get(layer_of(key)) else value
             for key, value in values.items()
-        ])  # fmt: skip
-        held = _held(flat(given))
+        }
+        held = _held(flat(tuple(given.values())))
         if not held:
             self._layers[layer] = False
             return None
         stays = self._layers[layer] = can_stay(node, given)
         name, reason = why_left(node)
         return DeviceUse(name, stays, "" if stays else reason, 0, 0 if stays else held)
+
+    def _placed(self, value: Any) -> Any:
+        """Return what stands in for chunks with those that are kept in device memory marked."""
+        if type(value) in (tuple, list):
+            return type(value)(map(self._placed, value))
+        is_chunk = type(value) is np.ndarray and value.ndim and value.size >= self._least
+        return Placed(value) if is_chunk else value
 
 
 def _stopped(segment: Segment, registers: list[Any],
@@ -146,14 +154,6 @@ def _stopped(segment: Segment, registers: list[Any],
     except Exception:  # noqa: BLE001  whatever a function makes of zeros
         return None
     return None
-
-
-def _placed(value: Any) -> Any:
-    """Return what stands in for chunks with those that are kept in device memory marked."""
-    if type(value) in (tuple, list):
-        return type(value)(map(_placed, value))
-    is_chunk = type(value) is np.ndarray and value.ndim and value.size >= least()
-    return Placed(value) if is_chunk else value
 
 
 def _held(values: Iterable[Any]) -> int:

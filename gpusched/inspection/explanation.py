@@ -10,8 +10,8 @@ from typing import Any
 from gpusched.chunking import chosen
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.optimisation import regrouped
-from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
 from gpusched.inspection.batches import Batches, batches
 from gpusched.inspection.breaks import breaks
 from gpusched.inspection.contention import PolicyWaits, policy_waits
@@ -176,8 +176,7 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
     """Return the explanation of a graph, and what stands in for each of its chunks, by key."""
     with collector_paused():
-        sizes = Sizes(wanted.built.layers)
-        found = regrouped(wanted.tasks, wanted.keys, sizes, Functions())
+        found = regrouped(Table(wanted.tasks, wanted.keys, Sizes(wanted.built.layers)))
         wanted = replace(wanted, tasks=found.tasks, items=found.items)
         walk = Walk(wanted)
         walked = walk.run()

@@ -87,11 +87,13 @@ def _array(line: str, names: dict[str, str], use: KernelUse, kernel: Kernel) -> 
 
 
 def _constants(use: KernelUse) -> list[str]:
-    values = use.launch.numbers[: len(use.kernel.parameters)]
     return [
         f"#   {name}: {dtype} {value.item() if hasattr(value, 'item') else value}"
         for name, dtype, value in zip(
-            generate.parameter_names(use.kernel), use.kernel.parameters, values, strict=True
+            generate.parameter_names(use.kernel),
+            use.kernel.parameters,
+            use.launch.constants,
+            strict=True,
         )
     ]
 

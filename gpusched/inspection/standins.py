@@ -10,6 +10,7 @@ from dask.array import chunk as dask_chunk
 from dask.array import core, routines
 
 from gpusched.adapters.arrays import apply_random, apply_random_func
+from gpusched.graph.drawing import draw_by_generator, draw_by_state
 from gpusched.graph.partials import bare
 from gpusched.graph.pieces import ELEMENTWISE
 
@@ -17,7 +18,7 @@ GETTERS = (core.getter, core.getter_inline, core.getter_nofancy, operator.getite
            dask_chunk.getitem)  # fmt: skip
 """Functions that read a part of something that is not an array yet, such as a file."""
 
-_DRAWS = (apply_random, apply_random_func)
+_DRAWS = (apply_random, apply_random_func, draw_by_generator, draw_by_state)
 
 
 def fresh(array: Any) -> Any:

@@ -45,9 +45,14 @@ def taken(value: Any) -> Any:
         return _plain(np.asarray(value))
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
         return _from_dlpack(value)
-    raise KernelError(
-        f"kernels take arrays and numbers, not {type(value).__module__}.{type(value).__name__}"
-    )
+    raise KernelError(f"kernels take arrays and numbers, not {_named(value)}")
+
+
+def _named(value: Any) -> str:
+    kind = type(value)
+    if value is None:
+        return "None"
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
-from gpusched.kernels.laws import warn_unless_order_is_free
+from gpusched.kernels.laws import warn_unless_associative, warn_unless_order_is_free
 from gpusched.kernels.raw import RawKernel
 from gpusched.kernels.reduction import ReductionKernel
 from gpusched.kernels.scan import ScanKernel
@@ -83,7 +83,8 @@ class _Decorator:
             raise KernelError("give signatures, or dtypes of the results, not both")
         if any(not isinstance(text, str) for text in given):
             raise KernelError(
-                f"a kernel is made of a Python function, not of {given[0]!r}; signatures are text"
+                f"a kernel is made of a Python function, not of {given[0]!r}; a signature is a "
+                "string"
             )
         signatures = parse(given)
         if dtypes is not None:
@@ -166,7 +167,8 @@ class _Decorator:
 
         Notes
         -----
-        The function must be associative. On a GPU values that are joined are joined again,
+        The function must be associative, since chunks are joined one after the other; a warning
+        names samples for which it is not. On a GPU values that are joined are joined again,
         so that floating-point results differ from the CPU's in their last bits.
 
         Examples
@@ -181,7 +183,9 @@ class _Decorator:
         _check_identity("scan", identity)
 
         def decorate(function: Function) -> ScanKernel:
-            return ScanKernel(function, identity, value)
+            made = ScanKernel(function, identity, value)
+            warn_unless_associative(function, made.identity)
+            return made
 
         return decorate
 

@@ -12,14 +12,14 @@ _SAMPLES = (1, 2, 5, -3)
 
 
 def warn_unless_order_is_free(function: Callable[..., Any], identity: Any) -> None:
-    """Warn of a reduction whose result depends on the order in which chunks are joined.
+    """Warn of a reduction whose result depends on the order in which values are joined.
 
     Parameters
     ----------
     function
         Joins two numbers.
     identity
-        A number of the kind that is joined.
+        A number of the kind that is joined; tuples are joined in the order of the array.
 
     Examples
     --------
@@ -27,24 +27,51 @@ def warn_unless_order_is_free(function: Callable[..., Any], identity: Any) -> No
     >>> broken_law(lambda a, b: a + b, 0.0), broken_law(lambda a, b: a - b, 0)
     (None, 'f(1, 2) is -1 and f(2, 1) is 1')
     """
-    broken = broken_law(function, identity)
+    broken = broken_law(function, identity, commutes=not isinstance(identity, tuple))
     if broken is not None:
-        warnings.warn(
-            f"the result of reduction {function.__name__} depends on the order in which values are "
-            f"joined, which is not the array's: {broken.replace('f(', f'{function.__name__}(')}",
-            stacklevel=3,
-        )
+        _warn(function, "reduction", "the order in which values are joined, which is not the "
+              "array's", broken)  # fmt: skip
 
 
-def broken_law(function: Callable[..., Any], identity: Any) -> str | None:
-    """Return which samples a function joins to another value in another order; None if none."""
+def warn_unless_associative(function: Callable[..., Any], identity: Any) -> None:
+    """Warn of a scan whose result depends on where an array is divided into chunks.
+
+    Parameters
+    ----------
+    function
+        Joins two numbers.
+    identity
+        A number of the kind that is joined.
+    """
+    broken = broken_law(function, identity, commutes=False)
+    if broken is not None:
+        _warn(function, "scan", "where an array is divided into chunks, or for the threads of a "
+              "GPU", broken)  # fmt: skip
+
+
+def _warn(function: Callable[..., Any], form: str, what: str, broken: str) -> None:
+    name = function.__name__
+    warnings.warn(
+        f"the result of {form} {name} depends on {what}: {broken.replace('f(', f'{name}(')}",
+        stacklevel=4,
+    )
+
+
+def broken_law(function: Callable[..., Any], identity: Any, commutes: bool = True) -> str | None:
+    """Return which samples a function joins to another value in another order; None if none.
+
+    Parameters
+    ----------
+    function, identity
+        As above.
+    commutes
+        Whether two values may be joined in either order.
+    """
     samples = _samples(identity)
     if not samples or not _joins_like(function, samples):
         return None
     try:
-        # Tuples are joined in the order of the array.
-        pairs = [] if isinstance(identity, tuple) else itertools.combinations(samples, 2)
-        for a, b in pairs:
+        for a, b in itertools.combinations(samples, 2) if commutes else ():
             one, other = function(a, b), function(b, a)
             if not _equal(one, other):
                 return f"f({a}, {b}) is {one} and f({b}, {a}) is {other}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.emit.kernel import SUPPORTED
+from gpusched.emit.dtypes import DECLARABLE
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.typed import Dtypes, is_narrow
 
@@ -91,7 +91,7 @@ def dtypes_of(declared: Any) -> Dtypes:
 def checked(dtype: np.dtype) -> np.dtype:
     """Return `dtype` in the machine's byte order; `KernelError` if kernels cannot hold it."""
     native = dtype.newbyteorder("=")
-    if native not in SUPPORTED:
+    if native not in DECLARABLE:
         raise KernelError(f"kernels hold bool, integers, float32 and float64; not {dtype}")
     return native
 

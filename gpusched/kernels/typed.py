@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.emit.kernel import SUPPORTED
+from gpusched.emit.dtypes import DECLARABLE
 from gpusched.emit.operations import DEFINED, Operation
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import FACTS, Definition, Value
@@ -33,11 +33,13 @@ class Variant:
 
     definition: Definition
     arguments: Dtypes
+    adapts: bool = True
+    """Whether the function's own numbers get the width of the arguments, rather than numba's."""
 
     @property
     def narrow(self) -> bool:
         """Whether the function's own floating-point constants are float32."""
-        return is_narrow(self.arguments)
+        return self.adapts and is_narrow(self.arguments)
 
     def for_python(self) -> Callable[..., Any]:
         """Return the function that the reference backend calls."""
@@ -100,9 +102,9 @@ class Variant:
 
 
 @lru_cache(maxsize=1024)
-def variant(definition: Definition, arguments: Dtypes) -> Variant:
+def variant(definition: Definition, arguments: Dtypes, adapts: bool = True) -> Variant:
     """Return a variant, the same one each time."""
-    return Variant(definition, arguments)
+    return Variant(definition, arguments, adapts)
 
 
 def is_narrow(dtypes: Dtypes) -> bool:
@@ -131,8 +133,9 @@ _lock = threading.Lock()
 
 @lru_cache(maxsize=4096)
 def typed(
-    definition: Definition, arguments: Dtypes, declared: Dtypes | None = None, identity: Any = None
-) -> Typed:
+    definition: Definition, arguments: Dtypes, declared: Dtypes | None = None,
+    identity: Any = None, adapts: bool = True,
+) -> Typed:  # fmt: skip
     """Return a definition as an operation on such arguments.
 
     Parameters
@@ -145,17 +148,20 @@ def typed(
         Dtypes of the results; those that numba finds if None.
     identity
         For a function that joins the values of a reduction.
+    adapts
+        As `Variant` has it.
 
     Raises
     ------
     KernelError
         If numba cannot compile it for these, with the line.
     """
-    chosen = variant(definition, arguments)
+    chosen = variant(definition, arguments, adapts)
     facts = FACTS.setdefault(definition.digest, {})
-    if arguments not in facts:
-        facts[arguments] = _inferred(chosen)
-    found, single = facts[arguments]
+    question = arguments if adapts else (adapts, arguments)
+    if question not in facts:
+        facts[question] = _inferred(chosen)
+    found, single = facts[question]
     if declared is not None and len(declared) != len(found):
         raise KernelError(
             f"{location(definition.function.__code__)}: kernel {definition.name} returns "
@@ -211,7 +217,7 @@ def _dtype(definition: Definition, found: Any, narrow: bool) -> np.dtype:
 
     if isinstance(found, numba_types.Number | numba_types.Boolean):
         dtype = as_dtype(numba_types.unliteral(found))
-        if dtype in SUPPORTED:
+        if dtype in DECLARABLE:
             # Integers in the function are 64 bits wide, and make numba widen float32.
             return np.dtype(np.float32) if narrow and dtype == np.float64 else dtype
     raise KernelError(

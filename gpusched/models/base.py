@@ -43,6 +43,8 @@ class Model(Protocol):
     piece: int | None
     """Bytes of rows from which a call is quicker in pieces, which stay in the cache with all that
     is computed in between; None where that is not known."""
+    on_gpu: bool
+    """Whether it computes on this process's GPU, and takes CuPy's arrays there as they are."""
     policy: str
     """The library in the registry of `gpusched.threadsafe` whose policy holds; empty for none."""
 
@@ -94,6 +96,7 @@ class Plain:
 
     rows: int | None = None
     piece: int | None = None
+    on_gpu = False
     policy = ""
 
     def mismatch(self, number: int, dtype: np.dtype) -> str:

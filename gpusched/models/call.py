@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, prod
@@ -15,6 +16,7 @@ from gpusched.models.errors import ModelError
 from gpusched.models.outputs import Outputs
 from gpusched.models.views import is_cupy
 from gpusched.models.weights import Loaded, Weights
+from gpusched.placed import mover
 
 FEW = 16
 """Rows that pieces have at least which nobody asked for.
@@ -82,6 +84,14 @@ class Call:
         from dask.base import tokenize
 
         return tokenize(*(getattr(self, field) for field in self.__dataclass_fields__))
+
+    def __gpusched_takes_cupy__(self, weights: Any, *_: Any) -> bool:
+        """Return whether the model computes with what a worker keeps on its GPU."""
+        if mover() is None or not isinstance(weights, Weights):
+            return False
+        with suppress(Exception):  # The call raises it again, and says where.
+            return weights.loaded().model.on_gpu
+        return False
 
     def __call__(self, weights: Weights, place: Place, *chunks: Any) -> Any:
         """Return the model's results for the rows of the chunks of one task."""

@@ -70,6 +70,7 @@ class JaxModel(Plain):
             self.rows = first[0] if first and type(first[0]) is int else None
         self._value = value.call if _is_exported(value) else value
         self._device = jax.devices(device)[0] if device else None
+        self.on_gpu = (self._device or jax.devices()[0]).platform == "gpu"
 
     def mismatch(self, number: int, dtype: np.dtype) -> str:
         """Return what JAX would make of 64 bits without a word, if they are not switched on.

@@ -109,6 +109,7 @@ class TorchModel(Plain):
             self.policy = "torch" if _partly_training(value) else ""
             if self._device.type == "cpu" and not self.policy:
                 self.piece = _piece(value)
+        self.on_gpu = self._device.type == "cuda"
         self._value = value.to(self._device) if hasattr(value, "to") else value
         self._dtype = _floating(value)
         self._name = str(getattr(value, "__name__", type(value).__name__))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dask.utils import parse_bytes
-
 from gpusched import config
-from gpusched.emit.choices import ChoiceError
+from gpusched.quantities import read_bytes
 
 
 class Bounds(NamedTuple):
@@ -31,7 +29,7 @@ def bounds() -> Bounds:
 
     Raises
     ------
-    ChoiceError
+    ValueError
         If ``gpusched.fusion.single-operation-bytes`` is not a number of bytes.
 
     Examples
@@ -45,17 +43,9 @@ def bounds() -> Bounds:
     return Bounds(
         config.get("fusion.minimum-elements"),
         config.get("fusion.minimum-operations"),
-        _single(),
+        read_bytes(
+            "gpusched.fusion.single-operation-bytes",
+            config.get("fusion.single-operation-bytes") or 0,
+        ),
         config.get("fusion.maximum-operations"),
     )
-
-
-def _single() -> int:
-    setting = config.get("fusion.single-operation-bytes")
-    try:
-        return int(parse_bytes(setting or 0))
-    except (TypeError, ValueError, AttributeError):
-        raise ChoiceError(
-            f"gpusched.fusion.single-operation-bytes is {setting!r}: it takes a number of bytes, "
-            f"such as 4 MiB, or null"
-        ) from None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.emit.kernel import SUPPORTED
+from gpusched.emit.dtypes import SUPPORTED
 
 Shape = tuple[int, ...]
 PythonScalar = bool | int | float

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from typing import Any
 
-from gpusched.emit.kernel import Access
+from gpusched.emit.generate import stride_names
+from gpusched.emit.kernel import Access, Kernel
 
 Strides = tuple[int, ...]
 
@@ -20,12 +22,23 @@ class Loops:
     """Per operand, the elements to move per iteration of each loop."""
     reduced: tuple[bool, ...]
     """Which loops run over reduced axes."""
+    axes: tuple[tuple[int, ...], ...]
+    """The axes that each loop goes through, slowest first, without those of length 1."""
 
     def access(self, operand: int) -> tuple[Access, ...]:
         """Return how one operand moves in each loop."""
         strides = self.strides[operand]
         last = len(strides) - 1
         return tuple(_access(stride, level == last) for level, stride in enumerate(strides))
+
+
+def passed(kernel: Kernel, constants: tuple[Any, ...], loops: Loops) -> tuple[Any, ...]:
+    """Return what a kernel is passed after its arrays: constants, loop sizes and strides.
+
+    Last comes how many rows were joined before, where the kernel `resumes`.
+    """
+    strides = [loops.strides[operand][level] for operand, level, _ in stride_names(kernel)]
+    return (*constants, *loops.sizes, *strides, *[0] * kernel.resumes)
 
 
 def _access(stride: int, innermost: bool) -> Access:
@@ -100,11 +113,12 @@ def nest(
     Examples
     --------
     >>> nest((3, 4), (0, 1), [(4, 1), (4, 1)], ())
-    Loops(sizes=(12,), strides=((1,), (1,)), reduced=(False,))
+    Loops(sizes=(12,), strides=((1,), (1,)), reduced=(False,), axes=((0, 1),))
     """
     sizes: list[int] = []
     strides: list[list[int]] = [[] for _ in operands]
     reduced: list[bool] = []
+    merged: list[tuple[int, ...]] = []
     for axis in order:
         length = shape[axis]
         if length == 1 and axis not in labelled:
@@ -118,15 +132,17 @@ def nest(
         )
         if mergeable:
             sizes[-1] *= length
+            merged[-1] += (axis,)
             for s, step in zip(strides, steps, strict=True):
                 s[-1] = step
         else:
             sizes.append(length)
+            merged.append((axis,))
             reduced.append(axis in axes)
             for s, step in zip(strides, steps, strict=True):
                 s.append(step)
     if not sizes:
-        sizes, reduced = [1], [bool(axes)]
+        sizes, reduced, merged = [1], [bool(axes)], [()]
         for s in strides:
             s.append(0 if axes else 1)
-    return Loops(tuple(sizes), tuple(map(tuple, strides)), tuple(reduced))
+    return Loops(tuple(sizes), tuple(map(tuple, strides)), tuple(reduced), tuple(merged))

@@ -16,7 +16,7 @@ from gpusched.backends.devices import Device
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import EXACT, Edition, Kernel, unchecked
 from gpusched.plan.bounds import DEFAULT, Bounds, bounds
-from gpusched.plan.placement import AUTO, REQUIRE, placement
+from gpusched.plan.placement import AUTO, NUMPY, REQUIRE, placement, random_numbers
 from gpusched.plan.precision import applied, mathematics
 from gpusched.plan.tiers import ANY, FUSED, tier
 from gpusched.store.handles import Runnable
@@ -93,13 +93,15 @@ class Overrides:
     """Whether chunks of NumPy programs are computed on a worker's GPU."""
     bounds: Bounds = DEFAULT
     """What of a task is worth a kernel; chunks have the same values whatever it is."""
+    random: str = NUMPY
+    """Who draws random numbers. Programs need not know: it is their functions that differ."""
 
     def __bool__(self) -> bool:
-        return bool(self.found) or self._said != (EXACT, ANY, AUTO)
+        return bool(self.found) or self._said != (EXACT, ANY, AUTO, NUMPY)
 
     @property
-    def _said(self) -> tuple[str, str, str]:
-        return self.mathematics, self.tier, self.device
+    def _said(self) -> tuple[str, str, str, str]:
+        return self.mathematics, self.tier, self.device, self.random
 
     @property
     def waits(self) -> bool:
@@ -113,6 +115,7 @@ class Overrides:
         parts += [self.mathematics] if self.mathematics != EXACT else []
         parts += [self.tier] if self.tier != ANY else []
         parts += [f"device {self.device}"] if self.device != AUTO else []
+        parts += [f"random {self.random}"] if self.random != NUMPY else []
         parts += [repr(self.bounds)] if self.bounds != DEFAULT else []
         text = "|".join(parts)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
@@ -169,14 +172,15 @@ def active() -> Overrides:
     >>> bool(active())
     False
     """
-    found, said = _applied + _scoped.get(), (mathematics(), tier(), placement(), bounds())
-    if not found and said == (*NONE._said, NONE.bounds):
+    found = _applied + _scoped.get()
+    said = Overrides((), mathematics(), tier(), placement(), bounds(), random_numbers())
+    if not found and said == NONE:
         return NONE
     last: dict[str, Override] = {}
     for each in found:
         last.pop(each.digest, None)
         last[each.digest] = each
-    return Overrides(tuple(last.values()), *said)
+    return replace(said, found=tuple(last.values()))
 
 
 def apply(override: Override) -> None:

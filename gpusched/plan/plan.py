@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from gpusched import events
 from gpusched.backends.devices import Device
 from gpusched.emit.floatingpoint import collecting, note
 from gpusched.plan import timing
+from gpusched.plan.layout import Loops, passed
 from gpusched.store.handles import Runnable
 
 Registers = list[Any]
@@ -108,14 +109,20 @@ class Launch:
     inputs: tuple[int, ...]
     """Registers."""
     outputs: tuple[Allocation, ...]
-    numbers: tuple[Any, ...]
-    """Constants, loop sizes and strides (in elements)."""
+    constants: tuple[Any, ...]
+    """Numbers of the program that are not part of the kernel."""
+    loops: Loops
     bytes_read: int
     bytes_written: int
     operations: int
     """Scalar operations per element."""
     steps: tuple[int, ...] = ()
     """Calls of the program that it does, by the registers of their results."""
+    numbers: tuple[Any, ...] = field(init=False)
+    """What the kernel is passed after its arrays."""
+
+    def __post_init__(self) -> None:
+        self.numbers = passed(self.kernel.kernel, self.constants, self.loops)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from gpusched import config
 from gpusched.emit.kernel import EXACT, FAST, Kernel
 
 MODES = (EXACT, FAST)
-_FLOATING = ("float32", "float64")
+_FLOATING = ("float16", "float32", "float64")
 
 
 def checked(mode: Any, where: str) -> str:

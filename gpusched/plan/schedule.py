@@ -13,6 +13,7 @@ import numpy as np
 
 from gpusched.backends.devices import Device
 from gpusched.emit import generate, hostloops
+from gpusched.emit.dtypes import HALF, computed
 from gpusched.emit.floatingpoint import HAS_FLAGS, OVERFLOW
 from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
 from gpusched.emit.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, HIDING, named
@@ -208,7 +209,7 @@ class KernelBuilder:
         for node in scalars:
             text = None if id(node) in chosen else baked(node)
             if text is None:
-                hoisted[node.dtype, node.value.item()].append(node)
+                hoisted[node.dtype, node.value.tobytes()].append(node)
             else:
                 self.names[id(node)] = text
         number = 0
@@ -301,15 +302,13 @@ class KernelBuilder:
         wide = loops.reduced[-1] or self._reduces_windows(inputs)
         allocations = self.allocations(targets, kept, wide)
         kernel = self.kernel(loops, allocations, device)
-        strides = [loops.strides[k][level] for k, level, _ in generate.stride_names(kernel)]
-        numbers = [p.value for p in self.parameters] + [*loops.sizes, *strides]
-        numbers += [0] * kernel.resumes
         return Launch(
             device,
             device.compile(kernel),
             tuple(self.registers),
             tuple(allocations),
-            tuple(numbers),
+            tuple([computed(p.dtype).type(p.value) for p in self.parameters]),
+            loops,
             self.bytes_read(),
             sum(math.prod(a.result_shape) * a.result_dtype.itemsize for a in allocations),
             len(kernel.statements) + len(targets) * bool(axes),
@@ -374,7 +373,7 @@ class KernelBuilder:
         for node, register in zip(self.group.nodes, targets, strict=True):
             dtype, initial, errors = node.dtype, None, 0
             if isinstance(node, Reduce):
-                errors = node.reports & OVERFLOW
+                errors, dtype = node.reports & OVERFLOW, computed(dtype)
                 wide = widened or isinstance(node, Segments)
                 if wide and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
@@ -401,13 +400,13 @@ class KernelBuilder:
                 allocation.dtype.name,
                 self._access(loops, count + k, self.group.labels is not None),
                 node.combine if isinstance(node, Reduce) else None,
-                root.dtype.name,
+                (computed(root.dtype) if isinstance(node, Reduce) else root.dtype).name,
             )
             for k, (node, root, allocation) in enumerate(
                 zip(self.group.nodes, self._roots(), allocations, strict=True)
             )
         )
-        parameters = tuple(p.dtype.name for p in self.parameters)
+        parameters = tuple(computed(p.dtype).name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
         found = Kernel(inputs, parameters, self.statements(), outputs, kinds,
                        labels=self.label_input)  # fmt: skip
@@ -440,6 +439,7 @@ class KernelBuilder:
         needed = {id(root) for root in self._written()}
         for number, node in reversed(list(enumerate(self.order))):
             shown = HAS_FLAGS and node.operation in ARITHMETIC and id(node) in needed
+            shown = shown and node.dtype != HALF
             shown = shown and few.isdisjoint(map(id, node.arguments))
             if node.reports and shown:
                 flags |= node.reports

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Any
@@ -21,7 +21,6 @@ import numpy as np
 
 from gpusched import events
 from gpusched.emit.floatingpoint import note
-from gpusched.emit.generate import loop_sizes
 from gpusched.emit.kernel import Access
 from gpusched.plan import timing
 from gpusched.plan.grids import (
@@ -35,6 +34,7 @@ from gpusched.plan.grids import (
     grid_of,
     is_join,
 )
+from gpusched.plan.layout import passed
 from gpusched.plan.plan import Call, Launch, Registers, Step, reads, window, written
 
 LEAST = 1 << 18
@@ -229,8 +229,9 @@ def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed
     inputs = tuple(dict.fromkeys(parts + others))
     # What is read beside what would be joined may be one of its parts.
     read = min(launch.bytes_read, sum(arrays[register].nbytes for register in inputs))
+    given = {field.name: getattr(launch, field.name) for field in fields(launch) if field.init}
     changed = {"inputs": inputs, "bytes_read": read}
-    seamed = Seamed(**vars(launch) | changed, parts=len(parts), regions=found)
+    seamed = Seamed(**given | changed, parts=len(parts), regions=found)
     return seamed if 2 * seamed.bytes_copied <= nbytes else None
 
 
@@ -315,39 +316,19 @@ def _strides(array: Any, ndim: int) -> Shape:
 
 def _numbers(launch: Launch, index: Index, strides: Sequence[Shape]) -> tuple[Any, ...] | None:
     """Return what a kernel is passed for a part of its result; None if its loops do not fit it."""
-    kernel = launch.kernel.kernel
-    shape = launch.outputs[0].shape
+    kernel, loops = launch.kernel.kernel, launch.loops
     lengths = [along.stop - along.start for along in index]
-    loops = _axes(shape, loop_sizes(kernel, launch.numbers))
-    sizes = [math.prod(lengths[axis] for axis in axes) for axes in loops]
+    sizes = tuple([math.prod(lengths[axis] for axis in axes) for axes in loops.axes])
     steps = []
     for operand, own in zip(kernel.operands, strides, strict=True):
-        for access, axes, size in zip(operand.access, loops, sizes, strict=True):
+        found = []
+        for access, axes, size in zip(operand.access, loops.axes, sizes, strict=True):
             step = own[axes[-1]]
             merged = all(lengths[a] == 1 or own[a] == own[b] * lengths[b]
                          for a, b in pairwise(axes))  # fmt: skip
             fixed = {Access.UNIT: 1, Access.BROADCAST: 0}.get(access, step)
             if not merged or (step != fixed and size > 1):
                 return None
-            if access is Access.STRIDED:
-                steps.append(step)
-    return (*launch.numbers[: len(kernel.parameters)], *sizes, *steps)
-
-
-def _axes(shape: Shape, sizes: Sequence[int]) -> list[list[int]]:
-    """Return the axes that each loop of a kernel goes through.
-
-    Examples
-    --------
-    >>> from gpusched.plan.seams import _axes
-    >>> _axes((4, 1, 5, 6), (4, 30))
-    [[0], [2, 3]]
-    """
-    left = [axis for axis, length in enumerate(shape) if length > 1]
-    found = []
-    for size in sizes:
-        axes = [left.pop(0)]
-        while math.prod(shape[axis] for axis in axes) < size:
-            axes.append(left.pop(0))
-        found.append(axes)
-    return found
+            found.append(step)
+        steps.append(tuple(found))
+    return passed(kernel, launch.constants, replace(loops, sizes=sizes, strides=tuple(steps)))

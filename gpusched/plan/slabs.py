@@ -21,8 +21,6 @@ from gpusched import events
 from gpusched.backends import tilecalls
 from gpusched.backends.devices import Device
 from gpusched.emit.floatingpoint import OVERFLOW, note
-from gpusched.emit.generate import loop_sizes, loop_strides
-from gpusched.emit.kernel import Access
 from gpusched.plan.plan import (
     Allocation,
     Call,
@@ -188,16 +186,11 @@ def _overflows(accumulated: Any, converted: Any) -> bool:
 
 def row_steps(launch: Launch) -> list[int]:
     """Return by operand how many elements a row is from the next; 0 if all rows share it."""
-    kernel = launch.kernel.kernel
-    steps = loop_strides(kernel, launch.numbers)
-    return [
-        steps.get((k, 0), int(operand.access[0] is Access.UNIT))
-        for k, operand in enumerate(kernel.operands)
-    ]
+    return [strides[0] for strides in launch.loops.strides]
 
 
 def _rows(launch: Launch) -> int:
-    return int(loop_sizes(launch.kernel.kernel, launch.numbers)[0])
+    return launch.loops.sizes[0]
 
 
 def arranged(

@@ -15,8 +15,9 @@ from gpusched import events
 from gpusched.emit import choices
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import DEFINED
-from gpusched.store import background, service, worthwhile
+from gpusched.store import background, unfusedtimes, worthwhile
 from gpusched.store.handles import Handle, Runnable
+from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
 BACKGROUND, WAIT, OFF = "background", "wait", "off"
@@ -112,6 +113,9 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
         handle.spent += seconds / len(waiting)
     if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
         return
+    times = unfusedtimes.here()
+    for handle in waiting:
+        times.add(handle.name, seconds / len(waiting))
     starting = service.starting()
     gain = worthwhile.gain(waiting, seconds, left, starting)
     if gain > 0:

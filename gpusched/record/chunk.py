@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import HALF
 from gpusched.emit.operations import CLIP, COMBINES, operation_of
 from gpusched.plan.expression import (
     Leaf,
@@ -21,6 +22,8 @@ from gpusched.plan.expression import (
     resolve_dtypes,
 )
 from gpusched.plan.plan import Register
+from gpusched.record import complexes, parts
+from gpusched.record.foreign import recorded_form
 from gpusched.record.pure import why_changing, why_method_changing
 from gpusched.record.record import PYTHON_SCALARS, Recorder
 
@@ -118,7 +121,8 @@ class LazyChunk(NDArrayOperatorsMixin):
             try:
                 if method == "__call__" and not kwargs:
                     return elementwise(recorder, ufunc, inputs)
-                if method in UFUNC_METHODS and ufunc.__name__ in COMBINES and inputs[0] is self:
+                joins = operation_of(ufunc) is not None and ufunc.__name__ in COMBINES
+                if method in UFUNC_METHODS and joins and inputs[0] is self:
                     return honoured(UFUNC_METHODS[method], self, ufunc, *inputs[1:], **kwargs)
                 raise UnfusibleError(
                     GraphBreak.OPTION, f"{method} with {', '.join(kwargs) or 'no options'}"
@@ -166,7 +170,7 @@ class LazyChunk(NDArrayOperatorsMixin):
     def __pow__(self, other: Any) -> Any:
         if self._scalar:
             return np.power(self, other)  # as NumPy's scalars do
-        if type(other) in (int, float) and other in POWERS and self.dtype.kind == "f":
+        if type(other) in (int, float) and other in POWERS and self.dtype.kind in "fc":
             return POWERS[other](self)
         if type(other) is int and other == 2:
             return np.square(self)
@@ -257,8 +261,15 @@ class LazyChunk(NDArrayOperatorsMixin):
 
     @property
     def real(self) -> Any:
-        """The chunk itself, since it is never complex."""
-        return self
+        """The real parts: the chunk itself where it is not complex."""
+        return np.real(self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary parts of complex numbers."""
+        if self.dtype.kind != "c":
+            self._recorder.stop(GraphBreak.VALUES("reads the attribute imag of real numbers"))
+        return np.imag(self)
 
     # What leaves the recording ------------------------------------------------------------
 
@@ -358,15 +369,52 @@ def operand(recorder: Recorder, value: Any) -> Any:
 
 def elementwise(recorder: Recorder, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     """Return a ufunc's results as lazy chunks."""
+    form = recorded_form(ufunc)
+    if form is not None:
+        return form.record(recorder, *inputs)
     operation = operation_of(ufunc)
     if operation is None:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "no kernel for this function")
-    operands = tuple(operand(recorder, i) for i in inputs)
+    operands = tuple(i if type(i) is complex else operand(recorder, i) for i in inputs)
+    if any(map(_is_complex, operands)):
+        return _of_complex(recorder, ufunc, operands)
     find = _BY_OPERANDS.get(ufunc)
     found = find(recorder, operands) if find is not None else None
     nodes = [found] if found is not None else recorder.ufunc(operation, ufunc, operands)
     chunks = tuple(LazyChunk(recorder, n, scalar=not n.shape, fresh=True) for n in nodes)
     return chunks[0] if len(chunks) == 1 else chunks
+
+
+def _is_complex(operand: Any) -> bool:
+    return type(operand) is complex or getattr(operand, "dtype", HALF).kind == "c"
+
+
+def _of_complex(recorder: Recorder, ufunc: np.ufunc, operands: tuple[Any, ...]) -> LazyChunk:
+    """Return a ufunc's result for operands that are complex."""
+    function = complexes.FUNCTIONS.get(ufunc.__name__)
+    if function is None:
+        raise UnfusibleError(GraphBreak.DTYPE, "no kernel for complex numbers")
+    dtypes = resolve_dtypes(ufunc, operands)[: ufunc.nin]
+    nodes = (recorder.cast(o, d) for o, d in zip(operands, dtypes, strict=True))
+    return complex_chunk(recorder, function(*(parts_of(recorder, node) for node in nodes)))
+
+
+def parts_of(recorder: Recorder, node: Node) -> tuple[LazyChunk, LazyChunk]:
+    """Return the real and the imaginary parts of a complex node."""
+    first, second = (
+        LazyChunk(recorder, each, scalar=not each.shape) for each in parts.split(recorder, node)
+    )
+    return first, second
+
+
+def complex_chunk(recorder: Recorder, found: Any) -> LazyChunk:
+    """Return the lazy chunk of a pair of parts, or one that is there."""
+    if isinstance(found, LazyChunk):
+        return found
+    first, second = (operand(recorder, each) for each in found)
+    dtype = first.dtype
+    node = parts.joined(recorder, (first, recorder.cast(second, dtype)))
+    return LazyChunk(recorder, node, scalar=not node.shape, fresh=True)
 
 
 def computed(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -385,8 +433,8 @@ def _power(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
     """
     base, exponent = operands
     dtype = resolve_dtypes(np.power, operands)[0]
-    if dtype.kind != "f":
-        return None
+    if dtype.kind != "f" or dtype == HALF:
+        return None  # Their loops do not look.
     if not isinstance(exponent, Node):
         name = FAST_POWERS.get(float(exponent))
         return None if name is None else recorder.apply(name, (recorder.cast(base, dtype),), dtype)
@@ -401,11 +449,12 @@ def _clip(recorder: Recorder, operands: tuple[Any, ...]) -> Node | None:
     """Return floats clipped to bounds that are not the same for all of them.
 
     NumPy's loop takes the sign of a bound that is zero then, and else keeps that of the zero that
-    is clipped.
+    is clipped; that of float16 always does.
     """
     dtype = resolve_dtypes(CLIP, operands)[0]
     size = max(math.prod(o.shape) for o in operands if isinstance(o, Node))
-    if dtype.kind != "f" or all(recorder.is_still(bound, size) for bound in operands[1:]):
+    still = dtype == HALF or all(recorder.is_still(bound, size) for bound in operands[1:])
+    if dtype.kind != "f" or still:
         return None
     arguments = tuple(recorder.cast(o, dtype) for o in operands)
     return recorder.apply("clip_by_arrays", arguments, dtype)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import HALF, part
 from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Node, UnfusibleError
@@ -23,8 +24,10 @@ from gpusched.record.chunk import (
     METHODS,
     UFUNC_METHODS,
     LazyChunk,
+    complex_chunk,
     elementwise,
     operand,
+    parts_of,
 )
 from gpusched.record.moments import moments
 from gpusched.record.record import ON_DEVICE, Recorder
@@ -56,7 +59,7 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
     if x is None or y is None:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "where with one argument")
     test = recorder.cast(operand(recorder, condition), np.dtype(bool))
-    operands = [operand(recorder, value) for value in (x, y)]
+    operands = [v if type(v) is complex else operand(recorder, v) for v in (x, y)]
     kinds = [o.dtype if isinstance(o, Node) else o for o in operands]
     for o in operands:
         if type(o) is int and not isinstance(o, bool):
@@ -66,6 +69,12 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
     except OverflowError as error:
         raise UnfusibleError(GraphBreak.OPERAND, str(error)) from error
     arguments = tuple(recorder.cast(o, dtype) for o in operands)
+    if dtype.kind == "c":
+        pairs = (parts_of(recorder, node) for node in arguments)
+        chosen = LazyChunk(recorder, test)
+        return complex_chunk(
+            recorder, tuple(np.where(chosen, *each) for each in zip(*pairs, strict=True))
+        )
     node = recorder.apply("where", (test, *arguments), dtype)
     return LazyChunk(recorder, node, fresh=True)
 
@@ -106,13 +115,36 @@ def _power_of_ten(exponent: int) -> float:
     return found
 
 
+def _parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
+    """Return the parts of a complex chunk, which are views of it in NumPy."""
+    if not isinstance(val, LazyChunk) or val.dtype.kind != "c":
+        raise UnfusibleError(GraphBreak.DTYPE, "no complex numbers")
+    val._fresh = False
+    return parts_of(val._recorder, val._node)
+
+
 @_records(np.real)
 def _real(recorder: Recorder, val: Any) -> Any:
-    return val
+    return _parts(val)[0] if val.dtype.kind == "c" else val
+
+
+@_records(np.imag)
+def _imag(recorder: Recorder, val: Any) -> Any:
+    return _parts(val)[1]
+
+
+@_records(np.angle)
+def _angle(recorder: Recorder, z: Any, deg: Any = False) -> Any:
+    if deg is not False:
+        raise UnfusibleError(GraphBreak.OPTION, "option deg")
+    first, second = _parts(z)
+    return np.arctan2(second, first)
 
 
 @_records(np.real_if_close)
 def _real_if_close(recorder: Recorder, a: Any) -> Any:
+    if a.dtype.kind == "c":
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a result whose dtype depends on values")
     return _array(a)
 
 
@@ -199,12 +231,12 @@ def _result_type(recorder: Recorder, *arrays: Any) -> Any:
 
 @_records(np.iscomplexobj)
 def _iscomplexobj(recorder: Recorder, x: Any) -> bool:
-    return False
+    return bool(x.dtype.kind == "c")
 
 
 @_records(np.isrealobj)
 def _isrealobj(recorder: Recorder, x: Any) -> bool:
-    return True
+    return bool(x.dtype.kind != "c")
 
 
 def _filled(recorder: Recorder, a: Any, fill: Any, dtype: Any) -> Any:
@@ -290,12 +322,15 @@ def _count(node: Node, axis: Any) -> int:
 def _mean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
           keepdims: Any = False) -> Any:  # fmt: skip
     node = _node(recorder, a)
+    halves = dtype is None and node.dtype == HALF
     if dtype is None and node.dtype.kind in "biu":
         dtype = np.float64
-    total = _sum(recorder, a, axis, dtype, keepdims=keepdims)
-    if total.dtype.kind != "f":
+    # NumPy adds float16 up in float32, and rounds the quotient.
+    total = _sum(recorder, a, axis, np.float32 if halves else dtype, keepdims=keepdims)
+    if total.dtype.kind not in "fc":
         raise UnfusibleError(GraphBreak.DTYPE, f"mean in dtype {total.dtype}")
-    return np.true_divide(total, _count(node, axis))
+    found = np.true_divide(total, _count(node, axis))
+    return found.astype(HALF) if halves else found
 
 
 def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0,
@@ -305,14 +340,23 @@ def _var(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *, ddo
         dtype = np.float64
     if dtype is not None and np.dtype(dtype).kind != "f":
         raise UnfusibleError(GraphBreak.DTYPE, f"variance in dtype {dtype}")
-    divisor = _count(node, axis) - ddof
+    if dtype is None and node.dtype.kind == "c":
+        dtype = part(node.dtype)
+    if np.dtype(dtype or node.dtype) == HALF:
+        raise UnfusibleError(GraphBreak.DTYPE, "variance in float16, each step of which is rounded")
+    count = _count(node, axis)
+    divisor = count - ddof
     if divisor <= 0:
         raise UnfusibleError(GraphBreak.EMPTY, "no degrees of freedom left")
     axes = _axes(node, axis)
     if not axes or 0 in node.shape:
         raise UnfusibleError(GraphBreak.EMPTY, "variance of nothing")
     keep = bool(keepdims) and keepdims is not _MISSING
-    squares = moments(a, axes, _count(node, axis), keep).squares
+    if node.dtype.kind == "c":
+        first, second = (moments(each, axes, count, keep).squares for each in _parts(a))
+        squares = first + second
+    else:
+        squares = moments(a, axes, count, keep).squares
     found = recorder.cast((squares / divisor)._node, np.dtype(dtype or node.dtype))
     return LazyChunk(recorder, found, scalar=not found.shape)
 
@@ -333,7 +377,7 @@ def _count_nonzero(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: bo
 
 
 def _without_nan(recorder: Recorder, a: Any, instead: float) -> Any:
-    return np.where(np.isnan(a), instead, a) if a.dtype.kind == "f" else a
+    return np.where(np.isnan(a), instead, a) if a.dtype.kind in "fc" else a
 
 
 def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
@@ -436,8 +480,8 @@ def _clip_method(self: LazyChunk, min: Any = None, max: Any = None) -> Any:
     return _clip(self._recorder, self, min, max)
 
 
-def _conjugate(self: LazyChunk) -> LazyChunk:
-    return self
+def _conjugate(self: LazyChunk) -> Any:
+    return np.conjugate(self) if self.dtype.kind == "c" else self
 
 
 def _own_copy(array: Any) -> Any:

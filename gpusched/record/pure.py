@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.record.foreign import is_foreign
 
 _NAMES = """
 allclose angle append argmax argmin argpartition argsort argwhere around array_equal array_split
@@ -60,7 +60,7 @@ FUNCTIONS = frozenset(f for f in map(_found, _NAMES.split()) if f is not None)
 """NumPy's functions that change nothing, unless `_CHANGING` says so."""
 
 
-def why_changing(function: Callable[..., Any], args: Any, kwargs: Any) -> Reason | None:
+def why_changing(function: Any, args: Any, kwargs: Any) -> Reason | None:
     """Return why a call of NumPy's may change what it is given; None if it does not.
 
     Examples
@@ -76,7 +76,7 @@ def why_changing(function: Callable[..., Any], args: Any, kwargs: Any) -> Reason
     'calls put, which may change its arguments'
     """
     name = getattr(function, "__name__", type(function).__name__)
-    if isinstance(function, np.ufunc):
+    if isinstance(function, np.ufunc) or is_foreign(function):
         given = len(args) > function.nin or kwargs.get("out") is not None
         return GraphBreak.CHANGES(f"calls {name} with out=") if given else None
     owner = getattr(function, "__self__", None)

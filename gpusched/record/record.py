@@ -12,8 +12,9 @@ import numpy as np
 
 from gpusched.backends.devices import HOST, Device
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.emit.dtypes import SUPPORTED, computed
 from gpusched.emit.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded
-from gpusched.emit.kernel import MOMENTS, SUPPORTED
+from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.plan import seams, slabs, tiers
 from gpusched.plan.bounds import bounds
@@ -49,6 +50,7 @@ from gpusched.plan.plan import (
     written,
 )
 from gpusched.plan.schedule import KernelBuilder, alongside, groups
+from gpusched.record import parts
 from gpusched.store.handles import Runnable
 
 PYTHON_SCALARS = (bool, int, float)
@@ -188,14 +190,16 @@ class Recorder:
         """Return `value` as a node of `dtype`, converted as NumPy's ``astype`` does."""
         if dtype not in SUPPORTED:
             raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
+        if isinstance(value, Node) and value.dtype == dtype:
+            return value
+        if dtype.kind == "c" or (isinstance(value, Node) and value.dtype.kind == "c"):
+            return parts.cast(self, value, dtype)
         if not isinstance(value, Node):
             node = scalar(value, dtype)
             key = ("scalar", dtype, node.value.tobytes())
             return self._nodes.setdefault(key, node)
         if value.dtype not in SUPPORTED:
             raise UnfusibleError(GraphBreak.DTYPE, f"dtype {value.dtype}")
-        if value.dtype == dtype:
-            return value
         if isinstance(value, Scalar):
             return self.cast(value.value, dtype)
         return self.apply(conversion(value.dtype, dtype), (value,), dtype)
@@ -215,6 +219,8 @@ class Recorder:
 
     def reduce(self, combine: str, node: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
         """Return the node of a reduction of `node` over `axes` (ascending, not negative)."""
+        if node.dtype.kind == "c":
+            return parts.reduced(self, combine, node, axes, keepdims)
         if not axes:
             adds = combine == "add" and node.dtype.kind == "f"
             # NumPy begins with zero, to which a negative zero makes no difference.
@@ -302,6 +308,9 @@ class Recorder:
         shape = (*node.shape[:axis], *labels.shape, *node.shape[axis + 1 :])
         if 0 in node.shape or 0 in shape:
             raise UnfusibleError(GraphBreak.EMPTY, "elements of an empty array")
+        plain = node.dtype in SUPPORTED and computed(node.dtype) == node.dtype
+        if not plain or node.dtype.kind == "c":
+            raise UnfusibleError(GraphBreak.DTYPE, f"elements of {node.dtype} chosen by integers")
         register = self.register(node)
 
         def make() -> Node:
@@ -334,6 +343,8 @@ class Recorder:
         """
         if 0 in node.shape or count == 0:
             raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
+        if node.dtype.kind == "c":
+            raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers by label")
         place = id(labels), axis - node.ndim
         others = [n for n in postorder([node]) if isinstance(n, Gather) and n.place != place]
         if others:
@@ -645,7 +656,7 @@ def _name(function: Any) -> str:
 def _check(operation: Operation, inputs: tuple[np.dtype, ...], operands: tuple[Value, ...]) -> None:
     """Raise `UnfusibleError` where the table cannot give NumPy's result."""
     kind_ = inputs[0].kind
-    if operation.template(kind_) is None:
+    if operation.template(inputs[0]) is None:
         raise UnfusibleError(GraphBreak.DTYPE, f"dtype {inputs[0]}")
     if len({d.kind for d in inputs if d.kind in "iu"}) > 1 and operation.name != "where":
         raise UnfusibleError(GraphBreak.SIGNS, "signed and unsigned operands")

@@ -7,8 +7,8 @@ import os
 import threading
 from collections.abc import Iterable
 
-from gpusched.store import service
 from gpusched.store.handles import Handle
+from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
 logger = logging.getLogger(__name__)

@@ -62,48 +62,68 @@ def _person(key: str) -> bytes:
 _REMEDY = "name a folder of your own in gpusched.fusion.cache-directory"
 
 
-def read(path: Path) -> bytes | None:
+def read(path: Path, levels: int = 1) -> bytes | None:
     """Return a file's content; None if there is none, it cannot be read, or others may write it.
 
     What others can write is not read: it may be code. That is warned of.
+
+    Parameters
+    ----------
+    path
+        The file.
+    levels
+        How many of the folders above it must be this user's alone, as `own_folder` has it.
     """
     try:
         with open(path, "rb") as file:
-            own = is_own(os.fstat(file.fileno())) and is_own(path.parent.stat())
+            folders = [folder.stat() for folder in path.parents[:levels]]
+            own = all(map(is_own, [os.fstat(file.fileno()), *folders]))
             content = file.read() if own else b""
     except OSError:
         return None
     if own:
         return content
     warnings.warn(
-        f"{path} or its folder is not this user's alone, so the kernels there are not used, and "
-        f"are compiled again: remove it, or {_REMEDY}",
+        f"{path} or a folder of it is not this user's alone, so the kernels there are not used, "
+        f"and are compiled again: remove it, or {_REMEDY}",
         RuntimeWarning,
         stacklevel=2,
     )
     return None
 
 
-def folder_for(path: Path) -> None:
+def folder_for(path: Path, levels: int = 1) -> None:
     """Make the folder of a file, if need be, so that nobody else may enter it.
+
+    Parameters
+    ----------
+    path, levels
+        As of `read`.
 
     Raises
     ------
     gpusched.files.UnsafeFolderError
         If there is one that others may write to, or that belongs to somebody else.
     """
-    own_folder(path.parent, _REMEDY)
+    own_folder(path.parent, _REMEDY, levels)
 
 
-def write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes, levels: int = 1) -> None:
     """Write a file so that no reader ever sees part of it; its folders are made.
+
+    Parameters
+    ----------
+    path, levels
+        As of `read`.
+    content
+        All of the file.
 
     Raises
     ------
     gpusched.files.UnsafeFolderError
         If others may write to its folder.
     """
-    folder_for(path)
+    folder_for(path, levels)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
     try:
         with os.fdopen(handle, "wb") as file:

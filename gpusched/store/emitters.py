@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import os
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,10 +35,18 @@ def digest_of(root: Path) -> str:
     """Return a digest of the names and texts of the modules of `PACKAGES` under a folder."""
     found = hashlib.blake2b(digest_size=8)
     for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            text = path.read_bytes()
-            found.update(f"{path.relative_to(root).as_posix()} {len(text)} ".encode() + text)
+        for path in sorted(_modules(str(root / package))):
+            with open(path, "rb") as file:
+                text = file.read()
+            place = Path(path).relative_to(root).as_posix()
+            found.update(f"{place} {len(text)} ".encode() + text)
     return found.hexdigest()
+
+
+def _modules(folder: str) -> Iterator[str]:
+    """Yield the paths of the modules under a folder, in any order; `rglob` takes twice as long."""
+    for where, _, names in os.walk(folder):
+        yield from (os.path.join(where, name) for name in names if name.endswith(".py"))
 
 
 HOST = ("numba", "llvmlite")

@@ -32,6 +32,9 @@ MADE_WITH = "made-with.json"
 TARGETS = {"kernels": ".code", "cubins": ".cubin"}
 """How the names of machine code end, by the folder of all such folders."""
 
+LEVELS = 3
+"""Folders above a kernel's machine code, up to and with the cache directory."""
+
 _TOUCHED = 86400.0
 """Seconds: a file that is used is marked as used once in this time."""
 _KEY = 32
@@ -266,8 +269,8 @@ def keep(path: Path, sealed: bytes) -> None:
     OSError
         If it cannot be written.
     """
-    codefiles.write(path, sealed)
-    root, largest = path.parents[2], largest_size()
+    codefiles.write(path, sealed, LEVELS)
+    root, largest = path.parents[LEVELS - 1], largest_size()
     if largest is not None and _writes.note(root, len(sealed), largest):
         try:
             shrink(root, largest)

@@ -102,7 +102,8 @@ def collect(root: Path) -> tuple[Pack, list[Path]]:
         where = found.path.relative_to(root).as_posix()
         for path in (path for kernel in found.kernels for path in kernel.paths):
             name = f"{where}/{path.name}"
-            content = codefiles.read(path) if _NAME.fullmatch(name) else None
+            levels = kernelfiles.LEVELS
+            content = codefiles.read(path, levels) if _NAME.fullmatch(name) else None
             if content is None:
                 continue  # A source, or one that another process has removed.
             if _is_whole(name, content):
@@ -291,8 +292,8 @@ def install_tunings(pack: Pack, root: Path) -> int:
 
 
 def _installed(path: Path, content: bytes) -> bool:
-    codefiles.folder_for(path)
-    if codefiles.read(path) == content:
+    codefiles.folder_for(path, kernelfiles.LEVELS)
+    if codefiles.read(path, kernelfiles.LEVELS) == content:
         kernelfiles.touch(path)
         return False
     kernelfiles.keep(path, content)

@@ -1,16 +1,22 @@
 """What is known of the processor that code is made for, and of what changes machine code.
 
-Nothing here loads numba, which takes half a second: its settings are read where it reads them.
+Nothing here loads numba, which takes half a second: its settings are read where it reads them. LLVM
+is asked once for each machine and cache directory: to load it takes as long as dozens of kernels.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import itertools
+import json
 import os
 import platform
 import sys
 from functools import lru_cache
 from pathlib import Path
+
+from gpusched.store import codefiles, kernelfiles
 
 SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO",
             "ENABLE_PROFILING", "ENABLE_AVX", "CPU_NAME", "CPU_FEATURES")  # fmt: skip
@@ -21,21 +27,83 @@ _FILE = Path(".numba_config.yaml")
 """Where numba looks for its settings, too, in the current directory."""
 
 
+FILE = "processors.json"
+"""In the cache directory: what LLVM has said of processors."""
+
+_CPUINFO = Path("/proc/cpuinfo")
+"""Where Linux says what processors there are."""
+_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer",
+           "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features")  # fmt: skip
+"""What of it distinguishes kinds of processors."""
+
+
 def name() -> str:
     """Return LLVM's name of the processor that code is made for.
 
     ``NUMBA_CPU_NAME`` names another kind than this machine's.
     """
-    import llvmlite.binding as llvm
-
-    return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())
+    return os.environ.get("NUMBA_CPU_NAME") or _described()[0]
 
 
 def features() -> str:
     """Return LLVM's list of the features of this machine's processor."""
+    return _described()[1]
+
+
+@lru_cache(maxsize=1)
+def _described() -> tuple[str, str]:
+    """Return LLVM's name and features of this machine's processor, remembered if possible."""
+    kind, root = _kind(), kernelfiles.directory()
+    path = root / FILE if root and kind else None
+    known = _entries(path)
+    if kind not in known:
+        known[kind] = _from_llvm()
+        _write(path, known)
+    return known[kind]
+
+
+def _kind() -> str:
+    """Return a digest of what Linux says of the first processor, and of LLVM's version.
+
+    Empty if that does not say what features the processor has.
+    """
+    found: dict[str, str] = {}
+    try:
+        with _CPUINFO.open() as lines:
+            for line in itertools.takewhile(str.strip, lines):
+                field, _, value = line.partition(":")
+                found[field.strip()] = value.strip()
+    except OSError:
+        return ""
+    if not {"flags", "Features"} & found.keys():
+        return ""
+    parts = [importlib.metadata.version("llvmlite"), *(found.get(field, "") for field in _FIELDS)]
+    return hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def _from_llvm() -> tuple[str, str]:
     import llvmlite.binding as llvm
 
-    return str(llvm.get_host_cpu_features().flatten())
+    return str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten())
+
+
+def _entries(path: Path | None) -> dict[str, tuple[str, str]]:
+    """Return what a file says; nothing if it is damaged, as it is made again."""
+    content = codefiles.read(path) if path else None
+    try:
+        told = json.loads(content or b"{}")
+        return {str(kind): (str(name), str(features)) for kind, (name, features) in told.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _write(path: Path | None, known: dict[str, tuple[str, str]]) -> None:
+    if path is None:
+        return
+    try:
+        codefiles.write(path, json.dumps(known, indent=1).encode())
+    except OSError as error:
+        codefiles.warn_unwritable(path, error)
 
 
 @lru_cache(maxsize=1)

@@ -21,7 +21,8 @@ import dask
 from dask.utils import parse_timedelta
 
 from gpusched import events
-from gpusched.store import codefiles, kernelfiles, service
+from gpusched.store import codefiles, kernelfiles
+from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ def unshared(wanted: Wanted, reason: str) -> None:
 
 
 def _from_disk(wanted: Wanted, load: Load[T], complain: bool = False) -> tuple[T, Origin] | None:
-    content = codefiles.read(wanted.path) if wanted.path else None
+    content = codefiles.read(wanted.path, kernelfiles.LEVELS) if wanted.path else None
     if content is None:
         return None
     found = _loaded(wanted, content, load, "a damaged file" if complain else "")

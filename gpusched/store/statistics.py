@@ -37,8 +37,9 @@ class Statistics:
     """Kernels that were asked for while tasks went on without them, by name."""
     launches: int = 0
     """Kernel launches."""
-    recordings: int = 0
-    """Chunk tasks that were traced because no plan for them was known."""
+    recorded: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Chunk tasks that were recorded because no plan for them was known, by (operation, what was
+    new about their chunks)."""
     kernels: Counter[str] = field(default_factory=Counter)
     """Launches by kernel name; its length is the number of distinct kernels used."""
     compilations: int = 0
@@ -83,8 +84,25 @@ class Statistics:
     """Bytes of chunks that were copied to a GPU for tasks that know nothing of it."""
     bytes_to_host: int = 0
     """Bytes of such chunks that were copied back, for functions that need NumPy's arrays."""
+    spilled_bytes: int = 0
+    """Bytes of results that were written to disk, for want of memory."""
+    unspilled_bytes: int = 0
+    """Bytes of them that were read back."""
+    memory_waits: int = 0
+    """Tasks that did not start at once, for want of memory."""
+    memory_wait_seconds: float = 0.0
+    """Seconds that they waited, summed over tasks."""
+    memory_pieces: int = 0
+    """Tasks started on parts of their chunks, as they did not fit as a whole."""
+    memory_refusals: int = 0
+    """Tasks that were refused, as they cannot fit."""
     breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
+
+    @property
+    def recordings(self) -> int:
+        """Chunk tasks that were recorded."""
+        return self.recorded.total()
 
     @property
     def edited_launches(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import named
-from gpusched.store import compiletimes
+from gpusched.store import compiletimes, unfusedtimes
 from gpusched.store.handles import Handle
 from gpusched.store.processors import cores
 
@@ -23,7 +23,7 @@ SAVED = 0.5
 
 BESIDE = 3.0
 """How much longer a compilation takes beside tasks that use all cores: the service leaves it a
-third of a core, see `gpusched.backends.compileworker`."""
+third of a core, see `gpusched.store.service.priority`."""
 
 
 def expected(handle: Handle) -> float:
@@ -65,7 +65,9 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
 def later(handles: Iterable[Handle], starting: float = 0.0) -> bool:
     """Return whether kernels are worth the time that nothing else on this machine uses.
 
-    Whoever has run something for as long as its compilation takes may well do so again.
+    Whoever has run something for as long as its compilation takes may well do so again, be it in
+    one run of a script or in many.
     """
-    waiting = list(handles)
-    return sum(handle.spent for handle in waiting) > starting + sum(map(expected, waiting))
+    waiting, times = list(handles), unfusedtimes.here()
+    spent = sum(handle.spent + times.before(handle.name) for handle in waiting)
+    return spent > starting + sum(map(expected, waiting))

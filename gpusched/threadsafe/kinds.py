@@ -11,8 +11,10 @@ from typing import Any
 _TEXT = re.compile(r"(?P<kind>\w+)(?:\((?P<arguments>.*)\))?", re.DOTALL)
 _BARE = r"[^\W\d][\w .-]*"
 """A name that needs no quotes in a string."""
+_NUMBER = r"-?(?:0|[1-9][0-9]*)"
 _ARGUMENT = re.compile(
-    rf"\s*(?:(?P<key>[a-z_]+)\s*=\s*)?(?P<value>-?\d+|{_BARE}|'[^'\\]*'|\"[^\"\\]*\")\s*(?:,|$)"
+    r"\s*(?:(?P<key>[a-z_]+)\s*=\s*)?"
+    rf"(?P<value>{_NUMBER}|{_BARE}|'[^'\\]*'|\"[^\"\\]*\")\s*(?:,|$)"
 )
 
 
@@ -317,6 +319,8 @@ def _is_bare(name: str) -> bool:
 def _value(text: str) -> Any:
     if text in ("True", "False", "true", "false"):
         return text.lower() == "true"
-    if text.lstrip("-").isdecimal():
+    if text == "None":
+        return None
+    if re.fullmatch(_NUMBER, text):
         return int(text)
     return text[1:-1] if text[0] in "'\"" else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +13,10 @@ from gpusched.backends.devices import HOST, Device, device_of
 from gpusched.editing.samples import labels, numbers
 from gpusched.emit import generate
 from gpusched.emit.choices import ChoiceError
-from gpusched.emit.kernel import Access, Kernel
+from gpusched.emit.kernel import Kernel
 from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.inspection.tracing import TracingRecorder
+from gpusched.plan.layout import Loops, passed
 from gpusched.plan.plan import Launch, window
 from gpusched.record.chunk import LazyChunk, lazies
 from gpusched.record.record import PYTHON_SCALARS
@@ -28,26 +29,19 @@ class Case:
     kernel: Kernel
     inputs: tuple[Any, ...]
     """One-dimensional, from the first element on."""
-    numbers: tuple[Any, ...]
-    """Constants, sizes of loops, strides."""
+    constants: tuple[Any, ...]
+    loops: Loops
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Iterations of each loop."""
-        return generate.loop_sizes(self.kernel, self.numbers)
-
-    @cached_property
-    def steps(self) -> dict[tuple[int, int], int]:
-        """Strides by operand and loop, where they are given at launch."""
-        return generate.loop_strides(self.kernel, self.numbers)
+    def numbers(self) -> tuple[Any, ...]:
+        """What the kernel is passed after its arrays."""
+        return passed(self.kernel, self.constants, self.loops)
 
     def reach(self, operand: int) -> tuple[int, int]:
         """Return how many elements an operand has before its first, and from it on."""
-        access = self.kernel.operands[operand].access
         before, after = 0, 1
-        for loop, size in enumerate(self.sizes):
-            unit = 1 if access[loop] is Access.UNIT else 0
-            far = self.steps.get((operand, loop), unit) * (size - 1)
+        for size, step in zip(self.loops.sizes, self.loops.strides[operand], strict=True):
+            far = step * (size - 1)
             before, after = before + max(-far, 0), after + max(far, 0)
         return before, after
 
@@ -82,9 +76,9 @@ def explained_case(kernel: ExplainedKernel, sample: Sequence[Any] | None, device
     ChoiceError
         If the sample is not as the kernel's inputs are.
     """
-    arguments = kernel.use.launch.numbers
+    launch = kernel.use.launch
     if sample is None:
-        return random_case(kernel.kernel, arguments, device)
+        return random_case(kernel.kernel, launch, device)
     builder = kernel.use.builder
     wanted = [builder.arrays[register] for register in builder.registers]
     if len(sample) != len(wanted):
@@ -99,13 +93,13 @@ def explained_case(kernel: ExplainedKernel, sample: Sequence[Any] | None, device
                 f"strides {like.strides}; the sample is {told[0]} of shape {told[1]}"
             )
     placed = [array if device_of(array) == device else device.take_in(array) for array in sample]
-    return Case(kernel.kernel, tuple(map(window, placed)), arguments)
+    return Case(kernel.kernel, tuple(map(window, placed)), launch.constants, launch.loops)
 
 
-def random_case(kernel: Kernel, arguments: tuple[Any, ...], device: Device) -> Case:
-    """Return a kernel with random numbers as inputs."""
+def random_case(kernel: Kernel, launch: Launch, device: Device) -> Case:
+    """Return a kernel with random numbers as the inputs that a launch has."""
     random = np.random.default_rng(0)
-    case = Case(kernel, (), arguments)
+    case = Case(kernel, (), launch.constants, launch.loops)
     inputs = []
     for number, each in enumerate(kernel.inputs):
         before, after = case.reach(number)
@@ -114,7 +108,7 @@ def random_case(kernel: Kernel, arguments: tuple[Any, ...], device: Device) -> C
         if number == kernel.labels:
             values[:] = labels(size, kernel.segmented)
         inputs.append((values if device.can.host_memory else device.take_in(values))[before:])
-    return Case(kernel, tuple(inputs), arguments)
+    return replace(case, inputs=tuple(inputs))
 
 
 def function_cases(function: Any, sample: Sequence[Any]) -> Iterator[Case]:
@@ -148,7 +142,7 @@ def function_cases(function: Any, sample: Sequence[Any]) -> Iterator[Case]:
 def launch_case(launch: Launch, registers: list[Any]) -> Case:
     """Return a launch with the arrays that it has in a recording."""
     inputs = tuple(window(registers[k]) for k in launch.inputs)
-    return Case(launch.kernel.kernel, inputs, launch.numbers)
+    return Case(launch.kernel.kernel, inputs, launch.constants, launch.loops)
 
 
 def device_for(target: str) -> Device:

@@ -12,6 +12,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from gpusched.vectormath import warning_filters
+
+warning_filters.leave_alone()
+
 
 def _bitcast(source: Any, target: Any, llvm_type: Any) -> Any:
     @intrinsic

@@ -126,10 +126,13 @@ def unpack_to_device(kind: str, header: dict[str, Any],
     return place(layout, dtype, data), extra
 
 
-def to_device(array: np.ndarray) -> Any:
-    """Return a host array's copy on the current device, in the same order and without gaps."""
+def to_device(array: np.ndarray, wait: bool = True) -> Any:
+    """Return a host array's copy on the current device, in the same order and without gaps.
+
+    Without waiting it is there for what the calling thread's stream is given next.
+    """
     layout, flat = compact(array)
-    return place(layout, array.dtype, codec.to_device(flat))
+    return place(layout, array.dtype, codec.to_device(flat, wait))
 
 
 def to_host(array: Any) -> np.ndarray:

@@ -105,9 +105,12 @@ def decode_to_device(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
     return _decoded(how, frames, nbytes, to_device, device.decode)
 
 
-def to_device(frame: Any) -> Any:
-    """Return bytes in GPU memory, CuPy's, with shape ``(n,)`` and dtype uint8."""
-    return device.upload(np.frombuffer(frame, np.uint8))
+def to_device(frame: Any, wait: bool = True) -> Any:
+    """Return bytes in GPU memory, CuPy's, with shape ``(n,)`` and dtype uint8.
+
+    Without waiting they are there for what the calling thread's stream is given next.
+    """
+    return device.upload(np.frombuffer(frame, np.uint8), wait)
 
 
 def _decoded(

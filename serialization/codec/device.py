@@ -65,16 +65,34 @@ def download(data: Any) -> np.ndarray:
     return whole
 
 
-def upload(whole: np.ndarray) -> Any:
-    """Return a buffer in GPU memory with these bytes; it is filled on return.
+def upload(whole: np.ndarray, wait: bool = True) -> Any:
+    """Return a buffer in GPU memory with these bytes.
 
     Parameters
     ----------
     whole
-        Shape ``(n,)``, dtype uint8.
+        Shape ``(n,)``, dtype uint8. It may change as soon as this returns.
+    wait
+        Whether the buffer is filled on return; otherwise it is when the calling thread's stream
+        comes to what it is given next, and the last blocks are copied beside what the thread does.
     """
-    data = _empty(whole.size)
-    _each(_put, blocks.split(data), blocks.split(whole))
+    import cupy
+
+    data, device = _empty(whole.size), cupy.cuda.Device()
+    stream = cupy.cuda.get_current_stream()
+
+    def put(pair: tuple[Any, np.ndarray]) -> None:
+        part, source = pair
+        with device, staging().lend() as buffer:
+            target = buffer.memory[: source.size]
+            np.copyto(target, source)
+            part.set(target, stream)
+            buffer.copied = stream.record(cupy.cuda.Event(disable_timing=True))
+
+    for _ in blocks.each(put, list(zip(blocks.split(data), blocks.split(whole), strict=True))):
+        pass
+    if wait:
+        stream.synchronize()
     return data
 
 
@@ -111,12 +129,6 @@ def _take(part: Any, host: np.ndarray, target: np.ndarray) -> None:
     np.copyto(target, _fetch(part, host))
 
 
-def _put(part: Any, host: np.ndarray, source: np.ndarray) -> None:
-    target = host[: part.size]
-    np.copyto(target, source)
-    part.set(target)
-
-
 def _empty(nbytes: int) -> Any:
     import cupy
 
@@ -133,8 +145,8 @@ def _each(function: Callable[..., Any], parts: Sequence[Any], *others: Iterable[
 
     def call(arguments: tuple[Any, ...]) -> Any:
         part, *rest = arguments
-        with device, _stream(device.id) as stream, staging().lend() as host:
-            result = function(part, host, *rest)
+        with device, _stream(device.id) as stream, staging().lend() as buffer:
+            result = function(part, buffer.memory, *rest)
             stream.synchronize()
             return result
 

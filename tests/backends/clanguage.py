@@ -14,9 +14,12 @@ import numpy as np
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel
 
-C_TYPES = {"bool": "unsigned char", "float32": "float", "float64": "double"} | {
+C_TYPES = {
+    "bool": "unsigned char", "float16": "uint16_t", "float32": "float", "float64": "double",
+    "complex64": "float _Complex", "complex128": "double _Complex",
+} | {
     f"{u}int{bits}": f"{u}int{bits}_t" for u in ("", "u") for bits in (8, 16, 32, 64)
-}
+}  # fmt: skip
 """By dtype; arrays are of type ``*float32``, and results ``(float32,bool)``."""
 
 HEAD = """
@@ -30,6 +33,22 @@ static int64_t errors(void) {  /* as bits of gpusched.emit.floatingpoint */
     return (fetestexcept(FE_INVALID) ? 1 : 0) | (fetestexcept(FE_DIVBYZERO) ? 4 : 0)
         | (fetestexcept(FE_OVERFLOW) ? 8 : 0) | (fetestexcept(FE_UNDERFLOW) ? 16 : 0);
 }
+static float from_float16(uint16_t x) {
+    int exponent = x >> 10 & 31, digits = x & 1023;
+    float size = exponent == 31 ? (digits ? NAN : INFINITY)
+        : exponent ? ldexpf(1024 + digits, exponent - 25) : ldexpf(digits, -24);
+    return x >> 15 ? -size : size;
+}
+static uint16_t to_float16(float x) {  /* rounds to even, as C does */
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    float size = fabsf(x);
+    if (x != x) return sign | 0x7e00;
+    if (size >= 65520) return sign | 0x7c00;
+    int exponent = size < 0x1p-14f ? -14 : ilogbf(size);
+    int digits = (int)rintf(ldexpf(size, 10 - exponent));  /* 2048 carries into the exponent */
+    return sign | (uint16_t)(((exponent + 14) << 10) + digits);
+}
+static float round_to_float16(float x) { return from_float16(to_float16(x)); }
 """
 
 PYTHON = """
@@ -72,6 +91,9 @@ STATEMENTS = {
     "clear_floating_point_errors": "feclearexcept(FE_ALL_EXCEPT);",
     "stream": "memcpy({0}, {1}, ({2}) * sizeof *({0}));",
 }  # fmt: skip
+
+CONVERSIONS = {"from_float16": "float32", "to_float16": "float16", "round_to_float16": "float32"}
+"""Functions of `HEAD`, with the dtype that they return."""
 
 OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "/", ast.Mod: "%",
@@ -236,6 +258,9 @@ class _Function:
                 return f"({OPERATORS[type(operator)]}({text}))", kind
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.call(name, [self.value(a) for a in args])
+            case ast.Attribute(value=number, attr="real" | "imag" as name):
+                text, kind = self.value(number)
+                return f"(__{name}__ {text})", "float32" if kind == "complex64" else "float64"
         raise NotImplementedError(ast.unparse(node))
 
     def joined(self, operator: type[Any], values: list[ast.expr], kind: str = "") -> Typed:
@@ -252,6 +277,11 @@ class _Function:
             return f"{shown}({', '.join(texts)})", result
         if name in C_TYPES:
             return f"(({C_TYPES[name]})({texts[0]}))", name
+        if name == "complex":
+            kind = "complex64" if kinds[0] == "float32" else "complex128"
+            return f"__builtin_complex({', '.join(texts)})", kind
+        if name in CONVERSIONS:
+            return f"{name}({texts[0]})", CONVERSIONS[name]
         if name == "shift":
             return f"({texts[0]} + ({texts[1]}))", kinds[0]
         if name in TEXTS:

@@ -13,8 +13,8 @@ from pathlib import Path
 # Idle OpenMP threads of one contender must not spin while the next one is timed.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from gpusched.store import service
-from tests.benchmarks import first_calls, page, report, results
+from gpusched.store.service import client as service
+from tests.benchmarks import first_calls, page, readme, report, results
 from tests.benchmarks.contenders import CONTENDERS
 from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.measure import measure
@@ -56,11 +56,18 @@ def parser() -> argparse.ArgumentParser:
         help="results of earlier runs, beside which these are put; what is not there is empty",
     )  # fmt: skip
     parser.add_argument("--write", type=Path, metavar="PATH", help="page to write them to")
+    parser.add_argument(
+        "--readme", type=Path, metavar="PATH",
+        help="write the table of README.md there; without --write, nothing else is measured, "
+        "whatever --only, --dtype and --contenders name",
+    )  # fmt: skip
     return parser
 
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
+    if _is_of_readme_alone(options):
+        options.contenders = list(readme.CONTENDERS)
     found: results.Results = {}
     for path in options.merge:
         if path.exists():
@@ -74,6 +81,12 @@ def main(arguments: list[str]) -> int:
     print(f"\n{page.runs(ordered)}\n\n{report.tables(ordered)}")
     if options.write:
         page.write(options.write, ordered)
+    if options.readme:
+        try:
+            readme.write(options.readme, found)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 1
     return 0
 
 
@@ -95,17 +108,27 @@ def _measure(options: argparse.Namespace, run: str, found: results.Results) -> N
 
     warnings.filterwarnings("ignore", "Sending large graph")
     try:
-        for name in options.only:
-            for dtype in (x for x in options.dtype if x in WORKS[name].elements):
-                count = options.elements or WORKS[name].elements[dtype] // (16**options.quick)
-                print(f"- {name} {dtype}: {count:,} elements", file=sys.stderr, flush=True)
-                for new in _rows(options, run, found, (name, dtype), count):
-                    found |= results.merged(found, {(name, dtype): new})
-                    results.save(options.json, found)
-                print(file=sys.stderr)
+        for name, dtype in _wanted(options):
+            count = options.elements or WORKS[name].elements[dtype] // (16**options.quick)
+            print(f"- {name} {dtype}: {count:,} elements", file=sys.stderr, flush=True)
+            for new in _rows(options, run, found, (name, dtype), count):
+                found |= results.merged(found, {(name, dtype): new})
+                results.save(options.json, found)
+            print(file=sys.stderr)
     finally:
         clusters.close()
         service.stop()
+
+
+def _is_of_readme_alone(options: argparse.Namespace) -> bool:
+    return bool(options.readme and not options.write)
+
+
+def _wanted(options: argparse.Namespace) -> list[tuple[str, str]]:
+    if _is_of_readme_alone(options):
+        return list(readme.ROWS)
+    works = ((name, WORKS[name].elements) for name in options.only)
+    return [(name, dtype) for name, known in works for dtype in options.dtype if dtype in known]
 
 
 def _rows(
@@ -117,7 +140,8 @@ def _rows(
         case = Case.of(WORKS[row[0]], row[1], count)
         timings = measure(case, options.contenders, options.repeat, options.budget)
         yield results.Measured(*row, count, run, timings)
-    for place in first_calls.PLACES if options.first_calls else ():
+    places = readme.PLACES if _is_of_readme_alone(options) else first_calls.PLACES
+    for place in places if options.first_calls else ():
         if not (known and place in known.first_calls):
             print(f"  first calls, {place}", file=sys.stderr, end="", flush=True)
             calls = first_calls.measure(*row, count, place, options.first_calls, run)

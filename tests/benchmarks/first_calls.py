@@ -23,7 +23,8 @@ from time import perf_counter
 from typing import Any
 
 import gpusched
-from gpusched.store import background, service
+from gpusched.store import background
+from gpusched.store.service import client as service
 from tests.benchmarks.contenders import clusters, load
 from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.works import WORKS

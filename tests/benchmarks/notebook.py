@@ -22,6 +22,8 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from tests.benchmarks import page, report
+
 ELEMENTS = 6_250_000
 """Of float64: 50 MB."""
 CHUNKS = 8
@@ -70,7 +72,8 @@ def run(fused: bool) -> dict[str, Any]:
 
 def one(fused: bool) -> None:
     """Print what a session gives, and what compiling has cost beside it and after it, as JSON."""
-    from gpusched.store import background, service
+    from gpusched.store import background
+    from gpusched.store.service import client as service
 
     found = session(fused)
     background.join()  # What is asked for is compiled after a session, too.
@@ -84,27 +87,37 @@ def spent(made: dict[str, float]) -> str:
     return f"{len(made)} compiled in {sum(made.values()):.1f} s of processor time"
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.notebook",
-                                     description=__doc__)  # fmt: skip
-    parser.add_argument("--repeat", type=int, default=3, help="sessions of each (default 3)")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.one is not None:
-        one(bool(options.one))
-        return 0
+def compared(repeat: int) -> str:
+    """Return what sessions take beside plain dask's, which take turns, and what was compiled."""
     plain, fused = [], []
-    for _ in range(options.repeat):
+    for _ in range(repeat):
         plain.append(run(False))
         fused.append(run(True))
         np.testing.assert_allclose(fused[-1]["results"], plain[-1]["results"], rtol=1e-9)
     ours, theirs = (median(each["seconds"] for each in found) for found in (fused, plain))
     last = fused[-1]
-    print(f"plain dask {theirs:.2f} s, gpusched {ours:.2f} s: {ours / theirs:.2f} of its time")
-    print(f"{last['unfused']} tasks unfused, {last['fused']} fused; {last['requested']} kernels "
-          f"asked for, {spent(last['made'])}")  # fmt: skip
     unused = {name: s for name, s in last["made"].items() if name not in last["used"]}
-    print(f"of these never used: {spent(unused)}")
+    return "\n".join([
+        f"- plain dask {theirs:.2f} s, gpusched {ours:.2f} s: {ours / theirs:.2f} of its time",
+        f"- {last['unfused']} tasks unfused, {last['fused']} fused",
+        f"- {last['requested']} kernels asked for, {spent(last['made'])}",
+        f"- of these never used: {spent(unused)}",
+    ])  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.notebook",
+                                     description=__doc__)  # fmt: skip
+    parser.add_argument("--repeat", type=int, default=3, help="sessions of each (default 3)")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the figures there")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.one is not None:
+        one(bool(options.one))
+        return 0
+    text = compared(options.repeat)
+    header = report.header("tests.benchmarks.notebook", arguments)
+    page.show(f"{text}\n\n{header}", options.write, "tests.benchmarks.notebook")
     return 0
 
 

@@ -23,7 +23,7 @@ BASE = "dask"
 OURS = "gpusched", "gpusched-cluster"
 """gpusched's contenders, which are not behind themselves."""
 
-FILES = "--json", "--merge", "--write"
+FILES = "--json", "--merge", "--readme", "--write"
 """Options that say where results are kept, which is no matter of who measures again."""
 
 _PACKAGES = (
@@ -51,6 +51,11 @@ def header(module: str, arguments: list[str]) -> str:
             f"- command: `{command}`",
         ]
     )
+
+
+def facts(run: str) -> dict[str, str]:
+    """Return the lines of a header by their names."""
+    return dict(line.removeprefix("- ").split(": ", 1) for line in run.splitlines())
 
 
 def _without_files(arguments: Iterable[str]) -> list[str]:
@@ -83,7 +88,7 @@ def summary(results: Results) -> str:
         parts.append(
             f"On the same chunks and threads, gpusched is faster than plain dask in {ahead} of "
             f"{len(ratios)} workloads, {geometric_mean(ratios.values()):.1f} times in the "
-            f"geometric mean and {ratios[best]:.1f} times at most ({_label(best)})."
+            f"geometric mean and {ratios[best]:.1f} times at most ({label(best)})."
         )
     parts += [text for place in PLACES if (text := _first_summary(results, place))]
     return " ".join(parts)
@@ -105,7 +110,7 @@ def _first_summary(results: Results, place: str) -> str:
     return (
         f"The first call {where}, with an empty kernel cache, takes at most 1.05 times as long as "
         f"plain dask's in {within} of {len(found)}; the longest takes {found[worst]:.2f} times as "
-        f"long ({_label(worst)})."
+        f"long ({label(worst)})."
     )
 
 
@@ -157,7 +162,7 @@ def behind(results: Results) -> str:
                 continue
             ours = "gpusched-cluster" if name == "dask-cluster" else "gpusched"
             if (slower := ratio(measured.timings, ours, name)) is not None and slower < 1:
-                lines.append(f"- {_label(row)}: {ours} takes {1 / slower:.2f} times {name}'s time")
+                lines.append(f"- {label(row)}: {ours} takes {1 / slower:.2f} times {name}'s time")
     return "\n".join(lines)
 
 
@@ -171,7 +176,7 @@ def _first_calls(results: Results) -> str:
     for row, calls in measured.items():
         cells = [_of(calls.get(place), pair) for place in PLACES for pair in RATIOS.values()]
         unused = [s for each in calls.values() for s in each.unused]
-        rows.append([_label(row), *cells, f"{max(unused):.1f}" if unused else "-"])
+        rows.append([label(row), *cells, f"{max(unused):.1f}" if unused else "-"])
     return f"{_FIRST}\n\n{_markdown(rows)}"
 
 
@@ -189,7 +194,8 @@ def _of(calls: FirstCalls | None, pair: tuple[str, str]) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _label(row: tuple[str, str]) -> str:
+def label(row: tuple[str, str]) -> str:
+    """Return what a work and a dtype are called in tables."""
     return f"{WORKS[row[0]].label}, {row[1]}"
 
 
@@ -197,7 +203,7 @@ def _table(results: Results, cell: Cell) -> str:
     names = shown(results)
     rows = [["workload", *names]]
     for row, measured in results.items():
-        rows.append([_label(row), *(_cell(measured, name, cell) for name in names)])
+        rows.append([label(row), *(_cell(measured, name, cell) for name in names)])
     return _markdown(rows)
 
 

@@ -118,10 +118,7 @@ def total(launch: Launch) -> int:
 
 def moved(launch: Launch) -> float:
     """Return the bytes that an element moves; views of one array count it once."""
-    kernel = launch.kernel.kernel
-    first = len(kernel.parameters)
-    elements = math.prod(launch.numbers[first : first + len(kernel.loops)])
-    return total(launch) / elements
+    return total(launch) / math.prod(launch.loops.sizes)
 
 
 def elements(kernel: Kernel, part: list[sass.Instruction]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.benchmarks import first_calls, page, report, results
+from tests.benchmarks import first_calls, page, readme, report, results
 from tests.benchmarks.contenders import CONTENDERS, LIMITS, load, loops
 from tests.benchmarks.contenders.base import Case
 from tests.benchmarks.first_calls import FirstCalls
@@ -184,6 +184,30 @@ def test_a_page_without_its_marks_is_left_alone(tmp_path: Path) -> None:
     assert written.read_text() == "# Mine\n"
 
 
+def test_table_of_the_readme_is_written_between_its_marks(tmp_path: Path) -> None:
+    timings = {"dask": Timing([1.0, 1.5, 4.0]), "gpusched": Timing([0.25])}
+    found = {
+        row: results.Measured(*row, 10, run("readme"), timings, {"threads": FIRST})
+        for row in readme.ROWS
+    }
+    written = tmp_path / "README.md"
+    written.write_text(f"# gpusched\n\n{page.BEGIN}\nold\n{page.END}\n\n## Install\n")
+    readme.write(written, found)
+    text = written.read_text()
+    assert "old" not in text and text.endswith(f"{page.END}\n\n## Install\n")
+    assert "| neural network inference, float32 | 2,000 | 1,500 | 2,200 | 250 |" in text
+    assert "in milliseconds (one; today; " in text
+    del found[readme.ROWS[0]]
+    with pytest.raises(ValueError, match="lacks black-scholes-tanh float64"):
+        readme.write(written, found)
+
+
+def test_readme_has_the_marks_and_columns_of_its_table() -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    table = text.partition(page.BEGIN)[2].partition(page.END)[0]
+    assert f"| {' | '.join(readme.HEADS)} |" in table.replace("workload, float64", "workload")
+
+
 def test_limits_compute_nothing_but_touch_what_the_work_does() -> None:
     case = small(WORKS["clip"])
     for name in LIMITS:
@@ -195,3 +219,25 @@ def test_limits_compute_nothing_but_touch_what_the_work_does() -> None:
 def test_the_base_of_all_ratios_takes_part() -> None:
     assert report.BASE in CONTENDERS
     assert not any(report.BASE in work.absent for work in WORKS.values())
+
+
+def test_first_calls_measured_alone_leave_all_else_on_the_page(tmp_path: Path) -> None:
+    written = tmp_path / "figures.md"
+    others = f"# Figures\n\n{page.BEGIN}\nold\n{page.END}\n\n"
+    written.write_text(f"{others}## Calls\n\n{page.FIRST_CALLS}\n{page.END}\n")
+    row = results.Measured("clip", "float32", 10, run("a"), {}, {"threads": FIRST})
+    page.write(written, {("clip", "float32"): row})
+    before, _, after = written.read_text().partition("## Calls")
+    assert before == others
+    assert "takes at most 1.05 times as long" in after and "`python first`" in after
+
+
+def test_a_figure_of_another_command_has_marks_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "figures.md"
+    mark = page.OF.format("tests.benchmarks.demo")
+    written.write_text(f"{page.BEGIN}\nold\n{page.END}\n{mark}\nold\n{page.END}\n")
+    page.show("new", written, "tests.benchmarks.demo")
+    assert written.read_text() == (f"{page.BEGIN}\nold\n{page.END}\n{mark}\n\nnew\n\n{page.END}\n")
+    assert capsys.readouterr().out == "new\n"

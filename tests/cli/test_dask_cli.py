@@ -12,7 +12,8 @@ from gpusched.cli import COMMANDS
 
 pytestmark = pytest.mark.processes
 
-HEAVY = ("numba", "cupy", "rmm", "cuda", "pynvml", "bokeh")
+HEAVY = ("numba", "cupy", "rmm", "cuda", "bokeh")
+"""Not pynvml: distributed's own commands import it where it is installed."""
 CODE = f"""
 import sys
 from dask.cli import run_cli

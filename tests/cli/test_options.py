@@ -12,7 +12,7 @@ import click
 import pytest
 
 from gpusched.cli import COMMANDS, main
-from gpusched.cli.options import certificate_files
+from gpusched.cli.options import certificate_files, check_network
 
 from .conftest import call
 
@@ -120,3 +120,16 @@ def test_folder_of_certificates_stands_for_its_files() -> None:
         "tls_cert": "shared/cert.pem",
         "tls_key": "shared/key.pem",
     }
+
+
+@pytest.mark.parametrize("protocol", ["ucxx", "ucxx://", "tcp,ucxx"])
+def test_protocols_that_other_packages_register_are_taken(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed.comm.registry import backends
+    from distributed.comm.tcp import TCPBackend
+
+    with pytest.raises(ValueError, match="distributed-ucxx"):
+        check_network(None, protocol)
+    monkeypatch.setitem(backends, "ucxx", TCPBackend())
+    check_network(None, protocol)

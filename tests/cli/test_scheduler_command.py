@@ -90,6 +90,7 @@ def test_occupied_port_is_one_message(gpusched: Runner) -> None:
         (["--port", "99999"], "cannot read --port '99999'"),
         (["--interface", "eth99"], "'eth99' is not a valid network interface"),
         (["--protocol", "odd"], "unknown address scheme 'odd'"),
+        (["--protocol", "ucxx"], "pip install distributed-ucxx-cu13"),
         (["--idle-timeout", "soon"], "cannot read --idle-timeout 'soon'"),
         (["--frob"], "No such option '--frob'"),
     ],

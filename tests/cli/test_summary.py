@@ -44,6 +44,15 @@ def test_where_a_numpy_program_ran_is_told() -> None:
     ]
 
 
+def test_what_had_no_room_is_told() -> None:
+    counted = Statistics(spilled_bytes=2**30, unspilled_bytes=2**29, memory_waits=1200,
+                         memory_wait_seconds=3.456, memory_pieces=1)  # fmt: skip
+    assert summary(counted, 2.0).splitlines()[-1] == (
+        "  memory    1.00 GiB of results spilled to disk, 512.00 MiB read back; 1,200 tasks waited "
+        "for room, 3.46 s together; one task run on parts of their chunks"
+    )
+
+
 def test_rare_reasons_are_counted_together() -> None:
     breaks = Counter({(f"function{n}", "not known"): 20 - n for n in range(11)})
     lines = summary(Statistics(tasks=1, breaks=breaks), 1.0).splitlines()
@@ -72,4 +81,4 @@ def test_what_ran_without_its_kernels_is_told_with_what_the_next_run_finds() -> 
     counted = Statistics(tasks=4, unfused_tasks=4, unfused_seconds=0.1)
     lines = summary(counted, 2.0).splitlines()
     assert "all 4 tasks ran unfused" in lines[4]
-    assert lines[5] == "  next run  takes as long: too little work to compile kernels for"
+    assert lines[5] == "  next run  takes as long: too little work so far to compile kernels for"

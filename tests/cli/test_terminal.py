@@ -1,12 +1,19 @@
-"""Progress on a real (pseudo) terminal."""
+"""Progress on a real (pseudo) terminal, and in a file."""
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
+import sys
 import threading
 
+import dask
+import pytest
+
+import gpusched
+from gpusched.cli.progress import progress
 from tests.waiting import PATIENCE
 
 from .conftest import Runner
@@ -59,3 +66,40 @@ def test_quiet_draws_nothing(gpusched_run: Runner) -> None:
     assert process.wait(timeout=PATIENCE) == 0
     assert os.read(ours, 4096) == b"sum 45\r\n"
     os.close(ours)
+
+
+WRITTEN = threading.Event()
+
+
+def until_written(number: int) -> bool:
+    return WRITTEN.wait(PATIENCE)
+
+
+class Watched(io.StringIO):
+    """A file that says when it has two lines."""
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if self.getvalue().count("\n") >= 2:
+            WRITTEN.set()
+        return count
+
+
+def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process: tasks wait until two lines are written."""
+    file = Watched()
+    monkeypatch.setattr(sys, "stderr", file)
+    tasks = [dask.delayed(until_written)(number) for number in range(3)]
+    with gpusched.local(threads=1) as client, progress(client, first=0.01):
+        assert all(dask.compute(*tasks))
+    lines = file.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert all(re.fullmatch(r"gpusched: 0 of 3 tasks, \d+\.\d s", line) for line in lines)
+
+
+def test_a_file_gets_no_line_of_what_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Watched()
+    monkeypatch.setattr(sys, "stderr", file)
+    with gpusched.local(threads=1) as client, progress(client, interval=0.001):
+        assert dask.delayed(sum)([1, 2]).compute() == 3
+    assert file.getvalue() == ""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpusched.dashboard.components.breaks import Breaks
+from gpusched.dashboard.components.committed import Committed
 from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.figures import SHOWN
 from gpusched.dashboard.components.fusedtasks import FusedTasks
@@ -17,6 +18,7 @@ from gpusched.dashboard.components.memory import Memory
 from gpusched.dashboard.components.spill import Spill
 from gpusched.dashboard.components.timeline import WINDOW, Timeline
 from gpusched.dashboard.components.utilization import Utilization
+from gpusched.dashboard.components.waiting import Waiting
 from gpusched.dashboard.fused import Fusion
 from gpusched.dashboard.launches import Launches
 from tests.dashboard.test_devices import gpu, worker
@@ -56,12 +58,13 @@ def legend(plot: Any) -> list[str]:
 
 def test_nothing_is_there_yet(scheduler: Any) -> None:
     told = []
-    for kind in (Memory, Utilization, Spill, FusedTasks, Timeline):
+    for kind in (Memory, Committed, Utilization, Spill, FusedTasks, Timeline):
         plot: Any = kind(scheduler)
         plot.update()
         told.append(plot.root.title.text)
     assert told == [
         "Memory by tier: no worker is there yet",
+        "Memory for tasks: no worker is there yet",
         "Utilisation: no worker has reported it yet",
         "Spilled, by device: nothing so far",
         "Tasks before and after fusion: no fused array function was sent yet",
@@ -90,6 +93,30 @@ def test_gpus_have_their_tiers(scheduler: Any) -> None:
     assert used.source.data["used"] == [0.75, 0.4]
     assert spill.source.data["label"] == ["CPU of 10.0.0.1", "GPU-1b2c3d4e"]
     assert spill.source.data["disk"] == [50, 1 << 20]
+
+
+def test_what_is_committed_is_shown_with_what_tasks_wait_for(scheduler: Any) -> None:
+    committed, waiting = Committed(scheduler), Waiting(scheduler)
+    told = {
+        "limit_bytes": 900, "held_bytes": 400, "in_flight_bytes": 30, "reserved_bytes": 200,
+        "unmanaged_bytes": 100, "waiting": 3, "reason": "running tasks", "waited": 7,
+        "wait_seconds": 1.5, "in_pieces": 1, "refused": 2,
+    }  # fmt: skip
+    scheduler.workers |= {"a": worker(0, {"memory": told}), "b": worker(1)}
+    committed.update()
+    waiting.update()
+    assert committed.root.title.text == (
+        "Memory for tasks: 800 B unmanaged, 700 B results, 30 B results being received, "
+        "200 B reserved for running tasks"
+    )
+    assert committed.source.data["reserved"] == [200, 0]
+    assert committed.source.data["limit"] == [900, 4000]
+    assert waiting.title.text == "Waiting for memory: 3 tasks"
+    rows = waiting.table.source.data
+    assert rows["reason"] == [
+        "running tasks", "tasks start at once: gpusched.memory.admission is off"
+    ]  # fmt: skip
+    assert (rows["waited"], rows["refused"]) == ([7, 0], [2, 0])
 
 
 def test_only_the_first_of_many_workers_are_drawn(scheduler: Any) -> None:

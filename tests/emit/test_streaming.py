@@ -101,7 +101,7 @@ def test_a_streamed_kernel_is_another_kernel() -> None:
 LENGTHS = st.one_of(
     st.integers(1, 80), st.sampled_from([BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5, 9 * BLOCK + 5])
 )
-DTYPES = ["bool", "int8", "uint16", "int32", "float32", "int64", "float64"]
+DTYPES = ["bool", "int8", "uint16", "float16", "int32", "float32", "int64", "float64"]
 
 
 def compute(a: Any, b: Any) -> tuple[Any, Any]:

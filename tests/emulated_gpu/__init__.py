@@ -40,6 +40,7 @@ def activate() -> None:
     images.install()
     hooks.install(
         {
+            "cuda.pathfinder._headers.find_nvidia_headers": "headers",
             "cupy_backends.cuda.api.runtime": "runtime",
             "cupy.cuda.compiler": "cupy_kernels",
             "cupy.cuda.thrust": "sorting",

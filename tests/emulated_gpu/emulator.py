@@ -56,6 +56,11 @@ def fail_launch(number: int) -> None:
     driver.emulator_fail_launch(ctypes.c_long(number))
 
 
+def set_copy_rate(rate: int) -> None:
+    """Have copies between host and device take their time: bytes per second, 0 for none."""
+    driver.emulator_set_copy_rate(ctypes.c_long(rate))
+
+
 def heal() -> None:
     """Take back a lost context, which no CUDA process can: for tests that share a process."""
     driver.emulator_set_failure(0)

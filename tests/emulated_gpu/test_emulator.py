@@ -159,6 +159,62 @@ def test_a_process_sees_the_devices_that_it_is_given(visible: str) -> None:
     assert found == [1, "0000:18:00.0"]
 
 
+SEEN = """
+from cupy.cuda import runtime
+properties = runtime.getDeviceProperties(0)
+print(json.dumps([runtime.getDeviceCount(), properties["uuid"].hex(),
+                  properties["totalGlobalMem"], float((cupy.arange(5.0) * 2).sum())]))
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("chosen", [0, 4])
+def test_a_process_sees_one_instance_of_a_divided_gpu(chosen: int) -> None:
+    modes = "devices=2,mig=3,memory=6000000"
+    listed = in_a_process(
+        "from gpusched.workers import nvml\n"
+        "print(json.dumps([[c.uuid, c.divided, c.parts] for c in nvml.cards()]))",
+        modes,
+    )
+    assert [(divided, len(parts)) for _, divided, parts in listed] == [(True, 3)] * 2
+    parts = [part for _, _, found in listed for part in found]
+    assert len(set(parts)) == 6
+    part = parts[chosen]
+    count, uuid, memory, total = in_a_process(SEEN, modes, CUDA_VISIBLE_DEVICES=part)
+    assert (count, memory, total) == (1, 2_000_000, 20.0)
+    assert uuid == part.removeprefix("MIG-").replace("-", "")
+
+
+def test_copies_take_as_long_as_they_are_to() -> None:
+    values = np.zeros(1_000_000, np.uint8)
+    x = cupy.empty(values.shape, np.uint8)
+    begun, ended = cupy.cuda.Event(), cupy.cuda.Event()
+    emulator.set_copy_rate(20_000_000)
+    try:
+        begun.record()
+        x.set(values)
+        ended.record()
+        ended.synchronize()
+    finally:
+        emulator.set_copy_rate(0)
+    assert cupy.cuda.get_elapsed_time(begun, ended) >= 50  # Milliseconds.
+
+
+def test_nvml_reports_what_the_process_uses() -> None:
+    from gpusched.workers import nvml
+    from gpusched.workers.pinning import visible_uuids
+
+    uuid = f"GPU-{visible_uuids()[0]}"
+    before = nvml.sample(uuid)
+    x = cupy.zeros(1 << 22)
+    for _ in range(20):
+        x += 1
+    cupy.cuda.Device().synchronize()
+    after = nvml.sample(uuid)
+    assert after.memory_used - before.memory_used >= x.nbytes
+    assert 0 < after.utilization <= 100
+
+
 def test_no_code_of_the_host_reads_device_memory() -> None:
     code = """
 x = cupy.asarray(np.arange(1000.0))
@@ -223,3 +279,18 @@ def test_random_numbers_have_their_distributions_and_depend_on_the_seed(make: An
     assert (first[:2] != other[:2]).all()
     np.testing.assert_allclose(first.mean(axis=1), [0, 2, 3], atol=0.15)
     np.testing.assert_allclose(first.std(axis=1), [1, 2, 3**0.5], atol=0.15)
+
+
+def test_headers_are_found_without_a_process_and_without_a_toolkit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from cuda.pathfinder._headers import find_nvidia_headers
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    locate = find_nvidia_headers.locate_nvidia_header_directory.__wrapped__
+    assert locate("cudart") is not None
+    monkeypatch.setattr(find_nvidia_headers, "_locate_in_anchor_layout", lambda *_: None)
+    assert locate("cudart").abs_path == str(emulated_gpu.build.SOURCE)

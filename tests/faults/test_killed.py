@@ -274,7 +274,7 @@ def test_worker_that_is_stopped_for_a_while_goes_on(start: Start) -> None:
 
 
 def test_restart_gives_new_processes(start: Start) -> None:
-    harmed = start(2, memory_limit="300 MiB")
+    harmed = start(2, memory_limit="500 MiB")
     before = set(harmed.pids().values())
     x = da.ones(60_000_000, chunks=1_000_000).persist()
     wait(x)

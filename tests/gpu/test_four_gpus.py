@@ -14,7 +14,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, wait
+from distributed import Client, Event, wait
 
 import gpusched
 from tests import emulated_gpu
@@ -117,6 +117,25 @@ def test_gpus_are_added_as_there_is_work() -> None:
         assert len({uuid for uuid, _ in client.run(cards).values()}) == 4
         made.scale(2)
         wait_for(lambda: len(made.scheduler.workers) == 2, 120)
+        assert float(on_gpus().sum().compute()) == COUNT * (COUNT - 1) / 2
+
+
+def held_back(number: int) -> int:
+    Event("go on").wait()
+    return number
+
+
+def test_gpus_come_and_go_with_the_work() -> None:
+    with cluster(n_workers=1, gpus="all") as (made, client):
+        made.adapt(minimum=1, maximum=4, interval="200 ms", target_duration="1 s")
+        waiting = client.map(held_back, range(64))
+        client.wait_for_workers(4, timeout=240)
+        uuids = [uuid for uuid, _ in client.run(cards).values()]
+        assert len(set(uuids)) == len(uuids) == 4
+        Event("go on", client=client).set()
+        assert client.gather(waiting) == list(range(64))
+        del waiting
+        wait_for(lambda: len(made.scheduler.workers) == 1, 240)
         assert float(on_gpus().sum().compute()) == COUNT * (COUNT - 1) / 2
 
 

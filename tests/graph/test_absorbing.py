@@ -17,8 +17,8 @@ import gpusched
 from gpusched.graph import disable, enable
 from gpusched.graph.absorbing import absorbed
 from gpusched.graph.names import without_names
-from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
 
 SETTINGS = {
     "gpusched.batching.chunk-bytes": 200,
@@ -135,10 +135,10 @@ def test_the_graph_that_is_given_stays_as_it_is() -> None:
     result = field() - by_day()
     with disable():
         (plain,) = dask.optimize(result)
-    tasks = without_names(dict(plain.dask), set())
-    before = dict(tasks)
-    found = absorbed(tasks, set(), Sizes(result.dask.layers), Functions(), 200)
-    assert tasks == before and len(found) < len(tasks)
+    table = without_names(Table(dict(plain.dask), [], Sizes(result.dask.layers)))
+    before = dict(table.tasks)
+    found = absorbed(table, 200)
+    assert table.tasks == before and len(found.tasks) < len(before)
 
 
 def test_explain_says_what_runs() -> None:

@@ -347,11 +347,11 @@ def test_a_batch_of_keyword_arguments() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("tasks", "many", "gpusched.batching.tasks is 'many'"),
-        ("tasks", -1, "gpusched.batching.tasks is -1"),
-        ("bytes", "4 miles", "gpusched.batching.bytes is '4 miles'"),
-        ("chunk-bytes", None, "gpusched.batching.chunk-bytes is None"),
-        ("least", True, "gpusched.batching.least is True"),
+        ("tasks", "many", "gpusched.batching.tasks cannot be 'many'"),
+        ("tasks", -1, "gpusched.batching.tasks cannot be -1"),
+        ("bytes", "4 miles", "gpusched.batching.bytes cannot be '4 miles'"),
+        ("chunk-bytes", None, "gpusched.batching.chunk-bytes cannot be None"),
+        ("least", True, "gpusched.batching.least cannot be True"),
     ],
 )
 def test_a_setting_that_is_no_number_is_named(key: str, value: Any, message: str) -> None:

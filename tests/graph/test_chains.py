@@ -14,8 +14,7 @@ from dask.array.core import concatenate_shaped
 
 from gpusched.graph import enable
 from gpusched.graph.chains import without_links
-from gpusched.graph.rewrite import Functions
-from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
 
 
 def graph(*tasks: Any) -> dict[Any, Any]:
@@ -34,7 +33,7 @@ def values_of(tasks: dict[Any, Any], key: Any) -> Any:
 
 def test_a_chain_of_any_length_is_one_task() -> None:
     tasks = graph(*joining(), Task("a", abs, TaskRef("both")), Task("b", str, TaskRef("a")))
-    found = without_links(tasks, {"b"}, Sizes({}))
+    found = without_links(Table(tasks, ["b"])).tasks
     assert set(found) == {"x", "y", "b"}
     assert found["b"].dependencies == {"x", "y"}
     assert values_of(found, "b") == "3"
@@ -43,20 +42,20 @@ def test_a_chain_of_any_length_is_one_task() -> None:
 @pytest.mark.parametrize(
     ("more", "wanted"),
     [
-        ([Task("a", abs, TaskRef("both"))], {"a", "both"}),
-        ([Task("a", abs, TaskRef("both")), Task("b", abs, TaskRef("both"))], {"a", "b"}),
+        ([Task("a", abs, TaskRef("both"))], ["a", "both"]),
+        ([Task("a", abs, TaskRef("both")), Task("b", abs, TaskRef("both"))], ["a", "b"]),
         ([Task("a", add, TaskRef("both"), TaskRef("x"))], {"a"}),
     ],
     ids=["result", "two users", "two operands"],
 )
 def test_what_others_need_stays(more: list[Any], wanted: set[Any]) -> None:
     tasks = graph(*joining(), *more)
-    assert without_links(tasks, wanted, Sizes({})) is tasks
+    assert without_links(Table(tasks, wanted)).tasks is tasks
 
 
 def test_data_and_what_is_elsewhere_stay() -> None:
     tasks = graph(DataNode("d", 3), Task("a", abs, TaskRef("d")), Task("b", abs, TaskRef("out")))
-    assert without_links(tasks, {"a", "b"}, Sizes({})) is tasks
+    assert without_links(Table(tasks, ["a", "b"])).tasks is tasks
 
 
 def test_annotated_tasks_stay_where_they_are_to_run() -> None:
@@ -113,7 +112,7 @@ def test_joined_chunks_that_nothing_computes_with_stay_tasks() -> None:
     join = [List(TaskRef("x"), TaskRef("y")), (2, 1)]
     tasks = graph(*joining()[:2], Task("p", concatenate_shaped, *join),
                   Task("a", opaque, TaskRef("p"), TaskRef("x")))  # fmt: skip
-    assert without_links(tasks, {"a"}, Sizes({}), Functions()) is tasks
+    assert without_links(Table(tasks, ["a"]), joins=True).tasks is tasks
     tasks = graph(*tasks.values()) | graph(Task("a", add, TaskRef("p"), TaskRef("x")))
-    assert without_links(tasks, {"a"}, Sizes({})) is tasks
-    assert "p" not in without_links(tasks, {"a"}, Sizes({}), Functions())
+    assert without_links(Table(tasks, ["a"])).tasks is tasks
+    assert "p" not in without_links(Table(tasks, ["a"]), joins=True).tasks

@@ -22,6 +22,7 @@ from gpusched.graph import disable, enable
 from gpusched.graph.cutting import lengths_of_piece
 from gpusched.graph.known import pieces
 from gpusched.graph.names import without_names
+from gpusched.graph.table import Table
 
 SETTINGS = {"gpusched.batching.chunk-bytes": 1000, "gpusched.fusion.strict": True}
 SIDE, CHUNK = 60, 20
@@ -216,14 +217,14 @@ def test_a_fused_task_has_the_name_of_its_result() -> None:
     first, last = Task(("a", 0), abs, -3), Task(("b", 0), abs, TaskRef(("a", 0)))
     fused = Task.fuse(first, last, key=("a-b", 0))
     tasks = graph_of(fused, Alias(("b", 0), ("a-b", 0)), Task("c", abs, TaskRef(("b", 0))))
-    found = without_names(tasks, {"c"})
+    found = without_names(Table(tasks, ["c"])).tasks
     assert set(found) == {("b", 0), "c"} and found["c"].dependencies == {("b", 0)}
     assert found["b", 0].key == ("b", 0) and found["b", 0]({}) == 3
 
 
 def test_names_that_are_asked_for_stay() -> None:
     tasks = graph_of(Task("a", abs, -3), Alias("b", "a"), Alias("c", "b"))
-    found = without_names(tasks, {"a", "c"})
+    found = without_names(Table(tasks, ["a", "c"])).tasks
     assert set(found) == {"a", "c"} and found["c"].target == "a"
 
 
@@ -232,18 +233,18 @@ def test_many_names_of_one_task(backwards: bool) -> None:
     names = [Alias(k + 1, k) for k in range(20_000)]
     tasks = graph_of(Task(0, abs, -3), *(names[::-1] if backwards else names),
                      Task("a", abs, TaskRef(20_000)))  # fmt: skip
-    found = without_names(tasks, {"a"})
+    found = without_names(Table(tasks, ["a"])).tasks
     assert set(found) == {0, "a"} and found["a"].dependencies == {0}
 
 
 def test_a_name_of_itself_is_refused() -> None:
     tasks = graph_of(Alias("a", "b"), Alias("b", "a"), Task("c", abs, TaskRef("a")))
     with pytest.raises(ValueError, match="'a' is another name of itself"):
-        without_names(tasks, {"c"})
+        without_names(Table(tasks, ["c"]))
 
 
 def test_names_of_what_a_cluster_keeps() -> None:
     tasks = graph_of(Alias("b", "kept"), Task("c", abs, TaskRef("b")), Alias("d", "kept"))
-    found = without_names(tasks, {"c", "d"})
+    found = without_names(Table(tasks, ["c", "d"])).tasks
     assert set(found) == {"c", "d"}
     assert Counter(k for node in found.values() for k in node.dependencies) == {"kept": 2}

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from gpusched.backends.cache import kernels
-from gpusched.emit.choices import ChoiceError
 from gpusched.graph import enable, fusible
 from gpusched.store.statistics import Statistics, reset_statistics, statistics
 
@@ -160,7 +159,7 @@ def test_an_operation_alone_raises_as_numpy_does() -> None:
 def test_an_unusable_size_is_named() -> None:
     x = persisted((80, 70), 80)
     setting = {"gpusched.fusion.single-operation-bytes": "many"}
-    told = pytest.raises(ChoiceError, match="single-operation-bytes is 'many'")
+    told = pytest.raises(ValueError, match="single-operation-bytes cannot be 'many'")
     with dask.config.set(setting), enable(), told:
         np.sin(x).compute(scheduler="sync")
 

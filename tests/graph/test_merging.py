@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.graph import disable, enable, limits, merging, optimisation, optimize
 from gpusched.graph.merging import TIMES, merge_bytes, merged
-from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
 from gpusched.plan import shortage
 
 SETTINGS = {
@@ -264,7 +264,7 @@ def test_none_are_put_together_if_so_configured(setting: object) -> None:
 def test_a_setting_that_is_no_size_is_named() -> None:
     with (
         dask.config.set({"gpusched.fusion.merge-bytes": "much"}),
-        pytest.raises(ValueError, match=r"gpusched\.fusion\.merge-bytes is 'much': it takes"),
+        pytest.raises(ValueError, match=r"gpusched\.fusion\.merge-bytes cannot be 'much': write"),
     ):
         merge_bytes()
 
@@ -414,7 +414,7 @@ def test_the_graph_that_is_given_stays_as_it_is() -> None:
     x = numbers()
     tasks = {k: Task(k, np.exp, TaskRef("x")) for k in [("a", 0), ("b", 0)]}
     before = dict(tasks)
-    merged(tasks, list(tasks), Sizes(x.dask.layers), Functions(), 1)
+    merged(Table(tasks, list(tasks), Sizes(x.dask.layers)), 1)
     assert tasks == before
 
 

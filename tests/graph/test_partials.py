@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpusched.graph import disable, enable
-from gpusched.graph.partials import applied, bare
+from gpusched.graph.partials import Guard, applied, bare
 from gpusched.store.statistics import statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused")
@@ -61,6 +62,70 @@ def test_chunks_with_other_arrays_share_a_program() -> None:
     found = computed(da.stack([x.map_blocks(each, dtype=float) for each in held]))
     np.testing.assert_array_equal(found[2], np.arange(8) * 2 + 1)
     assert statistics().recordings == 1
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "a keyword": lambda p: p.keywords.update(weights=50.0),
+    "another keyword": lambda p: p.keywords.update(more=3.0),
+    "its state": lambda p: p.__setstate__((np.hypot, (4.0,), {}, {})),
+    "its list": lambda p: p.keywords["more"].append(9.0),
+    "its array": lambda p: p.keywords["weights"].fill(7.0),
+}
+
+
+def changing(x: Any, weights: Any, more: Any = 0.0) -> Any:
+    return x * weights + np.sum(more)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("nested", [False, True])
+def test_it_may_change_after_its_graph_was_optimised(name: str, nested: bool) -> None:
+    found = {}
+    for fuses in (False, True):
+        held: Any = {"weights": np.arange(8.0) if name == "its array" else 2.0}
+        if name == "its list":
+            held["more"] = [1.0, 2.0]
+        inner = partial(changing, **held)
+        function: Any = inner
+        if nested:
+            inner.attribute = "keeps it from being made one with the other"  # type: ignore[attr-defined]
+            function = partial(inner)
+        with enable() if fuses else disable():
+            other = blocks(partial(changing, **held)) * 2
+            x, other = dask.optimize(blocks(function) * 2, other)
+            before = computed(x)
+            CHANGES[name](inner)
+            found[fuses] = [each.tolist() for each in (before, computed(x), computed(other))]
+            (again,) = dask.optimize(x)
+            found[fuses].append(computed(again).tolist())
+    assert found[True] == found[False]
+    assert found[True][0] != found[True][1]
+
+
+def test_one_among_arguments_may_change_too() -> None:
+    def call(block: Any, function: Any) -> Any:
+        return function(block) + 1
+
+    held = [partial(np.multiply, 3.0) for _ in range(2)]
+    x = da.from_array(np.arange(24.0), chunks=8)
+    made = [(x + k).map_blocks(call, each, dtype=float) for k, each in enumerate(held)]
+    optimised = dask.optimize(*made)
+    held[1].__setstate__((np.add, (100.0,), {}, {}))  # type: ignore[attr-defined]
+    with disable():
+        expected = [computed(each) for each in made]
+    np.testing.assert_array_equal([computed(each) for each in optimised], expected)
+
+
+def test_a_changed_one_is_sent_as_it_is_and_others_are_not_sent() -> None:
+    function = partial(weighted, weights=2.0)
+    guard = Guard(function)
+    unchanged = pickle.dumps(guard)
+    assert pickle.loads(unchanged).holds()
+    assert b"weighted" not in unchanged
+    function.keywords["weights"] = 3.0
+    received = pickle.loads(pickle.dumps(guard))
+    assert not received.holds()
+    assert received.function(1.0) == 4.0
 
 
 class Counted(partial):  # type: ignore[type-arg]

@@ -19,6 +19,7 @@ from gpusched.emit.kernel import Kernel
 from gpusched.graph.optimisation import regrouped
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
 from gpusched.inspection.gather import gather
 from gpusched.inspection.memory import held
 from gpusched.inspection.standins import arrays_in
@@ -45,7 +46,7 @@ def allocated(program: Any) -> list[Allocated]:
     are NumPy's own arrays, which `tracemalloc` counts.
     """
     wanted = gather(program)
-    found = regrouped(wanted.tasks, wanted.keys, Sizes(wanted.built.layers), Functions())
+    found = regrouped(Table(wanted.tasks, wanted.keys, Sizes(wanted.built.layers)))
     wanted = replace(wanted, tasks=found.tasks, items=found.items)
     variants = {variant.key: variant for variant in Walk(wanted).run().variants}
     with dask.config.set({"gpusched.memory.pool-limit": 0}), np.errstate(all="ignore"):

@@ -84,6 +84,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "library": _unknown_library,
     "single-call": lambda: numbers((40, 30), 20) + 1,
     "complex": lambda: (numbers((40, 30), 20) * 2 + 1).astype("complex128") * 2,
+    "longdouble": lambda: (numbers((40, 30), (20, 30)) * 2 + 1).astype(np.longdouble) * 2,
     "several": _several,
     "stacked": lambda: da.stack([numbers((20, 20), 10), numbers((20, 20), 10, seed=1)]) * 2 - 1,
     "where": lambda: (lambda x: da.where(x > 0.5, x * 2, -x).sum(axis=1))(numbers((60, 40), 20)),

@@ -103,3 +103,12 @@ def test_mistakes_in_raw_kernels_name_the_line(function: Any, simulated: bool) -
     line = function.__code__.co_firstlineno + 1
     assert str(caught.value).startswith(f"{__file__}:{line}: kernel {function.__name__} fails: ")
     assert "nothing_of_that_name" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "not None$"), ({}, "not dict$"), (np.ma.array([1.0]), r"not numpy\.ma\.\S+$")],
+)
+def test_what_no_kernel_takes_is_named_as_it_is_written(value: Any, said: str) -> None:
+    with pytest.raises(KernelError, match=said):
+        gpusched.kernel(scaled)(value)

@@ -258,6 +258,22 @@ def test_reductions_whose_order_matters_are_warned_of(function: Any, said: str) 
         gpusched.kernel.reduction(identity=0.0)(function)
 
 
+def test_scans_that_are_not_associative_are_warned_of() -> None:
+    said = (
+        r"scan decayed depends on where .* chunks, or for the threads of a GPU: "
+        r"decayed\(decayed\(1\.0, 2\.0\), 5\.0\) is 6\.25 and decayed\(1\.0, decayed\(.* is 6\.5"
+    )
+    with pytest.warns(UserWarning, match=said) as caught:
+        gpusched.kernel.scan(identity=0.0)(decayed)
+    assert caught[0].filename == __file__
+
+
+def test_scans_need_not_be_commutative() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gpusched.kernel.scan(identity=0.0)(lambda a, b: b)
+
+
 @pytest.mark.parametrize(
     ("identity", "function"),
     [

@@ -10,6 +10,8 @@ import dask
 import dask.array as da
 import numpy as np
 
+import gpusched
+
 SHAPE, CHUNKS = (1024, 512), (256, 512)
 
 
@@ -41,6 +43,8 @@ class Program(NamedTuple):
     """Relative and absolute; sums are added up in another order."""
     stored: Callable[[Path], np.ndarray] | None = None
     """Reads what the program has written to the folder."""
+    needs: str = ""
+    """A library that not every environment of the tests has."""
 
 
 def _delayed(folder: Path) -> da.Array:
@@ -107,6 +111,25 @@ def _groupby(folder: Path) -> Any:
     return (named.groupby("label") - named.groupby("label").mean()).data
 
 
+def _rows(block: np.ndarray) -> np.ndarray:
+    return np.tanh(block) @ np.ones((SHAPE[1], 3))
+
+
+def _torch(folder: Path) -> Any:
+    import torch
+
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(SHAPE[1], 16), torch.nn.ReLU()).double().eval()
+    return gpusched.apply(module, loaded() * 2 + 1)
+
+
+def _jax(folder: Path) -> Any:
+    import jax.numpy as jnp
+
+    return gpusched.apply(lambda x: jnp.tanh(x).sum(axis=1), loaded() * 2 + 1, library="jax",
+                          cast=True)  # fmt: skip
+
+
 PROGRAMS = [
     Program("ones, zeros, full", lambda _: da.full(SHAPE, 1.5, chunks=CHUNKS) * 2 + 1),
     Program("arange, linspace", lambda _: da.linspace(0, 1, 2**16, chunks=2**14) ** 2 + 1),
@@ -151,6 +174,9 @@ PROGRAMS = [
     Program("setitem", lambda _: _set(loaded() * 2)),
     Program("xarray", _xarray),
     Program("xarray groupby", _groupby),
+    Program("apply of a function", lambda _: gpusched.apply(_rows, loaded() * 2 + 1)),
+    Program("apply of a torch module", _torch, needs="torch"),
+    Program("apply of a JAX function", _jax, tolerance=1e-5, needs="jax"),
     Program("store", _store, stored=_from_zarr),
     Program("to_zarr", _to_zarr, stored=_from_zarr),
 ]  # fmt: skip

@@ -286,3 +286,11 @@ def test_pieces_of_chunks_are_cut_on_the_device(worker: GpuWorker) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert counts.host_tasks == 0
     assert counts.bytes_to_device < 1.1 * x.nbytes  # Halos are small, and cross over twice.
+
+
+def test_the_program_says_from_how_many_elements_results_stay(worker: GpuWorker) -> None:
+    with dask.config.set({"gpusched.fusion.minimum-elements": SIZE}):
+        (whole,) = dask.optimize(chunks())
+    found, counts = counted(lambda: worker.get(whole.dask, whole.__dask_keys__()))
+    np.testing.assert_array_equal(np.block(found), host() * 2 + 1)
+    assert (counts.device_tasks, counts.host_tasks) == (0, 2)

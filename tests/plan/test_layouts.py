@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 
 from tests.record.recording import assert_same, check, record
 
-DTYPES = ["bool", "int8", "int32", "uint16", "int64", "float32", "float64"]
+DTYPES = ["bool", "int8", "int32", "uint16", "int64", "float16", "float32",
+          "float64"]  # fmt: skip
 
 
 @st.composite
@@ -31,7 +32,10 @@ def strided(draw: st.DrawFn, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def numbers(dtype: str) -> Any:
     kind = np.dtype(dtype).kind
     if kind == "f":
-        return st.floats(-100, 100, width=32) | st.sampled_from([np.nan, np.inf, -np.inf, -0.0])
+        # Of float16 so small that no sum of some hundred is infinite.
+        narrow = dtype == "float16"
+        ordinary = st.floats(-10, 10, width=16) if narrow else st.floats(-100, 100, width=32)
+        return ordinary | st.sampled_from([np.nan, np.inf, -np.inf, -0.0])
     return st.booleans() if kind == "b" else st.integers(0 if kind == "u" else -20, 20)
 
 
@@ -92,6 +96,8 @@ def test_reductions_agree_with_numpy(name: str, backend: str) -> None:
         array, options = case
         if "prod" in name and not is_product_of_any_order(array + array):
             return
+        if "prod" in name and array.dtype == np.float16:
+            return  # NumPy rounds each product along some axes, to subnormal numbers too.
         largest = float(np.nanmax(np.abs(np.where(np.isfinite(array), array, 1)), initial=1.0))
         exponent = array.size if "prod" in name else 2 if name == "var" else 1
         terms = array.size if "sum" in name else 1

@@ -189,8 +189,10 @@ def test_moments_of_what_is_taken() -> None:
         lambda a: np.take(a, np.array([0, 1])) + 1,
         lambda a: a[np.array([], int)] + 1,
         lambda a: np.take(a, np.array([0, 1]), 0, mode="clip") + 1,
+        lambda a: (a.astype("f2") + 1)[np.array([0, 1])] + 1,
+        lambda a: (a + 1j)[np.array([0, 1])] + 1,
     ],
-    ids=["square", "two", "mask", "list", "row", "flat", "none", "mode"],
+    ids=["square", "two", "mask", "list", "row", "flat", "none", "mode", "half", "complex"],
 )
 def test_what_is_no_row_along_one_axis_is_numpy_s(function: Any) -> None:
     array = RANDOM.normal(size=(9, 4))

@@ -149,12 +149,11 @@ def test_every_folder_of_the_cache_is_its_users_alone(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in made} == {0o700}
 
 
-@pytest.mark.parametrize("what", ["file", "folder"])
-def test_code_that_others_can_write_is_not_run(directory: Path, what: str) -> None:
+@pytest.mark.parametrize("above", range(4), ids=["file", "folder", "kernels", "cache directory"])
+def test_code_that_others_can_write_is_not_run(directory: Path, above: int) -> None:
     KernelCache().get(sample_kernel())
     (kept,) = directory.glob("kernels/*/*.code")
-    opened = kept if what == "file" else kept.parent
-    opened.chmod(0o777)
+    (kept, *kept.parents)[above].chmod(0o777)
     reset_statistics()
     with pytest.warns(RuntimeWarning, match="not .* alone"):
         run_kernel(KernelCache())

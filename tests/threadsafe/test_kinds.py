@@ -52,6 +52,7 @@ NONE = [
     "limit(True)", "limit('4')", "lock(5)", "lock(a, b)", "lock(a, True)", "lock(each=1)",
     "lock(each=yes)", "lock(each=True, a)", "lock(name=a, name=b)", "lock(a, name=b)", "lock(,)",
     "lock(a,,b)", "lock(=a)", "lock(a=)", "lock('a)", "process(each=True)", "lock(a;b)", "Lock(a)",
+    "lock(None)", "limit(4, None)", "limit(007)", "limit(\N{FULLWIDTH DIGIT FOUR})",
 ]  # fmt: skip
 
 

@@ -82,7 +82,7 @@ class FakeGpu:
 @pytest.fixture
 def case(program: da.Array) -> Case:
     kernel = kernel_of(program)
-    return random_case(kernel.kernel, kernel.use.launch.numbers, HOST)
+    return random_case(kernel.kernel, kernel.use.launch, HOST)
 
 
 def test_choices_are_those_that_change_something() -> None:

@@ -35,8 +35,15 @@ class Frozen:
 class Copies(Protocol):
     """Copies chunks to and from a device."""
 
-    def to_device(self, array: np.ndarray) -> Any:
-        """Return a copy in device memory."""
+    def to_device(self, array: np.ndarray, wait: bool = True) -> Any:
+        """Return a copy in device memory.
+
+        Without waiting it is there for what the calling thread launches next, and for others once
+        the thread has called `wait`.
+        """
+
+    def wait(self) -> None:
+        """Wait for what the calling thread has begun."""
 
     def to_host(self, array: Any) -> np.ndarray:
         """Return a copy in host memory."""

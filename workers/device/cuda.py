@@ -174,12 +174,16 @@ class CudaCopies:
 
     Notes
     -----
-    Thread-safe. An array is there when a call returns, for any stream.
+    Thread-safe.
     """
 
-    def to_device(self, array: np.ndarray) -> Any:
+    def to_device(self, array: np.ndarray, wait: bool = True) -> Any:
         """Return a copy in device memory; axes along which an array repeats itself stay so."""
-        return arrays.to_device(array)
+        return arrays.to_device(array, wait)
+
+    def wait(self) -> None:
+        """Wait for what the calling thread's stream has been given."""
+        cupy.cuda.get_current_stream().synchronize()
 
     def to_host(self, array: Any) -> np.ndarray:
         """Return a copy in host memory."""

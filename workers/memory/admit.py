@@ -20,6 +20,8 @@ from distributed.worker_state_machine import (
 )
 
 from gpusched import config
+from gpusched.graph.fitting import DoesNotFitError
+from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
 from gpusched.workers.memory.ledger import Decision, Ledger, Need, Verdict
 from gpusched.workers.memory.reach import Reach
@@ -36,10 +38,6 @@ _PATIENCE = 30.0
 those wait for, and what they really take may leave room."""
 
 
-class DoesNotFitError(MemoryError):
-    """A task needs more memory than its worker may have."""
-
-
 @dataclass
 class Counters:
     """What became of tasks that had no room at first."""
@@ -54,33 +52,36 @@ class Counters:
     """Tasks that were refused."""
 
 
+@dataclass(eq=False, slots=True)
+class _Candidate:
+    """A task and what it reads."""
+
+    task: TaskState
+    inputs: list[Key]
+    nbytes: int
+    """Of the inputs."""
+
+    @classmethod
+    def of(cls, task: TaskState) -> _Candidate:
+        reads = task.dependencies
+        return cls(task, [each.key for each in reads], sum(each.get_nbytes() for each in reads))
+
+
 @dataclass(eq=False)
 class _Waiting:
-    task: TaskState
+    candidate: _Candidate
     need: Need
     future: asyncio.Future[Decision | None]
     since: float = field(default_factory=time.monotonic)
 
     @property
     def priority(self) -> Any:
-        return self.task.priority
-
-    @property
-    def inputs(self) -> list[Key]:
-        return [dependency.key for dependency in self.task.dependencies]
+        return self.candidate.task.priority
 
     @property
     def gone(self) -> bool:
         """Whether nobody wants the task any more."""
-        return self.task.state not in ("executing", "long-running")
-
-
-@dataclass(frozen=True)
-class _Started:
-    prefix: str
-    nbytes: int
-    """Of the inputs."""
-    inputs: list[Key]
+        return self.candidate.task.state not in ("executing", "long-running")
 
 
 class Admission:
@@ -109,7 +110,7 @@ class Admission:
         self.reason = ""
         """What the first task that waits is waiting for."""
         self._waiting: list[_Waiting] = []
-        self._started: dict[Key, _Started] = {}
+        self._started: dict[Key, _Candidate] = {}
         self._looked = 0.0
         self._timer: Any = None
         self._stopped = False
@@ -123,7 +124,7 @@ class Admission:
     @property
     def waiting_keys(self) -> list[Key]:
         """The keys of the tasks that wait for memory."""
-        return [waiting.task.key for waiting in self._waiting]
+        return [waiting.candidate.task.key for waiting in self._waiting]
 
     async def enter(self, task: TaskState) -> Decision | None:
         """Return when a task may start or is refused; None if nobody wants it any more.
@@ -135,14 +136,16 @@ class Admission:
         """
         if _is_exempt(task):
             return Decision(Verdict.START)
-        need = self._need(task)
+        candidate = _Candidate.of(task)
+        need = self._need(candidate)
         if not self._waiting:
             self._observe()
             decision = self.ledger.decide(need, 0)
             if decision.verdict is Verdict.START:
-                self._start(task, need)
+                self._start(candidate, need)
                 return decision
-        return await self._wait(_Waiting(task, need, asyncio.get_running_loop().create_future()))
+        future = asyncio.get_running_loop().create_future()
+        return await self._wait(_Waiting(candidate, need, future))
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs are in memory."""
@@ -182,6 +185,7 @@ class Admission:
         return {
             "limit_bytes": ledger.limit,
             "held_bytes": self._memory.held(),
+            "in_flight_bytes": self._memory.in_flight(),
             "reserved_bytes": ledger.reserved,
             "unmanaged_bytes": ledger.unmanaged,
             "waiting": self.waiting,
@@ -192,15 +196,14 @@ class Admission:
             "refused": counters.refused,
         }
 
-    def _need(self, task: TaskState) -> Need:
-        inputs = absent = 0
-        for dependency in task.dependencies:
-            nbytes = dependency.get_nbytes()
-            inputs += nbytes
-            if not self._worker.data.ready(dependency.key):
-                absent += nbytes
-        extra = self.estimates.extra(task.prefix, inputs, declared(task))
-        return Need(extra, absent, inputs + extra if self._strict else 0)
+    def _need(self, candidate: _Candidate) -> Need:
+        task, inputs, ready = candidate.task, candidate.nbytes, self._worker.data.ready
+        absent = sum(each.get_nbytes() for each in task.dependencies if not ready(each.key))
+        known = self.estimates.known(task.prefix, inputs, declared(task))
+        extra = inputs if known is None else known
+        # Nothing is refused on a guess.
+        least = inputs + (known or 0) if self._strict else 0
+        return Need(extra, absent, least, root=not task.dependencies)
 
     def _observe(self) -> None:
         """Take the present sizes; that of the process only if the last one is not fresh."""
@@ -213,7 +216,6 @@ class Admission:
             self.ledger.held, self.ledger.in_flight = held, in_flight
 
     async def _wait(self, waiting: _Waiting) -> Decision | None:
-        self.counters.waited += 1
         self._waiting.append(waiting)
         try:
             self._pump()
@@ -222,7 +224,7 @@ class Admission:
             # Whoever was started is not among them any more; a cancelled wait is.
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            self.counters.wait_seconds += time.monotonic() - waiting.since
+            self._count_wait(time.monotonic() - waiting.since)
             self._arrange()
 
     def _pump(self) -> None:
@@ -233,7 +235,7 @@ class Admission:
             first = min(self._waiting, key=attrgetter("priority"))
             decision = self._decide(first)
             if decision.verdict is Verdict.SPILL:
-                self._spill(decision.nbytes, first.inputs)
+                self._spill(decision.nbytes, first.candidate.inputs)
             elif decision.verdict is Verdict.WAIT:
                 self.reason = decision.reason
                 break
@@ -242,7 +244,7 @@ class Admission:
         self._arrange()
 
     def _decide(self, waiting: _Waiting) -> Decision:
-        waiting.need = self._need(waiting.task)
+        waiting.need = self._need(waiting.candidate)
         self._observe()
         decision = self.ledger.decide(waiting.need, 0)
         if decision.verdict in (Verdict.START, Verdict.REFUSE):
@@ -252,7 +254,9 @@ class Admission:
         self._looked = 0.0
         self._observe()
         patient = time.monotonic() - waiting.since < _PATIENCE
-        return self.ledger.decide(waiting.need, self._memory.spillable(waiting.inputs), patient)
+        return self.ledger.decide(
+            waiting.need, self._memory.spillable(waiting.candidate.inputs), patient
+        )
 
     def _spill(self, nbytes: int, keep: Collection[Key]) -> None:
         self.ledger.begin_spill()
@@ -267,19 +271,33 @@ class Admission:
 
     def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
         self._waiting.remove(waiting)
-        if decision is not None and decision.verdict is Verdict.REFUSE:
-            self.counters.refused += 1
-        elif decision is not None:
-            self.counters.in_pieces += decision.verdict is Verdict.PIECES
-            self._start(waiting.task, waiting.need)
+        if decision is not None:
+            self._count(decision.verdict)
+            if decision.verdict is not Verdict.REFUSE:
+                self._start(waiting.candidate, waiting.need)
         _answer(waiting, decision)
 
-    def _start(self, task: TaskState, need: Need) -> None:
-        inputs = [dependency.key for dependency in task.dependencies]
-        nbytes = sum(dependency.get_nbytes() for dependency in task.dependencies)
-        self.ledger.start(task.key, need)
-        self._started[task.key] = _Started(task.prefix, nbytes, inputs)
-        self._worker.data.use(inputs)
+    def _count_wait(self, seconds: float) -> None:
+        """Count a task that waited, for this worker's metrics and the summary of a run."""
+        self.counters.waited += 1
+        self.counters.wait_seconds += seconds
+        with updating() as total:
+            total.memory_waits += 1
+            total.memory_wait_seconds += seconds
+
+    def _count(self, verdict: Verdict) -> None:
+        refused, in_pieces = verdict is Verdict.REFUSE, verdict is Verdict.PIECES
+        self.counters.refused += refused
+        self.counters.in_pieces += in_pieces
+        with updating() as total:
+            total.memory_refusals += refused
+            total.memory_pieces += in_pieces
+
+    def _start(self, candidate: _Candidate, need: Need) -> None:
+        key = candidate.task.key
+        self.ledger.start(key, need)
+        self._started[key] = candidate
+        self._worker.data.use(candidate.inputs)
 
     def _finish(self, event: ExecuteDoneEvent) -> None:
         started = self._started.pop(event.key, None)
@@ -288,7 +306,7 @@ class Admission:
         self.ledger.finish(event.key)
         self._worker.data.release(started.inputs)
         if isinstance(event, ExecuteSuccessEvent):
-            self.estimates.learn(started.prefix, started.nbytes, event.nbytes or 0)
+            self.estimates.learn(started.task.prefix, started.nbytes, event.nbytes or 0)
 
     def _arrange(self) -> None:
         """See to it that there is another look while tasks wait, and none otherwise."""

@@ -26,20 +26,18 @@ class Estimates:
     --------
     >>> from gpusched.workers.memory.estimates import Estimates
     >>> estimates = Estimates()
-    >>> estimates.extra("mine", 40), estimates.extra("add", 40, 20)
-    (40, 20)
+    >>> estimates.known("mine", 40), estimates.known("add", 40, 20)
+    (None, 20)
     >>> estimates.learn("mine", 40, 8)
-    >>> estimates.extra("mine", 45)
+    >>> estimates.known("mine", 45)
     8
     """
 
     def __init__(self) -> None:
         self._learned: OrderedDict[Kind, int] = OrderedDict()
 
-    def extra(self, prefix: str, inputs: int, declared: int | None = None) -> int:
-        """Return the bytes that a task is expected to take besides its inputs.
-
-        Where nothing is known, as many as its inputs have.
+    def known(self, prefix: str, inputs: int, declared: int | None = None) -> int | None:
+        """Return the bytes that a task takes besides its inputs; None if that is not known.
 
         Parameters
         ----------
@@ -51,9 +49,7 @@ class Estimates:
             Bytes that whoever made the graph expects it to take; None if that is not known.
         """
         learned = self._learned.get((prefix, inputs.bit_length()))
-        if learned is not None:
-            return max(learned, declared or 0)
-        return inputs if declared is None else declared
+        return declared if learned is None else max(learned, declared or 0)
 
     def learn(self, prefix: str, inputs: int, taken: int) -> None:
         """Remember the bytes that a task has taken: its result, or more if that was seen."""

@@ -45,6 +45,8 @@ class Need:
     least: int = 0
     """Bytes that it needs alone, its inputs included, for it to be refused where that is too much;
     0 if it is not to be."""
+    root: bool = False
+    """Whether it reads no results, so that it can only add to them."""
 
     @property
     def total(self) -> int:
@@ -69,6 +71,8 @@ class Reservation:
 
     extra: int
     absent: int
+    root: bool = False
+    """Whether it reads no results, so that none can go when it ends."""
     seceded: bool = False
     """Whether it waits for other tasks, and so ends none that waits for it to end."""
 
@@ -123,6 +127,12 @@ class Ledger:
         """The number of running tasks that do not wait for others."""
         return sum(not each.seceded for each in self._running.values())
 
+    @property
+    def consuming(self) -> bool:
+        """Whether tasks run that read results, or results are received that tasks will read."""
+        reads = (not each.root and not each.seceded for each in self._running.values())
+        return self.in_flight > 0 or any(reads)
+
     def observe(self, held: int, in_flight: int, resident: int | None = None) -> None:
         """Take the present sizes.
 
@@ -156,6 +166,9 @@ class Ledger:
             return Decision(Verdict.START)
         if self.spilling:
             return Decision(Verdict.WAIT, reason="spilling")
+        if need.root and self.consuming:
+            # Results that these have read may go without being written.
+            return Decision(Verdict.WAIT, reason="consumers of earlier results")
         if spillable > 0 and not self._exhausted:
             return Decision(Verdict.SPILL, min(short, spillable))
         if not patient and self._fits_as_measured(need):
@@ -169,7 +182,7 @@ class Ledger:
     def start(self, key: Key, need: Need) -> None:
         """Reserve what a task needs, until it has finished."""
         self.finish(key)
-        self._running[key] = Reservation(need.extra, need.absent)
+        self._running[key] = Reservation(need.extra, need.absent, need.root)
         self._reserved += need.total
         self.most = max(self.most, self.committed)
 

@@ -20,6 +20,7 @@ from distributed.protocol.compression import get_compression_settings
 from gpusched import events
 from gpusched.serialization import codec, frames
 from gpusched.serialization.codec import blocks
+from gpusched.store.statistics import updating
 from gpusched.workers.memory import packing
 from gpusched.workers.memory.sizes import host_nbytes
 
@@ -137,6 +138,8 @@ class SpillFiles(MutableMapping[Key, object]):
             events.record_since("spill", "to disk", started, entry.memory_bytes, key)
         with self._lock:
             self.counters.written_bytes += entry.disk_bytes
+            with updating() as total:
+                total.spilled_bytes += entry.disk_bytes
             self.counters.write_seconds += time.perf_counter() - started
             # Closing while the file was written has taken this value with all others.
             closed = self._closed
@@ -174,6 +177,8 @@ class SpillFiles(MutableMapping[Key, object]):
                 events.record_since("unspill", "from disk", started, entry.memory_bytes, key)
             with self._lock:
                 self.counters.read_bytes += entry.disk_bytes
+                with updating() as total:
+                    total.unspilled_bytes += entry.disk_bytes
                 self.counters.read_seconds += time.perf_counter() - started
             return value
         # Set again or deleted by another thread while its file was read.

@@ -60,6 +60,8 @@ METRICS = (
            "Memory within which the worker's tasks are started (gpusched.memory.admission)."),
     Metric("memory", "held_bytes", "memory_held_bytes", "gauge",
            "Of it, what results take."),
+    Metric("memory", "in_flight_bytes", "memory_in_flight_bytes", "gauge",
+           "Of it, what results take that are being received."),
     Metric("memory", "reserved_bytes", "memory_reserved_bytes", "gauge",
            "Of it, what running tasks may still take."),
     Metric("memory", "unmanaged_bytes", "memory_unmanaged_bytes", "gauge",

@@ -15,7 +15,7 @@ from typing import Any
 from llvmlite import ir
 
 from gpusched.backends import names
-from gpusched.backends.cuda import vectorload
+from gpusched.backends.cuda import float16, vectorload
 from gpusched.backends.cuda.compiler import device_function
 from gpusched.backends.cuda.numba_cuda import (
     cgutils,
@@ -151,6 +151,7 @@ def namespace() -> dict[str, Any]:
         found[f"expit_{width}"] = expit
     found |= {"bits": bits, "shift": shift, "inf": math.inf, "nan": math.nan}
     found |= {"frexp": math.frexp, "ldexp": math.ldexp}
+    found |= {name: getattr(float16, name) for name in names.HALVES}
     found |= {"barrier": cuda.syncthreads, "cuda": cuda}
     return found | vectorload.namespace()
 
@@ -165,6 +166,8 @@ def signature(kernel: Kernel) -> tuple[Any, ...]:
 
 
 def _type(dtype: str) -> Any:
+    if dtype == "float16":
+        return float16.ELEMENT
     return types.boolean if dtype == "bool" else getattr(types, dtype)
 
 

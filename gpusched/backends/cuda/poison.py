@@ -7,7 +7,7 @@ import numpy as np
 
 def poisoned(size: int, dtype: np.dtype) -> np.ndarray:
     """Return an array of values that spoil a result: NaN, or large numbers of both signs."""
-    if dtype.kind == "f":
+    if dtype.kind in "fc":
         return np.full(size, np.nan, dtype)
     if dtype.kind == "b":
         return np.arange(size) % 2 == 0

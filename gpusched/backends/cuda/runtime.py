@@ -24,11 +24,12 @@ from gpusched.backends.cuda.scan import CudaScan, ScanCode
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import EXACT, Kernel
 from gpusched.emit.skeleton.text import threads
-from gpusched.store import service, tuned
+from gpusched.store import tuned
 from gpusched.store.emitters import CUDA, toolchain
 from gpusched.store.handles import CompiledKernel, Handle
 from gpusched.store.kernelfiles import OtherToolchainError
 from gpusched.store.kernelstore import KernelStore
+from gpusched.store.service import client as service
 from gpusched.store.statistics import count_compilation, updating
 
 

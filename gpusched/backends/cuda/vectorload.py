@@ -19,7 +19,7 @@ class _Access:
     """The layout in memory of a vector of some elements.
 
     Bytes and 16-bit numbers are moved as 32-bit words, taken apart by shifts: the compiler splits
-    longer vectors of theirs into smaller accesses.
+    longer vectors of theirs into smaller accesses. Complex numbers are moved as their parts.
     """
 
     def __init__(self, context: Any, element: Any, width: int) -> None:
@@ -30,8 +30,10 @@ class _Access:
         self.width = width
         self.align = min(16, width * size)
         self.packed = size < 4 <= width * size
+        self.parts = len(data.elements) if isinstance(data, ir.LiteralStructType) else 1
         words = ir.VectorType(ir.IntType(32), width * size // 4)
-        self.memory = words if self.packed else ir.VectorType(data, width)
+        lane = data.elements[0] if self.parts > 1 else data
+        self.memory = words if self.packed else ir.VectorType(lane, width * self.parts)
 
     def address(self, builder: Any, pointer: Any, index: Any) -> Any:
         return builder.bitcast(builder.gep(pointer, [index]), self.memory.as_pointer())
@@ -43,11 +45,21 @@ class _Access:
 
     def load(self, builder: Any, pointer: Any, index: Any) -> list[Any]:
         found = builder.load(self.address(builder, pointer, index), align=self.align)
+        if self.parts > 1:
+            return [self._joined(builder, found, k * self.parts) for k in range(self.width)]
         if not self.packed:
             return [builder.extract_element(found, _lane(k)) for k in range(self.width)]
         places = [self.place(k) for k in range(self.width)]
         words = [builder.lshr(builder.extract_element(found, w), b) for w, b in places]
         return [builder.trunc(word, self.data) for word in words]
+
+    def _joined(self, builder: Any, vector: Any, first: int) -> Any:
+        """Return the number whose parts are in some lanes."""
+        found: Any = ir.Constant(self.data, ir.Undefined)
+        for part in range(self.parts):
+            lane = builder.extract_element(vector, _lane(first + part))
+            found = builder.insert_value(found, lane, part)
+        return found
 
     def store(self, builder: Any, pointer: Any, index: Any, values: list[Any]) -> None:
         found: Any = ir.Constant(self.memory, ir.Undefined)
@@ -58,6 +70,8 @@ class _Access:
                 wide = builder.shl(builder.zext(value, ir.IntType(32)), bit)
                 words[word.constant] = builder.or_(words[word.constant], wide)
             values = words
+        if self.parts > 1:
+            values = [builder.extract_value(v, k) for v in values for k in range(self.parts)]
         for number, value in enumerate(values):
             found = builder.insert_element(found, value, _lane(number))
         builder.store(found, self.address(builder, pointer, index), align=self.align)

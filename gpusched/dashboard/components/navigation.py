@@ -8,8 +8,8 @@ from bokeh.models.widgets import Div
 
 from gpusched.dashboard.components.figures import INK
 
-TITLES = {"gpus": "GPUs", "kernels": "Kernels", "fusion": "Fusion", "compiling": "Compiling",
-          "timeline": "Timeline"}  # fmt: skip
+TITLES = {"gpus": "GPUs", "memory": "Memory", "kernels": "Kernels", "fusion": "Fusion",
+          "compiling": "Compiling", "timeline": "Timeline"}  # fmt: skip
 """The pages' titles by their addresses."""
 
 

@@ -32,6 +32,7 @@ from gpusched.graph.safety.kinds import (
     joined,
 )
 from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
+from gpusched.record.foreign import recorded_form
 from gpusched.record.functions import VIEWS
 from gpusched.record.recorded import Freezable, RecordedFunction
 
@@ -59,7 +60,7 @@ _PLAIN_RESULTS: dict[Any, Kind] = {np.shape: Kind.SHAPE, np.ndim: Kind.PLAIN, np
                                    np.result_type: Kind.PLAIN, np.iscomplexobj: Kind.PLAIN,
                                    np.isrealobj: Kind.PLAIN}  # fmt: skip
 
-_SHARING = frozenset([*VIEWS, np.real, np.real_if_close])
+_SHARING = frozenset([*VIEWS, np.real, np.imag, np.real_if_close])
 """Functions of the catalogue whose results are views."""
 
 _NUMPY = frozenset(map(type, HANDLERS))
@@ -91,6 +92,10 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     if isinstance(function, np.ufunc):
         return _ufunc(function, args, names), False
     if isinstance(function, RecordedFunction | Freezable):
+        return _recorded(function, args, names), True
+    if recorded_form(function) is not None:
+        if names:
+            refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {', '.join(names)}=")
         return _recorded(function, args, names), True
     if isinstance(function, type):
         return _type(callee, args, names), False

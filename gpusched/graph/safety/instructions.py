@@ -24,7 +24,7 @@ _ATTRIBUTES = {"shape": Kind.SHAPE, "dtype": Kind.PLAIN, "ndim": Kind.PLAIN, "si
                "itemsize": Kind.PLAIN, "nbytes": Kind.PLAIN}  # fmt: skip
 """What of an array is known without its values."""
 
-_VIEWS = frozenset(["T", "real"])
+_VIEWS = frozenset(["T", "real", "imag"])
 
 _OF_PLAIN = {"kind": Kind.TEXT, "char": Kind.TEXT, "name": Kind.TEXT, "itemsize": Kind.PLAIN,
              "type": Kind.PLAIN, "dtype": Kind.PLAIN, "ndim": Kind.PLAIN, "start": Kind.PLAIN,

@@ -32,7 +32,6 @@ from gpusched.graph.safety.kinds import (
 )
 from gpusched.graph.safety.outside import Outside
 from gpusched.graph.safety.state import State
-from gpusched.record.recorded import Freezable
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -157,8 +156,7 @@ class Interpreter:
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         if isinstance(callee.value, types.FunctionType):
             return self._own(callee.value, args, names), True
-        if isinstance(callee.value, Freezable):
-            self.outside.kernel(callee.value)
+        self.outside.kernel(callee.value)
         return calls.call(callee, args, names)
 
     def _own(self, function: types.FunctionType, args: list[Any], names: dict[str, Any]) -> Any:

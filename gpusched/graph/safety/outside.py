@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.graph.safety.kinds import is_constant, same
+from gpusched.record.foreign import recorded_form
 from gpusched.record.recorded import Freezable
 
 _MISSING = object()
@@ -26,7 +27,7 @@ class Outside:
         self._names: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
         self._cells: dict[int, tuple[types.CellType, Any]] = {}
         self._functions: dict[int, tuple[types.FunctionType, Any, Any, Any]] = {}
-        self._kernels: dict[int, tuple[Freezable, Any]] = {}
+        self._kernels: dict[int, tuple[Any, Any]] = {}
         self._parts: list[Any] = []
 
     def name(self, function: types.FunctionType, name: str) -> Any:
@@ -74,11 +75,12 @@ class Outside:
             self._functions[id(function)] = function, *parts
             self._parts.append((function.__code__, *map(frozen, parts[1:])))
 
-    def kernel(self, kernel: Freezable) -> None:
-        """Note a user's kernel, which reads values from outside of itself."""
-        if id(kernel) not in self._kernels:
-            self._kernels[id(kernel)] = kernel, kernel.parts()
-            self._parts.append(kernel.parts())
+    def kernel(self, callee: Any) -> None:
+        """Note a user's kernel, or what is recorded as one, which reads values from outside."""
+        found = None if id(callee) in self._kernels else _frozen_parts(callee)
+        if found is not None:
+            self._kernels[id(callee)] = callee, found
+            self._parts.append(found)
 
     def holds(self) -> bool:
         """Return whether everything is as it was when it was read."""
@@ -96,12 +98,17 @@ class Outside:
                 return False
             if function.__defaults__ is not defaults:
                 return False
-        return all([kernel.parts() == parts for kernel, parts in self._kernels.values()])
+        return all([_frozen_parts(kernel) == parts for kernel, parts in self._kernels.values()])
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """The values that a function reads, to be compared and hashed."""
         return tuple(self._parts)
+
+
+def _frozen_parts(callee: Any) -> Any:
+    """Return what a plan depends on that holds a kernel as it is now; None if it is none."""
+    return callee.parts() if isinstance(callee, Freezable) else recorded_form(callee)
 
 
 def _keywords(function: types.FunctionType) -> tuple[Any, ...]:

@@ -1,27 +1,8 @@
-"""The compile service: one process per user and machine that compiles kernels for all others."""
+"""The compile service: one process per user and machine that compiles kernels for all others.
 
-from gpusched.store.service.client import (
-    awaited,
-    compiled,
-    here,
-    is_used,
-    made,
-    starting,
-    status,
-    stop,
-    urge,
-    wishing,
-)
+`client` is what other folders use. `start` starts the service where none answers at its `places`,
+at the `priority` that compilation has; a `connection` carries `frames` with kernels as
+`definitions`. `server` is the process, its `jobs` are done by its `crew`.
 
-__all__ = [
-    "awaited",
-    "compiled",
-    "here",
-    "is_used",
-    "made",
-    "starting",
-    "status",
-    "stop",
-    "urge",
-    "wishing",
-]
+Nothing is imported here, so that the service's process starts without what only clients need.
+"""

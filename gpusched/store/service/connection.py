@@ -17,11 +17,6 @@ PATIENCE = 30.0
 milliseconds, however long a compilation takes."""
 
 
-PATIENCE = 30.0
-"""Seconds after which a service has to show that it is alive, and that it has to do so: it takes
-milliseconds, however long a compilation takes."""
-
-
 class ServiceLostError(ConnectionError):
     """The service has ended, or closed the connection."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpusched.store.processors import cores
-from gpusched.store.service import frames
+from gpusched.store.service import frames, priority
 from gpusched.store.service.jobs import Job, Jobs
 
 MOST = 8
@@ -52,6 +52,8 @@ class Crew:
         self._tasks: set[asyncio.Task[None]] = set()
         self._processes: dict[tuple[bool, int], Process] = {}
         self._busy: set[tuple[bool, int]] = set()
+        self._lowered: set[int] = set()
+        """Ids of the processes that give way to tasks."""
 
     def call(self) -> None:
         """Have those that have nothing to do look for jobs."""
@@ -87,7 +89,9 @@ class Crew:
     async def _compiled(self, place: tuple[bool, int], job: Job) -> frames.Frame:
         process = self._processes.get(place)
         if process is None:
-            process = self._processes[place] = await _started(place[0])
+            process = self._processes[place] = await _started()
+        if not job.awaited:
+            await self._give_way(process, place[0])
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(frames.packed(job.request))
@@ -97,6 +101,19 @@ class Crew:
             raise ConnectionResetError(f"with status {await process.wait()}")
         return found
 
+    async def _give_way(self, process: Process, idle: bool) -> None:
+        """Let tasks go first, from the first kernel on that none waits for; see `priority.lower`.
+
+        Only a privileged process could take that back.
+        """
+        if process.pid in self._lowered:
+            return
+        self._lowered.add(process.pid)
+        for _ in range(priority.TRIES):
+            if priority.lower(process.pid, priority.IDLE if idle else priority.BESIDE):
+                return
+            await asyncio.sleep(priority.PAUSE)
+
     async def close(self) -> None:
         """End the workers; what they have begun is given up."""
         for task in self._tasks:
@@ -105,19 +122,17 @@ class Crew:
             await self._end(process)
 
     async def _end(self, process: Process | None) -> None:
-        if process is not None and process.returncode is None:
+        if process is None:
+            return
+        self._lowered.discard(process.pid)
+        if process.returncode is None:
             process.kill()
             await process.wait()
 
 
-async def _started(idle: bool) -> Process:
+async def _started() -> Process:
     """Start a worker, in a session of its own: only there has it a priority of its own."""
-    arguments = ["-P", "-m", "gpusched.backends.compileworker", "idle" if idle else "beside"]
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        stdin=PIPE,
-        stdout=PIPE,
-        limit=frames.LARGEST,
-        start_new_session=True,
-    )
+        sys.executable, "-P", "-m", "gpusched.backends.compileworker",
+        stdin=PIPE, stdout=PIPE, limit=frames.LARGEST, start_new_session=True,
+    )  # fmt: skip

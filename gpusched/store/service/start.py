@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+from gpusched.store.service import priority
 from gpusched.store.service.places import Place, check_peer
 
 PATIENCE = 30.0
@@ -22,7 +23,7 @@ class UnavailableError(RuntimeError):
     """There is no compile service, and none can be started; the message says why."""
 
 
-def connected(place: Place, start: bool = True) -> socket.socket:
+def connected(place: Place, start: bool = True, awaited: bool = True) -> socket.socket:
     """Return a socket to the service of a place.
 
     Parameters
@@ -31,6 +32,8 @@ def connected(place: Place, start: bool = True) -> socket.socket:
         Where it is met.
     start
         Whether one is started if there is none.
+    awaited
+        Whether tasks wait for it; if not, it gives way to them.
 
     Raises
     ------
@@ -41,7 +44,7 @@ def connected(place: Place, start: bool = True) -> socket.socket:
         raise UnavailableError("there are no Unix sockets here")
     found = _tried(place)
     if found is None and start:
-        _start(place)
+        _start(place, awaited)
         pause, most = _PAUSES
         until = time.monotonic() + PATIENCE
         while (found := _tried(place)) is None and time.monotonic() < until:
@@ -66,19 +69,34 @@ def _tried(place: Place) -> socket.socket | None:
     return trying
 
 
-def _start(place: Place) -> None:
+def _start(place: Place, awaited: bool) -> None:
     """Start a service; it is nobody's child once this returns. One that is not needed ends."""
     code = [sys.executable, "-P", "-m", "gpusched.store.service.server"]
     try:
         place.prepare()
         with open(place.log, "a", opener=_private) as log:
-            subprocess.run(
+            starting = subprocess.Popen(
                 [*code, str(place.folder), place.identity, str(IDLE)], stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=log, cwd="/", start_new_session=True,
-                env=_environment(), timeout=PATIENCE, check=True,
+                env=_environment(),
             )  # fmt: skip
+        if not awaited:
+            priority.lower_patiently(starting.pid, priority.BESIDE)
+        _wait(starting)
     except (OSError, subprocess.SubprocessError) as error:
         raise UnavailableError(f"a compile service cannot be started: {error}") from error
+
+
+def _wait(starting: subprocess.Popen[bytes]) -> None:
+    """Wait until a service serves, which is when the process that was started has ended."""
+    try:
+        status = starting.wait(PATIENCE)
+    except BaseException:
+        starting.kill()
+        starting.wait()
+        raise
+    if status:
+        raise subprocess.CalledProcessError(status, starting.args)
 
 
 def _private(path: str, flags: int) -> int:

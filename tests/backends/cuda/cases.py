@@ -38,6 +38,11 @@ def _two(dtype: str) -> tuple[np.ndarray, ...]:
     return numbers(9001, dtype=dtype), numbers(9001, dtype=dtype, seed=1)
 
 
+def _complex() -> tuple[np.ndarray, ...]:
+    parts = [numbers(5001, seed=k) for k in range(4)]
+    return parts[0] + 1j * parts[1], parts[2] + 1j * parts[3]
+
+
 def _flat() -> list[Case]:
     found = []
     # Tiles hold 2048 elements for two float32 inputs: around their borders, and unaligned.
@@ -51,6 +56,14 @@ def _flat() -> list[Case]:
         found.append(Case(f"flat-unaligned-{offset}", _chain, unaligned))
     for dtype in ("float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint64"):
         found.append(Case(f"flat-{dtype}", lambda a, b: a * b + a, lambda d=dtype: _two(d)))
+    halves = tuple(each.astype("f2") for each in _two("float32"))
+    found.append(Case("flat-float16", lambda a, b: (a * b + 0.1) / 3 - a, lambda: halves))
+    found.append(Case("flat-to-float16", lambda a: (a / 3).astype("f2"),
+                      lambda: (np.linspace(-7e4, 7e4, 5001),)))  # fmt: skip
+    for dtype in ("complex64", "complex128"):
+        found.append(Case(f"flat-{dtype}", lambda a, b: (a * b + 2j, abs(a - b) > 3.1, a.conj()),
+                          lambda d=dtype: tuple(z.astype(d) for z in _complex())))  # fmt: skip
+    found.append(Case("flat-complex-sums", lambda a, b: ((a * b).sum(), a.real.sum()), _complex))
     found.append(Case("flat-bool", lambda a, b: a ^ b | a, lambda: _two("bool")))
     found.append(Case("flat-mixed-dtypes", lambda a, b, c: (a > b, np.where(c, a, b)),
                       lambda: (numbers(9001), numbers(9001, dtype="float64", seed=1),
@@ -120,7 +133,7 @@ def _reductions() -> list[Case]:
 
             name = f"{word}-{'x'.join(map(str, shape))}-{axis}"
             found.append(Case(name, reduce, lambda s=shape: (numbers(*s),)))
-    for dtype in ("float64", "int8", "int32", "uint8", "int64"):
+    for dtype in ("float16", "float64", "int8", "int32", "uint8", "int64"):
         found.append(
             Case(f"sum-{dtype}", lambda a: a.sum(), lambda d=dtype: (numbers(5003, dtype=d),))
         )

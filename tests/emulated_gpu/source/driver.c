@@ -17,49 +17,66 @@ EXPORT void emulator_fail_allocation(long number) { LOCK; allocations_until_fail
 EXPORT void emulator_fail_launch(long number) { LOCK; launches_until_failure = number; UNLOCK; }
 EXPORT void emulator_set_failure(int error) { LOCK; failure = error; UNLOCK; }
 
-/* ---- Devices --------------------------------------------------------------------------------- */
-static void uuid_text(int physical, char text[37]) { snprintf(text, 37, UUID_FORMAT, physical + 1); }
-
-/* The physical number that one part of CUDA_VISIBLE_DEVICES names; -1: none. */
-static int physical_of(const char *part) {
-  char text[37];
-  if (!strncmp(part, "GPU-", 4)) {
-    for (int k = 0; k < physical_devices(); k++) {
-      uuid_text(k, text);
-      if (part[4] && !strncmp(text, part + 4, strlen(part + 4))) return k;
+/* What NVML reports of a card: how much of its memory this process has, and how long it computed. */
+EXPORT void emulator_usage(int physical, size_t *bytes, double *busy) {
+  LOCK;
+  *bytes = 0;
+  *busy = 0;
+  for (int k = 0; k < device_count; k++)
+    if (devices[k].physical == physical) {
+      *bytes += devices[k].in_use;
+      *busy += devices[k].busy;
     }
-    return -1;
+  UNLOCK;
+}
+
+/* ---- Devices --------------------------------------------------------------------------------- */
+/* The card and instance that one part of CUDA_VISIBLE_DEVICES names; 0: none. */
+static int find_device(const char *part, device *found) {
+  int first = instances() ? 1 : 0; /* A divided card computes on its first instance. */
+  if (!strncmp(part, "GPU-", 4) || !strncmp(part, "MIG-", 4)) {
+    int of_instance = *part == 'M';
+    for (int k = 0; part[4] && k < physical_devices(); k++)
+      for (int i = of_instance; i <= (of_instance ? instances() : 0); i++) {
+        char text[37];
+        uuid_text(k, i, text);
+        if (strncmp(text, part + 4, strlen(part + 4))) continue;
+        *found = (device){.physical = k, .instance = i ? i : first};
+        return 1;
+      }
+    return 0;
   }
   char *end;
   long number = strtol(part, &end, 10);
-  return end == part || number < 0 || number >= physical_devices() ? -1 : (int)number;
+  if (end == part || number < 0 || number >= physical_devices()) return 0;
+  *found = (device){.physical = (int)number, .instance = first};
+  return 1;
 }
-static int find_visible(int *found) {
+/* A process sees one MIG instance, never several. */
+static int most_visible(void) { return instances() ? 1 : MOST_DEVICES; }
+static int find_visible(void) {
   const char *given = getenv("CUDA_VISIBLE_DEVICES");
   int count = 0;
   if (!given) {
-    for (; count < physical_devices(); count++) found[count] = count;
+    for (; count < physical_devices() && count < most_visible(); count++)
+      devices[count] = (device){.physical = count, .instance = instances() ? 1 : 0};
     return count;
   }
   char text[1024], *rest = text;
   snprintf(text, sizeof text, "%s", given);
-  for (char *part = strsep(&rest, ","); part && count < MOST_DEVICES; part = strsep(&rest, ",")) {
-    int physical = physical_of(part); /* The first name that is none ends the list, as CUDA has it. */
-    if (physical < 0) break;
-    found[count++] = physical;
-  }
+  /* The first name that is none ends the list, as CUDA has it. */
+  for (char *part = strsep(&rest, ","); part && count < most_visible(); part = strsep(&rest, ","))
+    if (!find_device(part, &devices[count])) break;
+    else count++;
   return count;
 }
 void set_up(void) {
   LOCK;
-  int found[MOST_DEVICES], count = device_count ? 0 : find_visible(found);
+  int count = device_count ? 0 : find_visible();
   if (count) {
     allocations_until_failure = option("oom", 0);
     launches_until_failure = option("fault", 0);
-    for (int k = 0; k < count; k++) {
-      devices[k].physical = found[k];
-      devices[k].legacy = new_stream(&devices[k], 0, 0);
-    }
+    for (int k = 0; k < count; k++) devices[k].legacy = new_stream(&devices[k], 0, 0);
     device_count = count;
   }
   UNLOCK;
@@ -69,11 +86,11 @@ CUresult cuInit(unsigned flags) { set_up(); return device_count ? CUDA_SUCCESS :
 CUresult cuDriverGetVersion(int *version) { *version = DRIVER_VERSION; return CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int *count) { NEED_INIT; *count = device_count; return CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *number, int ordinal) { NEED_DEVICE(ordinal); *number = ordinal; return CUDA_SUCCESS; }
-CUresult cuDeviceGetName(char *name, int length, CUdevice number) { NEED_DEVICE(number); snprintf(name, length, DEVICE_NAME); return CUDA_SUCCESS; }
+CUresult cuDeviceGetName(char *name, int length, CUdevice number) { NEED_DEVICE(number); snprintf(name, length, "%s%s", DEVICE_NAME, devices[number].instance ? " MIG" : ""); return CUDA_SUCCESS; }
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice number) {
   NEED_DEVICE(number);
   char text[37], *from = text;
-  uuid_text(devices[number].physical, text);
+  uuid_text(devices[number].physical, devices[number].instance, text);
   for (int k = 0; k < 16; k++, from += 2) {
     unsigned byte = 0;
     from += *from == '-';

@@ -29,6 +29,8 @@ typedef struct stream stream;
 
 typedef struct device {
   int physical; /* number of the card, as NVML counts */
+  int instance; /* of that card, counted from 1; 0: the whole card */
+  double busy;  /* seconds that its kernels and copies took */
   char *arena;
   block *blocks;
   size_t in_use, peak; /* in bytes */

@@ -1,13 +1,26 @@
-/* libnvidia-ml.so.1: what it reports of the cards that the emulated driver has. */
+/* libnvidia-ml.so.1: what it reports of the cards that the emulated driver has. What a card is used
+ * for is known of this process alone. */
+#define _GNU_SOURCE
 #include "options.h"
+#include <dlfcn.h>
 #include <stdio.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define NVML(name) EXPORT int name
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6 };
 
-static int cards[MOST_DEVICES]; /* The address of the k-th is the k-th handle. */
-static int number_of(void *card) { return (int)((int *)card - cards); }
+/* The address of an element is a handle: of a card, or of an instance of it, counted from 1. */
+static char handles[MOST_DEVICES][1 + MOST_INSTANCES];
+static int number_of(void *handle) { return (int)(((char *)handle - handles[0]) / (1 + MOST_INSTANCES)); }
+static int instance_of(void *handle) { return (int)(((char *)handle - handles[0]) % (1 + MOST_INSTANCES)); }
+
+static void usage(int card, size_t *bytes, double *busy) {
+  void (*ask)(int, size_t *, double *) = (void (*)(int, size_t *, double *))dlsym(RTLD_DEFAULT, "emulator_usage");
+  *bytes = 0;
+  *busy = 0;
+  if (ask) ask(card, bytes, busy);
+}
 
 NVML(nvmlInit_v2)(void) { return SUCCESS; }
 NVML(nvmlInitWithFlags)(unsigned flags) { return SUCCESS; }
@@ -23,11 +36,16 @@ NVML(nvmlSystemGetCudaDriverVersion_v2)(int *version) { *version = DRIVER_VERSIO
 NVML(nvmlDeviceGetCount_v2)(unsigned *count) { *count = (unsigned)physical_devices(); return SUCCESS; }
 NVML(nvmlDeviceGetHandleByIndex_v2)(unsigned number, void **card) {
   if ((int)number >= physical_devices()) return INVALID_ARGUMENT;
-  *card = &cards[number];
+  *card = &handles[number][0];
   return SUCCESS;
 }
 NVML(nvmlDeviceGetIndex)(void *card, unsigned *number) { *number = (unsigned)number_of(card); return SUCCESS; }
-NVML(nvmlDeviceGetUUID)(void *card, char *text, unsigned length) { snprintf(text, length, "GPU-" UUID_FORMAT, number_of(card) + 1); return SUCCESS; }
+NVML(nvmlDeviceGetUUID)(void *card, char *text, unsigned length) {
+  char uuid[37];
+  uuid_text(number_of(card), instance_of(card), uuid);
+  snprintf(text, length, "%s-%s", instance_of(card) ? "MIG" : "GPU", uuid);
+  return SUCCESS;
+}
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char text[32]; } pci;
 NVML(nvmlDeviceGetPciInfo_v3)(void *card, pci *found) {
   memset(found, 0, sizeof *found);
@@ -38,17 +56,18 @@ NVML(nvmlDeviceGetPciInfo_v3)(void *card, pci *found) {
 }
 NVML(nvmlDeviceGetHandleByUUID)(const char *text, void **card) {
   char uuid[64];
-  for (int k = 0; k < physical_devices(); k++) {
-    nvmlDeviceGetUUID(&cards[k], uuid, sizeof uuid);
-    if (!strcmp(uuid, text)) { *card = &cards[k]; return SUCCESS; }
-  }
+  for (int k = 0; k < physical_devices(); k++)
+    for (int i = 0; i <= instances(); i++) {
+      nvmlDeviceGetUUID(&handles[k][i], uuid, sizeof uuid);
+      if (!strcmp(uuid, text)) { *card = &handles[k][i]; return SUCCESS; }
+    }
   return NOT_FOUND;
 }
 NVML(nvmlDeviceGetHandleByPciBusId_v2)(const char *text, void **card) {
   pci info;
   for (int k = 0; k < physical_devices(); k++) {
-    nvmlDeviceGetPciInfo_v3(&cards[k], &info);
-    if (!strcasecmp(info.text, text) || !strcasecmp(info.legacy, text)) { *card = &cards[k]; return SUCCESS; }
+    nvmlDeviceGetPciInfo_v3(&handles[k][0], &info);
+    if (!strcasecmp(info.text, text) || !strcasecmp(info.legacy, text)) { *card = &handles[k][0]; return SUCCESS; }
   }
   return NOT_FOUND;
 }
@@ -56,18 +75,45 @@ NVML(nvmlDeviceGetName)(void *card, char *text, unsigned length) { snprintf(text
 NVML(nvmlDeviceGetCudaComputeCapability)(void *card, int *major, int *minor) { *major = 9; *minor = 0; return SUCCESS; }
 typedef struct { unsigned long long total, free, used; } memory;
 NVML(nvmlDeviceGetMemoryInfo)(void *card, memory *found) {
-  *found = (memory){device_memory(), device_memory() / 8 * 7, device_memory() / 8};
+  size_t total = instance_of(card) ? device_memory() : card_memory(), used;
+  double busy;
+  usage(number_of(card), &used, &busy);
+  used += total / 8; /* A context, and what the driver takes. */
+  *found = (memory){total, total > used ? total - used : 0, used};
   return SUCCESS;
 }
 typedef struct { unsigned gpu, memory; } rates;
-NVML(nvmlDeviceGetUtilizationRates)(void *card, rates *found) { *found = (rates){17, 5}; return SUCCESS; }
+/* Since it was asked last; a divided card does not say. */
+NVML(nvmlDeviceGetUtilizationRates)(void *card, rates *found) {
+  static struct { double when, busy; } last[MOST_DEVICES];
+  if (instances()) return NOT_SUPPORTED;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  double when = now.tv_sec + now.tv_nsec / 1e9, busy;
+  size_t bytes;
+  int k = number_of(card);
+  usage(k, &bytes, &busy);
+  double share = when > last[k].when ? 100 * (busy - last[k].busy) / (when - last[k].when) : 0;
+  *found = (rates){share > 100 ? 100 : (unsigned)share, share > 100 ? 100 : (unsigned)share};
+  last[k].when = when;
+  last[k].busy = busy;
+  return SUCCESS;
+}
 NVML(nvmlDeviceGetTemperature)(void *card, int sensor, unsigned *celsius) { *celsius = 41; return SUCCESS; }
 NVML(nvmlDeviceGetPowerUsage)(void *card, unsigned *milliwatts) { *milliwatts = 75000; return SUCCESS; }
-NVML(nvmlDeviceGetMigMode)(void *card, unsigned *now, unsigned *next) { *now = *next = 0; return SUCCESS; }
-NVML(nvmlDeviceGetMaxMigDeviceCount)(void *card, unsigned *count) { *count = 7; return SUCCESS; }
-NVML(nvmlDeviceGetMigDeviceHandleByIndex)(void *card, unsigned number, void **part) { return NOT_FOUND; }
-NVML(nvmlDeviceGetDeviceHandleFromMigDeviceHandle)(void *part, void **card) { return INVALID_ARGUMENT; }
-NVML(nvmlDeviceIsMigDeviceHandle)(void *card, unsigned *is) { *is = 0; return SUCCESS; }
+NVML(nvmlDeviceGetMigMode)(void *card, unsigned *now, unsigned *next) { *now = *next = instances() > 0; return SUCCESS; }
+NVML(nvmlDeviceGetMaxMigDeviceCount)(void *card, unsigned *count) { *count = MOST_INSTANCES; return SUCCESS; }
+NVML(nvmlDeviceGetMigDeviceHandleByIndex)(void *card, unsigned number, void **instance) {
+  if ((int)number >= instances()) return NOT_FOUND;
+  *instance = &handles[number_of(card)][1 + number];
+  return SUCCESS;
+}
+NVML(nvmlDeviceGetDeviceHandleFromMigDeviceHandle)(void *instance, void **card) {
+  if (!instance_of(instance)) return INVALID_ARGUMENT;
+  *card = &handles[number_of(instance)][0];
+  return SUCCESS;
+}
+NVML(nvmlDeviceIsMigDeviceHandle)(void *handle, unsigned *is) { *is = instance_of(handle) > 0; return SUCCESS; }
 NVML(nvmlDeviceGetCpuAffinity)(void *card, unsigned count, unsigned long *mask) {
   memset(mask, 0, count * sizeof *mask);
   mask[0] = 3;

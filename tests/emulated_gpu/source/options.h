@@ -1,5 +1,6 @@
 /* What GPUSCHED_EMULATED_GPU asks for: "1", or words and name=number, separated by commas. */
 #pragma once
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -24,8 +25,18 @@ static inline int physical_devices(void) {
   long count = option("devices", 1);
   return count < 1 ? 1 : count > MOST_DEVICES ? MOST_DEVICES : (int)count;
 }
-static inline size_t device_memory(void) { return (size_t)option("memory", 8L << 30); }
+/* MIG instances of each card, of equal memory; 0: the cards are not divided. */
+#define MOST_INSTANCES 7
+static inline int instances(void) {
+  long count = option("mig", 0);
+  return count < 0 ? 0 : count > MOST_INSTANCES ? MOST_INSTANCES : (int)count;
+}
+static inline size_t card_memory(void) { return (size_t)option("memory", 8L << 30); }
+static inline size_t device_memory(void) { return card_memory() / (instances() ? instances() : 1); }
 #define DEVICE_NAME "NVIDIA Emulated H100"
-#define UUID_FORMAT "%02x234567-89ab-cdef-0123-456789abcdef" /* Takes 1 + the physical number. */
+/* Of a card, or of an instance of it, which count from 1; `instance` is 0 for the card. */
+static inline void uuid_text(int physical, int instance, char text[37]) {
+  snprintf(text, 37, "%02x2345%02x-89ab-cdef-0123-456789abcdef", physical + 1, instance ? instance : 0x67);
+}
 #define FIRST_BUS 0x17
 #define DRIVER_VERSION 13000

@@ -80,7 +80,24 @@ static void run_launch(operation *o) {
   for (int k = 0; k < o->function->count; k++) free(o->arguments[k]);
   free(o->arguments);
 }
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* Bytes per second between host and device, at most; 0: as fast as memory is. */
+static long copy_rate = -1;
+EXPORT void emulator_set_copy_rate(long rate) { LOCK; copy_rate = rate; UNLOCK; }
+static void take_time(const operation *o) {
+  if (copy_rate < 0) copy_rate = option("copy-rate", 0);
+  if (!copy_rate || !device_of_pointer(o->to) == !device_of_pointer(o->from)) return;
+  double wait = (double)o->rows * o->bytes / copy_rate;
+  struct timespec pause = {(time_t)wait, (long)((wait - (time_t)wait) * 1e9)};
+  while (nanosleep(&pause, &pause)) {}
+}
 static void run_copy(operation *o) {
+  take_time(o);
   for (size_t row = 0; row < o->rows; row++)
     memmove((char *)o->to + row * o->pitch_to, (char *)o->from + row * o->pitch_from, o->bytes);
 }
@@ -108,7 +125,9 @@ static void drain(stream *s, operation *until) {
   for (operation *o = s->head; o; o = s->head) {
     s->head = o->next;
     if (!s->head) s->tail = 0;
+    double begun = seconds();
     run(o);
+    s->device->busy += seconds() - begun;
     int last = o == until;
     free(o->staged);
     free(o);

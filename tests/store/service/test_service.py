@@ -20,8 +20,8 @@ import pytest
 
 from gpusched.backends import cache
 from gpusched.backends.cache import KernelCache
-from gpusched.store import background, service
-from gpusched.store.service import client
+from gpusched.store import background
+from gpusched.store.service import client, priority
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.store.test_cache import sample_kernel
 from tests.store.test_compile_once import ASKING, check, counts, process, start
@@ -41,13 +41,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             reset_statistics()
             client._client.close()
             yield tmp_path
-            service.stop()
-            assert service.status() is None
+            client.stop()
+            assert client.status() is None
             client._client.close()
 
 
 def pid() -> int:
-    found = service.status()
+    found = client.status()
     assert found is not None
     return int(found["pid"])
 
@@ -63,26 +63,26 @@ def kill() -> None:
 def test_a_kernel_comes_from_the_service_and_is_kept(folder: Path) -> None:
     check(KernelCache().get(sample_kernel()))
     assert statistics().compilations == 1
-    found = service.status()
+    found = client.status()
     assert found is not None and (found["compiled"], found["jobs"]) == (1, [])
-    (name,), (seconds,) = service.made().keys(), service.made().values()
+    (name,), (seconds,) = client.made().keys(), client.made().values()
     assert name == sample_kernel().name and seconds > 0
     assert statistics().unused_compilations == pytest.approx({name: seconds}, abs=1e-6)
-    service.stop()
-    assert service.made() == {}
+    client.stop()
+    assert client.made() == {}
     check(KernelCache().get(sample_kernel()))
     assert (statistics().compilations, statistics().kernels_loaded) == (1, 1)
-    assert service.status() is None, "what is in a file starts no service"
+    assert client.status() is None, "what is in a file starts no service"
 
 
 def test_the_start_of_a_service_is_expected_where_there_is_none(folder: Path) -> None:
-    assert service.starting() > 0
+    assert client.starting() > 0
     KernelCache().get(sample_kernel())
-    assert service.starting() == 0
+    assert client.starting() == 0
     client._client.close()
-    assert service.starting() == 0, "another process finds it"
-    service.stop()
-    assert service.starting() > 0
+    assert client.starting() == 0, "another process finds it"
+    client.stop()
+    assert client.starting() > 0
 
 
 def test_processes_that_start_together_share_one_service(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_processes_that_start_together_share_one_service(folder: Path) -> None:
         found = [counts(running) for running in (a, b, c)]
     assert sum(f["compilations"] for f in found) == 2
     assert sum(f["kernels_loaded"] + f["kernels_waited"] for f in found) == 4
-    known = service.status()
+    known = client.status()
     assert known is not None and known["compiled"] == 2 and known["clients"] == 1
     assert len(list(folder.rglob("*.code"))) == 2
 
@@ -134,7 +134,7 @@ def test_it_outlives_the_client_and_its_terminal_s_interrupt(folder: Path) -> No
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, start_new_session=True,
                           timeout=120, check=False)  # fmt: skip
     assert done.returncode == -signal.SIGINT
-    found = service.status()
+    found = client.status()
     assert found is not None and found["compiled"] == 1
     assert os.readlink(f"/proc/{found['pid']}/cwd") == "/"
     assert os.getsid(found["pid"]) != os.getsid(0)
@@ -172,7 +172,7 @@ def test_without_processes_kernels_are_compiled_here_with_one_message(
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise OSError("no processes here")
 
-    monkeypatch.setattr(subprocess, "run", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
     monkeypatch.setattr(client, "_complained", set())
     with caplog.at_level(logging.WARNING):
         for constant in (3, 5):
@@ -241,7 +241,7 @@ def test_a_users_function_is_compiled_here(folder: Path) -> None:
 
     cache.kernels.clear()
     np.testing.assert_array_equal(poly(np.arange(3.0)), [3.0, 4.0, 7.0])
-    assert service.status() is None
+    assert client.status() is None
 
 
 def test_without_threads_nothing_is_compiled(
@@ -256,3 +256,21 @@ def test_without_threads_nothing_is_compiled(
     found.request(kernels, 1.0)
     assert ["no threads" in record.message for record in caplog.records] == [True]
     assert not any(kernel.ready for kernel in kernels)
+
+
+def test_its_processes_give_way_to_tasks(folder: Path) -> None:
+    with client.wishing(gain=1.0, urgent=True):
+        KernelCache().get(sample_kernel())
+    served = psutil.Process(pid())
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    for each in (served, *served.children()):
+        assert os.getpriority(os.PRIO_PROCESS, each.pid) >= max(here, priority.BESIDE)
+        group = Path(f"/proc/{each.pid}/autogroup")
+        if group.exists():  # Niceness counts within a session where Linux groups by session.
+            assert int(group.read_text().split()[-1]) >= priority.BESIDE
+
+
+def test_its_own_process_imports_nothing_that_only_clients_need() -> None:
+    code = "import sys, gpusched.store.service.server\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True)
+    assert {"numpy", "numba", "distributed"}.isdisjoint(done.stdout.decode().split())

@@ -38,6 +38,25 @@ def test_results_are_spilled_before_anything_waits() -> None:
     assert ledger.decide(Need(23), 60) == Decision(Verdict.WAIT, reason="spilling")
 
 
+def test_root_task_waits_for_consumers_before_anything_is_spilled_for_it() -> None:
+    ledger = ledger_of(held=80)
+    ledger.start("consumer", Need(5))
+    root, other = Need(20, root=True), Need(20)
+    assert ledger.decide(other, 80).verdict is Verdict.SPILL
+    waiting = Decision(Verdict.WAIT, reason="consumers of earlier results")
+    assert ledger.decide(root, 80) == waiting
+    ledger.secede("consumer")
+    assert ledger.decide(root, 80).verdict is Verdict.SPILL
+    ledger.observe(held=80, in_flight=1)
+    assert ledger.decide(root, 80) == waiting
+
+
+def test_root_tasks_do_not_wait_for_each_other() -> None:
+    ledger = ledger_of(held=80)
+    ledger.start("another", Need(5, root=True))
+    assert ledger.decide(Need(20, root=True), 80).verdict is Verdict.SPILL
+
+
 def test_nothing_more_is_spilled_after_a_disk_has_taken_nothing() -> None:
     ledger = ledger_of(held=60, running={"a": 30})
     ledger.begin_spill()
@@ -120,6 +139,9 @@ class Task:
     running: bool = False
     seceded: bool = False
 
+    def need(self) -> Need:
+        return Need(self.extra, absent=self.inputs, root=not self.inputs)
+
 
 @dataclass
 class Model:
@@ -153,7 +175,7 @@ class Model:
                 return None
             self.ledger.observe(self.held(), self.arriving, self.take())
             first = self.tasks[waiting[0]]
-            need = Need(first.extra, absent=first.inputs)
+            need = first.need()
             decision = self.ledger.decide(need, self.loose)
             if decision.verdict is Verdict.SPILL:
                 assert 0 < decision.nbytes <= self.loose
@@ -167,7 +189,7 @@ class Model:
     def _start(self, number: int, verdict: Verdict) -> None:
         task = self.tasks[number]
         alone = not [each for each in self.running if not each.seceded] and not self.arriving
-        self.ledger.start(number, Need(task.extra, absent=task.inputs))
+        self.ledger.start(number, task.need())
         task.running = True
         self.ledger.loaded(number)
         slight = task.extra + task.inputs <= SLIGHT * LIMIT
@@ -199,7 +221,7 @@ def happen(model: Model, name: str, first: int, second: int, count: int) -> None
     """Let one thing happen on the modelled worker, if it can."""
     running = [number for number, task in model.tasks.items() if task.running]
     if name == "ready":
-        model.tasks[count] = Task(first, second)
+        model.tasks[count] = Task(first if first % 3 else 0, second)
     elif name == "finish" and running:
         model.finish(running[first % len(running)], second)
     elif name == "secede" and running:

@@ -1,0 +1,67 @@
+"""float16 in kernels on GPUs: its bits, which are converted, and not computed with.
+
+NVVM has the conversions as functions of LLVM's: NVVM IR specification, "Half Precision Floating
+Point Intrinsics".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from gpusched.backends import halves
+from gpusched.backends.cuda.numba_cuda import intrinsic, types
+
+ELEMENT = types.uint16
+_BITS, _SINGLE = ir.IntType(16), ir.FloatType()
+
+
+def _convert(builder: Any, name: str, result: Any, value: Any) -> Any:
+    """Return what one of LLVM's functions gives, which takes and returns bits and float32."""
+    kind = ir.FunctionType(result, [value.type])
+    module = builder.module
+    function = module.globals.get(name) or ir.Function(module, kind, name)
+    return builder.call(function, [value])
+
+
+def _widened(builder: Any, bits: Any) -> Any:
+    return _convert(builder, "llvm.convert.from.fp16.f32", _SINGLE, bits)
+
+
+def _narrowed(builder: Any, number: Any) -> Any:
+    number = halves.to_single(builder, number)
+    return _convert(builder, "llvm.convert.to.fp16.f32", _BITS, number)
+
+
+@intrinsic
+def from_float16(typing_context: Any, x: Any) -> Any:
+    """Return the float32 that is equal to an element."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _widened(builder, args[0])
+
+    return (types.float32(x), generate) if x == ELEMENT else None
+
+
+@intrinsic
+def to_float16(typing_context: Any, x: Any) -> Any:
+    """Return the element that is nearest to a number."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _narrowed(builder, args[0])
+
+    return (ELEMENT(x), generate) if isinstance(x, types.Float) else None
+
+
+@intrinsic
+def round_to_float16(typing_context: Any, x: Any) -> Any:
+    """Return the float32 that is equal to it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _widened(builder, _narrowed(builder, args[0]))
+
+    return (types.float32(x), generate) if isinstance(x, types.Float) else None
+
+
+__all__ = ["ELEMENT", "from_float16", "round_to_float16", "to_float16"]

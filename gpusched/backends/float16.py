@@ -1,0 +1,75 @@
+"""float16 in kernels on the CPU: a type of elements that is converted, and not computed with."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, register_model
+
+from gpusched.backends import halves
+
+HAS_INSTRUCTIONS = platform.machine() in ("aarch64", "arm64") or bool(
+    llvmlite.binding.get_host_cpu_features().get("f16c")
+)
+"""Whether this processor converts by one instruction."""
+
+
+class Float16(types.Type):
+    """Elements of an array that is float16; numba has no numbers of that dtype on CPUs."""
+
+    def __init__(self) -> None:
+        super().__init__(name="float16")
+
+
+@register_model(Float16)
+class _Model(models.PrimitiveModel):
+    """Two bytes."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, ir.IntType(16))
+
+
+ELEMENT = Float16()
+
+Step = Callable[[Any, Any], Any]
+
+
+def conversions(widened: Step, narrowed: Step) -> tuple[Any, Any, Any]:
+    """Return ``from_float16``, ``to_float16`` and ``round_to_float16`` by such instructions."""
+
+    @intrinsic
+    def from_float16(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return widened(builder, args[0])
+
+        return (types.float32(x), generate) if isinstance(x, Float16) else None
+
+    @intrinsic
+    def to_float16(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return narrowed(builder, halves.to_single(builder, args[0]))
+
+        return (ELEMENT(x), generate) if isinstance(x, types.Float) else None
+
+    @intrinsic
+    def round_to_float16(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return widened(builder, narrowed(builder, halves.to_single(builder, args[0])))
+
+        return (types.float32(x), generate) if isinstance(x, types.Float) else None
+
+    return from_float16, to_float16, round_to_float16
+
+
+BY_INSTRUCTIONS = halves.widened, halves.narrowed
+BY_STEPS = halves.widened_by_steps, halves.narrowed_by_steps
+from_float16, to_float16, round_to_float16 = conversions(
+    *(BY_INSTRUCTIONS if HAS_INSTRUCTIONS else BY_STEPS)
+)
+
+__all__ = ["ELEMENT", "from_float16", "round_to_float16", "to_float16"]

@@ -1,0 +1,76 @@
+"""float16 as LLVM's instructions: from its bits to float32, and back with one rounding to even.
+
+Processors with F16C, and all of AArch64, have instructions for both. Elsewhere they are made of
+others; LLVM would call functions of its own runtime library there, which kernels have not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+_HALF, _SINGLE, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+_BITS16, _BITS32, _BITS64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+
+_KEPT = 29
+"""Low bits of a float64 of which float32 need know only whether one is set."""
+
+
+def widened(builder: Any, bits: Any) -> Any:
+    """Return the float32 of a float16, by the processor's instruction."""
+    return builder.fpext(builder.bitcast(bits, _HALF), _SINGLE)
+
+
+def narrowed(builder: Any, number: Any) -> Any:
+    """Return the bits of the float16 that is nearest to a float32, by the instruction."""
+    return builder.bitcast(builder.fptrunc(number, _HALF), _BITS16)
+
+
+def widened_by_steps(builder: Any, bits: Any) -> Any:
+    """Return the float32 of a float16, by integers and one exact multiplication."""
+    wide = builder.zext(bits, _BITS32)
+    sign = builder.shl(builder.and_(wide, _BITS32(0x8000)), _BITS32(16))
+    rest = builder.shl(builder.and_(wide, _BITS32(0x7FFF)), _BITS32(13))
+    scaled = builder.fmul(builder.bitcast(rest, _SINGLE), _SINGLE(2.0**112))
+    endless = builder.icmp_unsigned(">=", rest, _BITS32(0x0F800000))
+    exponent = builder.select(endless, _BITS32(0x7F800000), _BITS32(0))
+    whole = builder.or_(builder.or_(builder.bitcast(scaled, _BITS32), exponent), sign)
+    return builder.bitcast(whole, _SINGLE)
+
+
+def narrowed_by_steps(builder: Any, number: Any) -> Any:
+    """Return the bits of the float16 that is nearest to a float32, by integers."""
+    bits = builder.bitcast(number, _BITS32)
+    sign = builder.and_(builder.lshr(bits, _BITS32(16)), _BITS32(0x8000))
+    size = builder.and_(bits, _BITS32(0x7FFFFFFF))
+    # Of a normal one: half of its last bit is added, less one where that bit is 0.
+    odd = builder.and_(builder.lshr(size, _BITS32(13)), _BITS32(1))
+    rounded = builder.add(builder.add(size, _BITS32(0xFFF)), odd)
+    normal = builder.sub(builder.lshr(rounded, _BITS32(13)), _BITS32(112 << 10))
+    beyond = builder.icmp_unsigned(">", normal, _BITS32(0x7C00))
+    normal = builder.select(beyond, _BITS32(0x7C00), normal)
+    # Of a subnormal one: the last bit of 0.5 is worth as much as that of the float16.
+    moved = builder.fadd(builder.bitcast(size, _SINGLE), _SINGLE(0.5))
+    subnormal = builder.sub(builder.bitcast(moved, _BITS32), builder.bitcast(_SINGLE(0.5), _BITS32))
+    tiny = builder.icmp_unsigned("<", size, _BITS32(0x38800000))
+    found = builder.select(tiny, subnormal, normal)
+    nan = builder.icmp_unsigned(">", size, _BITS32(0x7F800000))
+    found = builder.select(nan, _BITS32(0x7E00), found)
+    return builder.trunc(builder.or_(found, sign), _BITS16)
+
+
+def to_single(builder: Any, number: Any) -> Any:
+    """Return a float32 that is rounded to the same float16 as a float64 is.
+
+    A float32 has so many more bits than a float16 that only the last one need say whether there are
+    more (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008: round to odd).
+    """
+    if number.type == _SINGLE:
+        return number
+    bits = builder.bitcast(number, _BITS64)
+    low = builder.and_(bits, _BITS64((1 << _KEPT) - 1))
+    more = builder.icmp_unsigned("!=", low, _BITS64(0))
+    sticky = builder.select(more, _BITS64(1 << _KEPT), _BITS64(0))
+    high = builder.and_(bits, _BITS64(-1 << _KEPT))
+    return builder.fptrunc(builder.bitcast(builder.or_(high, sticky), _DOUBLE), _SINGLE)

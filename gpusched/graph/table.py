@@ -1,0 +1,45 @@
+"""A graph's nodes, as the passes over it have them before there are programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gpusched.graph.rewrite import Functions
+from gpusched.graph.sizes import Sizes
+
+
+@dataclass(frozen=True)
+class Table:
+    """dask's nodes by key, optimised, and what a pass asks about them.
+
+    Notes
+    -----
+    Immutable: a pass returns another table, or the same one if it has changed nothing.
+    """
+
+    tasks: dict[Any, Any]
+    wanted: Collection[Any]
+    """Keys of the results, which stay keys; batches are made in their order."""
+    sizes: Sizes = field(default_factory=lambda: Sizes({}))
+    """Of the chunks."""
+    functions: Functions = field(default_factory=Functions)
+    """What is known of the functions in the graph."""
+    items: frozenset[Any] = frozenset()
+    """Keys of tasks that take small items out of the results of others, and that nobody but tasks
+    asks for: moving a whole result costs those less than a task that takes the item out."""
+
+    @cached_property
+    def users(self) -> Counter[Any]:
+        """How many nodes need each key."""
+        found: Counter[Any] = Counter()
+        for node in self.tasks.values():
+            found.update(node.dependencies)
+        return found
+
+    def nbytes(self, key: Any) -> int | None:
+        """Return the bytes of a chunk at most; None if that is not known."""
+        return self.sizes.within(self.tasks, key)

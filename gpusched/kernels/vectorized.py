@@ -1,0 +1,210 @@
+"""numba's ufuncs, made by ``numba.vectorize``: their Python functions become part of kernels.
+
+numba keeps the Python function that a ufunc was made of, and the loops that it has compiled. A
+kernel holds the function as `gpusched.kernel` would, for the dtypes of the loop that NumPy would
+run. Where a kernel may differ from what numba compiled, the ufunc itself is called:
+
+- numba compiles the values of global variables and closures into a loop. If one has another value
+  by now, or numba has not kept the old one (its loop came from a file), they may differ.
+- Functions by ``numba.njit`` raise ZeroDivisionError where the ufunc that calls them, and a kernel,
+  divide as NumPy does.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import DECLARABLE
+from gpusched.kernels.definition import Definition, define, inner_function, outside_of
+from gpusched.kernels.errors import KernelError
+from gpusched.kernels.scalar import kind_of
+from gpusched.kernels.typed import Dtypes, typed
+from gpusched.plan.expression import UnfusibleError
+from gpusched.record import foreign
+from gpusched.record.chunk import LazyChunk, operand
+from gpusched.record.record import Recorder
+from gpusched.record.recorded import RecordedFunction, recorder_of
+
+_DIVISIONS = frozenset(["/", "//", "%", "/=", "//=", "%="])
+_OPTIONS = frozenset(["nopython", "boundscheck", "cache", "inline", "nogil"])
+"""Options of numba's after which a function's values are those of its Python code."""
+_NUMBERS = (bool, int, float, np.generic)
+_LIBRARIES = ("numpy", "numba", "math", "builtins")
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Vectorized(RecordedFunction):
+    """A ufunc of numba's, as it is now.
+
+    Notes
+    -----
+    Immutable, and equal to any other that computes the same.
+    """
+
+    function: Any = field(compare=False)
+    """The ufunc."""
+    definition: Definition
+    """The Python function that it was made of."""
+    loops: tuple[str, ...]
+    """The dtypes of the loops that numba has compiled, as `numpy.ufunc.types` has them."""
+    elementwise = True
+
+    @property
+    def __name__(self) -> str:
+        return self.definition.name
+
+    def __dask_tokenize__(self) -> Any:
+        return "numba.vectorize", self.definition.digest, self.loops
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the ufunc, or record the call where an argument is a lazy chunk."""
+        recorder = recorder_of(args)
+        return self.function(*args) if recorder is None else self.record(recorder, *args)
+
+    def record(self, recorder: Recorder, *args: Any, **options: Any) -> Any:
+        """Record the operation on lazy chunks; return a lazy chunk."""
+        if options:
+            raise UnfusibleError(GraphBreak.OPTION, f"options {', '.join(options)}")
+        operands = tuple(operand(recorder, each) for each in args)
+        arguments, results = self._loop(operands)
+        try:
+            operation = typed(self.definition, arguments, results, adapts=False)
+        except KernelError as error:
+            raise UnfusibleError(GraphBreak.OWN_CODE, str(error)) from error
+        cast = tuple(recorder.cast(o, d) for o, d in zip(operands, arguments, strict=True))
+        # A loop of the user's own is always worth a kernel.
+        recorder.operations += 1
+        node = recorder.apply(operation.operation, cast, operation.results[0])
+        return LazyChunk(recorder, node, scalar=not node.shape, fresh=True)
+
+    def _loop(self, operands: tuple[Any, ...]) -> tuple[Dtypes, Dtypes]:
+        """Return the dtypes of the loop that NumPy would run: of its operands, and its results."""
+        ufunc = self.function.ufunc
+        if len(operands) != ufunc.nin:
+            raise UnfusibleError(
+                GraphBreak.OPTION, f"takes {ufunc.nin} arguments, and not {len(operands)}"
+            )
+        kinds = [kind_of(each) for each in operands]
+        try:
+            found = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
+        except TypeError as error:
+            raise UnfusibleError(
+                GraphBreak.DTYPE, "numba has compiled no loop for these dtypes"
+            ) from error
+        for dtype in found:
+            if dtype not in DECLARABLE:
+                raise UnfusibleError(GraphBreak.DTYPE, f"dtype {dtype}")
+        return tuple(found[: ufunc.nin]), tuple(found[ufunc.nin :])
+
+
+def vectorized(function: Any) -> Vectorized | None:
+    """Return what records a ufunc of numba's as it is now.
+
+    None for any other function, and where a kernel may differ from what numba has compiled.
+
+    Examples
+    --------
+    >>> import numba
+    >>> from gpusched.kernels.vectorized import vectorized
+    >>> @numba.vectorize(["float64(float64)"])
+    ... def twice(x):
+    ...     return x + x
+    >>> vectorized(twice).loops, vectorized(max)
+    (('d->d',), None)
+    """
+    return _LIBRARY.form(function) if _LIBRARY.owns(function) else None
+
+
+class _Numba:
+    """What knows numba's ufuncs. Thread-safe: it has no state."""
+
+    def owns(self, function: Any) -> bool:
+        module = sys.modules.get("numba.np.ufunc.dufunc")
+        if module is None or type(function) is not module.DUFunc:
+            return False
+        return function._dispatcher.targetoptions.get("nopython") is True
+
+    def form(self, function: Any) -> Vectorized | None:
+        dispatcher = function._dispatcher
+        if not _is_compiled_as_it_is(dispatcher):
+            return None
+        try:
+            return Vectorized(function, define(dispatcher.py_func), tuple(function.ufunc.types))
+        except KernelError:
+            return None
+
+
+_LIBRARY = _Numba()
+foreign.register(_LIBRARY)
+
+
+def _is_compiled_as_it_is(dispatcher: Any) -> bool:
+    """Return whether what numba has compiled is a function with what it reads now."""
+    if not dispatcher.targetoptions.keys() <= _OPTIONS:
+        return False
+    loops = list(_read_by_loops(dispatcher))
+    return bool(loops) and all(
+        _is_same(name, value, loops) for name, value in outside_of(dispatcher.py_func).items()
+    )
+
+
+def _is_same(name: str, value: Any, loops: list[dict[str, Any]]) -> bool:
+    """Return whether all loops have read a value that is the same as now."""
+    if not all(_is_equal(read.get(name, _MISSING), value) for read in loops):
+        return False
+    if inner_function(value) is not value:
+        compiled = hasattr(value, "targetoptions") and _is_compiled_as_it_is(value)
+        return compiled and not _divides(value)
+    return isinstance(value, _NUMBERS) or _is_of_library(value)
+
+
+def _is_of_library(value: Any) -> bool:
+    """Return whether a value is a module, a type or a function that does not change.
+
+    What is in the user's own modules, and in arrays, may be another value by now.
+    """
+    if isinstance(value, types.ModuleType):
+        library = value.__name__
+    else:
+        named = value if isinstance(value, type | types.FunctionType) else type(value)
+        library = named.__module__ if callable(value) else ""
+    return library.partition(".")[0] in _LIBRARIES
+
+
+def _divides(dispatcher: Any) -> bool:
+    """Return whether a function by ``numba.njit`` may raise an error where a kernel divides."""
+    return any(
+        instruction.argrepr in _DIVISIONS or instruction.argval == "divmod"
+        for instruction in dis.get_instructions(dispatcher.py_func)
+    )
+
+
+def _read_by_loops(dispatcher: Any) -> Iterator[dict[str, Any]]:
+    """Give what each compiled loop has read from outside, as numba's representation of it says."""
+    from numba.core import ir
+
+    for compiled in dispatcher.overloads.values():
+        blocks = getattr(compiled.type_annotation, "blocks", {})
+        yield {
+            statement.value.name: statement.value.value
+            for block in blocks.values()
+            for statement in block.body
+            if isinstance(statement, ir.Assign)
+            and isinstance(statement.value, ir.Global | ir.FreeVar)
+        }
+
+
+def _is_equal(before: Any, now: Any) -> bool:
+    """Return whether two values are one object, or equal numbers of a type."""
+    if isinstance(now, _NUMBERS):
+        return type(before) is type(now) and repr(before) == repr(now)
+    return before is now

@@ -1,0 +1,78 @@
+"""Complex numbers in expressions: pairs of real ones, from where they are read to where written.
+
+Kernels compute with real numbers only. A complex value is split into its parts where an operation
+needs them, and joined where it is a result; what was joined is split into the same nodes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import part
+from gpusched.plan.expression import Apply, Node, UnfusibleError
+
+if TYPE_CHECKING:
+    from gpusched.record.record import Recorder
+
+Parts = tuple[Node, Node]
+"""The real and the imaginary part."""
+
+
+def split(recorder: Recorder, node: Node) -> Parts:
+    """Return the parts of a node; the imaginary part of a real one is zero."""
+    if node.dtype.kind != "c":
+        return node, recorder.cast(0, node.dtype)
+    if isinstance(node, Apply) and node.operation == "complex":
+        real, imaginary = node.arguments
+        return real, imaginary
+    dtype = part(node.dtype)
+    return recorder.apply("real", (node,), dtype), recorder.apply("imag", (node,), dtype)
+
+
+def joined(recorder: Recorder, parts: Parts) -> Node:
+    """Return the complex node of two parts of the same dtype."""
+    return recorder.apply("complex", parts, np.result_type(parts[0].dtype, np.complex64))
+
+
+def cast(recorder: Recorder, value: Any, dtype: np.dtype) -> Node:
+    """Return a value as a node of another dtype, as NumPy's ``astype`` does; one is complex.
+
+    Raises
+    ------
+    UnfusibleError
+        Where NumPy would warn that imaginary parts are lost, or that a number is out of bounds.
+    """
+    if dtype.kind == "c":
+        wanted = part(dtype)
+        first, second = (recorder.cast(each, wanted) for each in _given(recorder, value, dtype))
+        return joined(recorder, (first, second))
+    if dtype.kind != "b":
+        raise UnfusibleError(GraphBreak.DTYPE, f"{value.dtype} to {dtype}, of which NumPy warns")
+    first, second = (recorder.cast(each, dtype) for each in split(recorder, value))
+    return recorder.apply("logical_or", (first, second), dtype)
+
+
+def _given(recorder: Recorder, value: Any, dtype: np.dtype) -> tuple[Any, Any]:
+    """Return the parts of a node or of a number that is to be complex."""
+    if isinstance(value, Node):
+        return split(recorder, value)
+    with np.errstate(all="ignore"):
+        found = np.asarray(value).astype(dtype)[()]
+    if np.isfinite(value) and not np.isfinite(found):
+        raise UnfusibleError(GraphBreak.OPERAND, f"number out of bounds for {dtype}")
+    return found.real, found.imag
+
+
+def reduced(
+    recorder: Recorder, combine: str, node: Node, axes: tuple[int, ...], keepdims: bool
+) -> Node:
+    """Return the node of a reduction of complex numbers: sums are those of the parts."""
+    if combine != "add":
+        raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers")
+    first, second = (
+        recorder.reduce(combine, each, axes, keepdims) for each in split(recorder, node)
+    )
+    return joined(recorder, (first, second))

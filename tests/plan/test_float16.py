@@ -1,0 +1,291 @@
+"""float16: kernels convert elements to float32 and round each result, as NumPy's loops do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.backends import cpu, float16, native
+from gpusched.breaks import GraphBreak
+from gpusched.emit import dtypes
+from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, take
+from gpusched.kernels import KernelError
+from gpusched.store.statistics import reset_statistics, statistics
+from tests.record.recording import assert_same, check, record
+
+HALVES = np.arange(1 << 16, dtype="u2").view("f2")
+"""Every number there is, every NaN among them."""
+ORDINARY = np.random.default_rng(0).normal(scale=40, size=(70, 130)).astype("f2")
+
+
+def between(dtype: str) -> np.ndarray:
+    """Return every float16, the middle of each two neighbours, and what lies beside the middle."""
+    finite = np.sort(HALVES[np.isfinite(HALVES)]).astype(dtype)
+    middles = np.append((finite[1:] + finite[:-1]) / 2, [65520, -65520]).astype(dtype)
+    beside = [np.nextafter(middles, to).astype(dtype) for to in (np.inf, -np.inf)]
+    limits = np.finfo(dtype)
+    few = [np.nan, np.inf, -np.inf, limits.max, -limits.max, limits.tiny, limits.smallest_subnormal]
+    return np.concatenate([HALVES.astype(dtype), middles, *beside, np.array(few, dtype)])
+
+
+@pytest.fixture(params=["by instructions", "by steps"])
+def conversions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Have kernels convert in one of the two ways, whichever this processor takes."""
+    by_steps = request.param == "by steps"
+    if not by_steps and not float16.HAS_INSTRUCTIONS:
+        pytest.skip("this processor has no instruction for it")
+    ways = float16.BY_STEPS if by_steps else float16.BY_INSTRUCTIONS
+    made = zip(("from_float16", "to_float16", "round_to_float16"), float16.conversions(*ways),
+               strict=True)  # fmt: skip
+    for name, function in made:
+        monkeypatch.setattr(float16, name, function)
+    return str(request.param)
+
+
+def compiled_anew(function: Callable[..., Any], array: np.ndarray) -> np.ndarray:
+    """Return what a kernel gives that is compiled here and now."""
+    (launch,) = record(function, array, backend="python").launches
+    code = cpu.compile_code(launch.kernel.kernel, launch.kernel.source, "<a kernel>")
+    assert code is not None
+    found = np.empty(array.shape, launch.outputs[0].dtype)
+    native.load(code).call(array, found, len(array))
+    return found
+
+
+@pytest.mark.parametrize("source", ["f4", "f8"])
+def test_numbers_become_the_nearest_float16(source: str, conversions: str) -> None:
+    values = between(source)
+    with np.errstate(all="ignore"):
+        assert_same(compiled_anew(lambda x: x.astype("f2"), values), values.astype("f2"))
+
+
+@pytest.mark.parametrize("target", ["f4", "f8"])
+def test_every_float16_becomes_a_wider_number(target: str, conversions: str) -> None:
+    assert_same(compiled_anew(lambda x: x.astype(target), HALVES), HALVES.astype(target))
+
+
+def pairs(seed: int) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [random.permutation(HALVES) for _ in range(2)]
+
+
+BY_ONE = [np.negative, np.absolute, np.square, np.reciprocal, np.sqrt, np.sign, np.floor, np.ceil,
+          np.trunc, np.rint, np.isnan, np.isfinite, np.isinf, np.signbit, np.conjugate,
+          np.logical_not, np.deg2rad, np.rad2deg]  # fmt: skip
+BY_TWO = [np.add, np.subtract, np.multiply, np.divide, np.less, np.equal, np.greater_equal,
+          np.minimum, np.maximum, np.fmin, np.fmax, np.copysign, np.fmod, np.heaviside,
+          np.floor_divide, np.remainder, np.logical_and]  # fmt: skip
+
+
+def test_arithmetic_is_numpy_s_to_the_bit() -> None:
+    def all_of_one(x: Any) -> Any:
+        return tuple(function(x) for function in BY_ONE)
+
+    def all_of_two(x: Any, y: Any) -> Any:
+        return tuple(function(x, y) for function in BY_TWO)
+
+    found = check(all_of_one, HALVES)
+    assert not found.recorder.breaks
+    assert len(found.launches) == 1
+    found = check(all_of_two, *pairs(1))
+    assert not found.recorder.breaks
+    assert len(found.launches) == 1
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+def test_the_first_of_equal_numbers_is_taken(backend: str) -> None:
+    zeros = np.array([0.0, -0.0, 0.0, -0.0], "f2")
+
+    def extremes(x: Any, y: Any) -> Any:
+        return np.minimum(x, y), np.maximum(x, y), np.fmin(x, y), np.fmax(x, y)
+
+    check(extremes, zeros, np.array([-0.0, 0.0, 0.0, -0.0], "f2"), backend=backend)
+
+
+def test_integers_are_numpy_s_to_the_bit() -> None:
+    """Those that no integer can hold, too: NumPy's loops convert one number after the other."""
+    found = check(lambda x: tuple(x.astype(code) for code in "?bBhHiIqQ"), HALVES)
+    assert len(found.launches) == 1
+
+
+def test_each_operation_of_a_chain_is_rounded() -> None:
+    def chain(x: Any, y: Any) -> Any:
+        return (x * y + x) / (y - x * 0.3) - np.sqrt(abs(x * x + y)) * 1.7
+
+    check(chain, *pairs(2))
+    check(chain, *pairs(2), backend="python")
+
+
+FUNCTIONS = [np.exp, np.log, np.sin, np.cos, np.tanh, np.arctan, np.expm1, np.log1p, np.exp2,
+             np.cbrt, np.sinh]  # fmt: skip
+
+
+def test_functions_are_those_of_float32_rounded_once() -> None:
+    found = check(lambda x: tuple(function(x) for function in FUNCTIONS), HALVES, ulp=1)
+    assert len(found.launches) == 1
+    with np.errstate(all="ignore"):
+        for function, result in zip(FUNCTIONS, found.result, strict=True):
+            expected = function(HALVES)
+            same = (result == expected) | np.isnan(expected)
+            assert same.mean() > 0.999, function
+
+
+@pytest.mark.parametrize("exponent", [2, 2.0, 0.5, -1, -1.0, 3, 1.7, np.float16(0.5)])
+def test_powers(exponent: Any) -> None:
+    check(lambda x: x**exponent, HALVES, ulp=1)
+    check(lambda x: np.power(x, exponent), HALVES, ulp=1)
+
+
+def test_numbers_of_several_dtypes() -> None:
+    x, y = ORDINARY[0], np.linspace(-3, 3, 130)
+    for other in (y, y.astype("f4"), y.astype("i1"), y.astype("i8"), y > 0):
+        found = check(lambda a, b: (a + b, a * b, np.where(b > 0, a, b)), x, other)
+        assert not found.recorder.breaks
+    check(lambda a: a * 2.1 + np.float16(0.1) - np.float32(0.3) + 1000, x)
+    check(lambda a: a + 70000.5 - 1e9, x)  # NumPy's float16 is infinite, with a warning
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "rows": lambda x: x, "columns": lambda x: x.T, "every other": lambda x: x[::2, ::3],
+    "backwards": lambda x: x[::-1, ::-1], "one row": lambda x: np.broadcast_to(x[0], x.shape),
+    "a column": lambda x: x[:, :1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["python", "cpu"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: str, backend: str) -> None:
+    x = LAYOUTS[layout](ORDINARY[:20, :30])
+    check(lambda a: (a * 2 - 1, a > 3, a.astype("f4")), x, backend=backend)
+    for axis in (None, 0, 1):
+        check(lambda a, axis=axis: ((a + 1).max(axis=axis), (a + 1).min(axis=axis)), x,
+              backend=backend)  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_sums_are_as_near_as_one_rounding(axis: int | None) -> None:
+    """NumPy rounds at each row where it adds rows to each other: its sums are not the measure."""
+    for values in (ORDINARY, ORDINARY.T, np.abs(ORDINARY)[::2, ::3]):
+        for function in (np.sum, np.nansum):
+            found = record(lambda x, f=function: f(x * 1, axis=axis), values).result
+            assert found.dtype == np.float16
+            exact = values.astype("f8").sum(axis=axis)
+            with np.errstate(over="ignore"):
+                assert_same(found, exact.astype("f2"), ulp=1, scale=1e-2)
+
+
+@pytest.mark.parametrize("function", [np.mean, np.prod, np.any, np.all, np.nanmin, np.nanmax])
+def test_other_reductions(function: Callable[..., Any]) -> None:
+    values = np.where(abs(ORDINARY[:30, :40]) > 80, np.float16(np.nan), 1 + ORDINARY[:30, :40] / 8)
+    for axis in (0, 1, None):
+        check(lambda x, axis=axis: function(x * 1, axis=axis), values.astype("f2"), ulp=2, scale=2)
+
+
+def test_a_mean_is_added_up_in_float32() -> None:
+    values = np.full((300, 500), 60000, "f2")
+    for axis in (None, 0, 1):
+        check(lambda x, axis=axis: np.mean(x, axis=axis), values)
+
+
+def test_variances_are_numpy_s() -> None:
+    found = check(lambda x: np.var(x * 1, axis=0) + 1, ORDINARY)
+    assert any("variance in float16" in reason for _, reason in found.recorder.breaks)
+    check(lambda x: np.var(x, axis=0, dtype="f4"), ORDINARY, ulp=64)
+
+
+def errors_of(function: Callable[..., Any], *arrays: np.ndarray) -> int:
+    with np.errstate(all="warn"):
+        found = record(function, *arrays)
+        take()
+        found.plan.run(arrays)
+    return take()
+
+
+def test_errors_that_numpy_reports_are_found() -> None:
+    ordinary = np.full(131, 1.5, "f2")
+    for place in (0, 64, 130):
+        for function, value, wanted in (
+            (lambda x: x * x, 300, OVERFLOW),
+            (lambda x: x + x, 60000, OVERFLOW),
+            (lambda x: x / (x - 1.5), 1.5, 0),
+            (lambda x: 1 / x, 0, DIVIDE),
+            (lambda x: np.sqrt(x), -1, INVALID),
+            (lambda x: np.exp(x), 20, OVERFLOW),
+            (lambda x: x * np.float16(1e-3), 1e-3, UNDERFLOW),
+            (lambda x: (x * 1000).max(), 100, OVERFLOW),
+            (lambda x: np.where(x > 1e3, x * x, x), 2000, OVERFLOW),
+        ):  # fmt: skip
+            values = ordinary.copy()
+            values[place] = value
+            if wanted:
+                found = errors_of(function, values)
+                assert found & wanted, (value, found)
+        assert errors_of(lambda x: np.exp(x * x + x / 3 - np.sqrt(x)), ordinary) == 0
+
+
+@pytest.mark.parametrize("source", ["f4", "f8", "i4", "i8", "u8"])
+def test_casts_report_what_float16_cannot_hold(source: str) -> None:
+    values = np.full(131, 2, source)
+    assert errors_of(lambda x: x.astype("f2"), values) == 0
+    values[70] = 65519
+    assert errors_of(lambda x: x.astype("f2"), values) == 0
+    values[70] = 65520
+    assert errors_of(lambda x: x.astype("f2"), values) & OVERFLOW
+
+
+def test_sums_that_overflow_are_reported() -> None:
+    values = np.full(131, 1000, "f2")
+    assert errors_of(lambda x: (x * 1).sum(), values) & OVERFLOW
+
+
+@pytest.fixture
+def fused() -> Iterator[None]:
+    with dask.config.set({"gpusched.fusion.minimum-elements": 0}), gpusched.enable():
+        reset_statistics()
+        yield
+
+
+def test_chunks_are_fused(fused: None) -> None:
+    x = da.from_array(ORDINARY, chunks=(35, 130))
+    program = ((x - x.mean(axis=0)) * 2 + np.sqrt(abs(x))).astype("f4").sum(axis=1)
+    with gpusched.disable():
+        expected = program.compute(scheduler="sync")
+    np.testing.assert_allclose(program.compute(scheduler="sync"), expected, rtol=2e-3)
+    assert statistics().launches == 2
+    assert {reason.kind for _, reason in statistics().breaks} <= {GraphBreak.ALONE}
+
+
+def warnings_of(program: da.Array) -> list[str]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        program.compute(scheduler="sync")
+    return [str(each.message) for each in found]
+
+
+def test_warnings_are_numpy_s(fused: None) -> None:
+    x = da.from_array(np.array([300, 2], "f2"), chunks=1)
+    program = x * x + 1
+    with gpusched.disable():
+        expected = warnings_of(program)
+    assert expected == ["overflow encountered in multiply"]
+    assert warnings_of(program) == expected
+    assert statistics().launches == 2
+
+
+def test_users_own_functions_do_not_declare_it() -> None:
+    assert dtypes.HALF in dtypes.SUPPORTED
+    assert dtypes.HALF not in dtypes.DECLARABLE
+    with pytest.raises(KernelError, match="float16"):
+        gpusched.kernel("float16(float16)")(lambda x: x)
+
+
+def test_what_goes_by_its_bits_is_left_to_numpy() -> None:
+    found = check(lambda x, y: np.nextafter(x, y) * 2, *pairs(3))
+    assert ("nextafter", "dtype float16") in found.recorder.breaks

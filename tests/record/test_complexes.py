@@ -1,0 +1,345 @@
+"""Complex numbers: split where kernels read them, computed by parts as NumPy does, and joined."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import DECLARABLE, SUPPORTED
+from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, take
+from gpusched.kernels import KernelError
+from gpusched.record import complexes
+from gpusched.store.statistics import reset_statistics, statistics
+from tests.record.recording import check, record
+
+PARTS = [0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 1e12, -1e-12, 0.3, 81.0]
+"""Parts whose products no dtype rounds to infinity: see `test_rounding_of_products`."""
+COMPLEX = ["complex64", "complex128"]
+BACKENDS = ["python", pytest.param("cpu", marks=pytest.mark.exhaustive)]
+"""Backends, of which the default tier has only some kernels compiled."""
+
+
+def of_parts(dtype: str) -> np.ndarray:
+    """Return every pair of parts there is."""
+    found = np.empty((len(PARTS), len(PARTS)), dtype)
+    found.real, found.imag = np.meshgrid(PARTS, PARTS)
+    return found.ravel()
+
+
+def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return some pairs of such numbers, zeros and infinities among both."""
+    random = np.random.default_rng(0)
+    values = of_parts(dtype)
+    return random.permutation(np.tile(values, 8)), random.permutation(np.tile(values, 8))
+
+
+def ordinary(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    return (random.normal(size=shape) + 1j * random.normal(size=shape)).astype(dtype)
+
+
+def assert_alike(found: Any, expected: Any, ulp: float = 0) -> None:
+    """Assert equal types and parts: NaN, infinities and signs of zeros, and numbers within a bound.
+
+    The unit is that of the larger part: a sum of two products is as exact as these are.
+    """
+    if isinstance(expected, tuple):
+        for each, other in zip(found, expected, strict=True):
+            assert_alike(each, other, ulp)
+        return
+    assert (type(found), found.dtype, found.shape) == (
+        type(expected), expected.dtype, expected.shape,
+    )  # fmt: skip
+    if expected.dtype.kind not in "fc":
+        np.testing.assert_array_equal(found, expected)
+        return
+    if not ulp:
+        np.testing.assert_array_equal(found, expected)
+        for name in ("real", "imag"):
+            one, other = getattr(found, name), getattr(expected, name)
+            zero = other == 0
+            np.testing.assert_array_equal(np.signbit(one[zero]), np.signbit(other[zero]))
+        return
+    with np.errstate(all="ignore"):
+        sizes = (np.abs(each) for each in (expected.real, expected.imag))
+        size = np.maximum(*(np.where(np.isfinite(each), each, 0) for each in sizes))
+        unit = ulp * np.spacing(np.maximum(size, np.finfo(expected.dtype).tiny))
+        for name in ("real", "imag"):
+            one, other = getattr(found, name), getattr(expected, name)
+            finite = np.isfinite(other)
+            np.testing.assert_array_equal(np.where(finite, 0, one), np.where(finite, 0, other))
+            assert np.all(np.where(finite, np.abs(one - other), 0) <= unit)
+
+
+def checked(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu",
+            ulp: float = 0) -> Any:  # fmt: skip
+    """Assert that a function is recorded without breaks, and gives what NumPy gives."""
+    with np.errstate(all="ignore"):
+        expected = function(*arrays)
+        found = record(function, *arrays, backend=backend)
+        again, _ = found.plan.run(arrays)
+    assert not found.recorder.breaks
+    for result in (found.result, again):
+        assert_alike(result, expected, ulp)
+    return found
+
+
+def of_one(z: Any) -> Any:
+    return (-z, +z, z.conj(), np.conjugate(z), np.reciprocal(z), z**-1, np.isnan(z), np.isinf(z),
+            np.isfinite(z), np.logical_not(z), z.real, z.imag, np.real(z), np.imag(z),
+            z.astype(bool), z.astype("complex128"), np.copy(z))  # fmt: skip
+
+
+def with_constants(z: Any) -> Any:
+    return (z + 2, z - 1j, 0.5 - z, z / 2, z / 2j, 1 / z, z == 1, z != 1j,
+            np.where(z.imag > 0, z, 0), np.where(z.real > 0, 1j, z))  # fmt: skip
+
+
+def of_two(z: Any, w: Any) -> Any:
+    return (z + w, z - w, z / w, z == w, z != w, np.logical_and(z, w), np.logical_or(z, w),
+            np.logical_xor(z, w), np.where(z == w, z, w), z + w.real, w.imag - z)  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", COMPLEX)
+@pytest.mark.parametrize("function", [of_one, with_constants, of_two], ids=lambda f: f.__name__)
+def test_arithmetic_is_numpy_s_to_the_bit(function: Any, dtype: str, backend: str) -> None:
+    arrays = pairs(dtype) if function is of_two else (of_parts(dtype),)
+    found = checked(function, *arrays, backend=backend)
+    assert len(found.launches) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_rounding_of_products(dtype: str, backend: str) -> None:
+    """NumPy rounds one of the two products that it adds where the processor can do so, or both."""
+    z, w = ordinary(dtype, 500), ordinary(dtype, 500, seed=1)
+    checked(lambda z, w: (z * w, z * 0.1, z**2, np.square(z), z * z.conj()), z, w,
+            backend=backend, ulp=2)  # fmt: skip
+    checked(lambda z: (z * (2 + 1j), 3 * z), of_parts(dtype), backend=backend, ulp=2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_functions(dtype: str, backend: str) -> None:
+    values = np.concatenate([of_parts(dtype), 300 * ordinary(dtype, 500)])
+    checked(lambda z: (abs(z), np.angle(z)), values, backend=backend, ulp=6)
+    found = checked(np.exp, values, backend=backend, ulp=12)
+    assert len(found.launches) == 1
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_powers_of_e_that_only_an_angle_keeps_finite(dtype: str) -> None:
+    most = np.log(np.finfo(dtype).max)
+    values = (most + np.linspace(-1, 3, 50) + 1j * np.linspace(1.4, 1.6, 50)).astype(dtype)
+    assert np.isfinite(np.exp(values.imag * 1j)).all()
+    checked(np.exp, values, backend="python", ulp=12)
+
+
+@pytest.mark.parametrize("source", ["?", "i1", "u2", "i8", "f2", "f4", "f8", "c8", "c16"])
+def test_conversions(source: str) -> None:
+    values = np.arange(40).astype(source)
+
+    def converted(x: Any) -> Any:
+        return x.astype("c8"), x.astype("c16"), x + np.complex64(2), x * 1j
+
+    checked(converted, values, backend="cpu" if source == "f2" else "python")
+
+
+def test_conversions_that_lose_parts_are_numpy_s_with_its_warning() -> None:
+    z = ordinary("complex64", 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check(lambda z: (z * 2).astype("f4") + 1, z, ulp=2)
+    assert ("astype", "complex64 to float32, of which NumPy warns") in found.recorder.breaks
+    with pytest.warns(np.exceptions.ComplexWarning):
+        found.plan.run((z,))
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "rows": lambda x: x, "columns": lambda x: x.T, "every other": lambda x: x[::2, ::3],
+    "backwards": lambda x: x[::-1, ::-1], "one row": lambda x: np.broadcast_to(x[0], x.shape),
+    "real parts": lambda x: x.real,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: str, backend: str) -> None:
+    z = LAYOUTS[layout](ordinary("complex64", 20, 30))
+    checked(lambda z: (z + 1j, (z - 1).conj(), (z + 0j).real), z, backend=backend)
+    checked(lambda z: (z + 1j)[1:-1, ::2].T - z[1:-1, ::2].T, z, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_reductions(axis: int | None, backend: str) -> None:
+    def reduced(z: Any) -> Any:
+        w = z - 0.5j
+        return (w.sum(axis=axis), np.mean(w, axis=axis), np.nansum(w, axis=axis), np.var(w, axis),
+                w.std(axis=axis), w.any(axis=axis), np.all(w, axis=axis))  # fmt: skip
+
+    z = ordinary("complex128", 40, 50)
+    checked(reduced, z, backend=backend, ulp=64)
+    found = checked(lambda z: z.sum(axis=axis, keepdims=True), z, backend=backend, ulp=64)
+    assert len(found.launches) == 2, "both parts are added up in one pass, and then joined"
+
+
+def test_sums_of_sums_are_sums() -> None:
+    z = ordinary("complex64", 30, 40)
+    checked(lambda z: z.sum(axis=0, keepdims=True).sum(axis=0), z, ulp=64)
+    checked(lambda z: np.add.reduce(z, axis=1), z, backend="python", ulp=64)
+
+
+def test_numbers_that_are_not_real_are_skipped() -> None:
+    z = ordinary("complex128", 30, 40)
+    z[::3, 1] = np.nan
+    z[1, ::5] = complex(1, np.nan)
+    checked(lambda z: np.nansum(z, axis=0), z, ulp=64)
+
+
+def test_products_are_split_once() -> None:
+    """What one call joins is not written to memory and split again by the next."""
+    z, w = ordinary("complex64", 50), ordinary("complex64", 50, seed=1)
+    (launch,) = checked(lambda z, w: abs(z * w + z), z, w, ulp=8).launches
+    operations = [statement.operation for statement in launch.kernel.kernel.statements]
+    assert operations.count("real") == operations.count("imag") == 2
+    assert "complex" not in operations
+
+
+BROKEN = [np.sqrt, np.log, np.sin, np.sign, np.prod, np.max, np.cumsum, np.angle]
+
+
+@pytest.mark.parametrize("function", BROKEN, ids=lambda f: f.__name__)
+def test_what_has_no_kernel_is_counted(function: Any) -> None:
+    def program(z: Any) -> Any:
+        options = {"deg": True} if function is np.angle else {}
+        return function(z * 2, **options) + 1
+
+    z = ordinary("complex64", 40)
+    found = record(program, z)
+    assert {name for name, _ in found.recorder.breaks} == {function.__name__}
+    assert_alike(found.result, program(z), ulp=8)
+
+
+def test_orders_are_numpy_s() -> None:
+    z, w = ordinary("complex64", 40), ordinary("complex64", 40, seed=1)
+    found = record(lambda z, w: ((z > w), np.maximum(z, w), np.clip(z, 0, w)), z, w)
+    assert [name for name, _ in found.recorder.breaks] == ["greater", "maximum", "clip"]
+    assert_alike(found.result, (z > w, np.maximum(z, w), np.clip(z, 0, w)))
+
+
+def errors_of(function: Callable[..., Any], array: np.ndarray, backend: str) -> int:
+    with np.errstate(all="warn"):
+        found = record(function, array, backend=backend)
+        take()
+        found.plan.run((array,))
+    return take()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_errors_that_numpy_reports_are_found(backend: str) -> None:
+    plain = ordinary("complex64", 131)
+
+    def chain(z: Any) -> Any:
+        return np.exp(z * (2 + 1j) / (z - 30)) + abs(z).sum() - 1 / (z + 20)
+
+    assert errors_of(chain, plain, backend) == 0
+    for place in (0, 64, 130):
+        for function, value, wanted in (
+            (lambda z: z * z, 1e30, OVERFLOW),
+            (lambda z: z * 2, complex(np.inf, 0), INVALID),
+            (lambda z: z + z, 3e38, OVERFLOW),
+            (lambda z: 1 / z, 0, DIVIDE),
+            (lambda z: z / z, 0, INVALID),
+            (lambda z: np.exp(z), 800, OVERFLOW),
+            (lambda z: np.exp(z), complex(0, np.inf), INVALID),
+            (lambda z: abs(z), complex(3e38, 3e38), OVERFLOW),
+            (lambda z: (z * 1e30).sum(), 1e10, OVERFLOW),
+            (lambda z: np.where(z.real > 1e3, z * z, z), 1e30, OVERFLOW),
+        ):
+            values = plain.copy()
+            values[place] = value
+            assert errors_of(function, values, backend) & wanted, (value, place)
+
+
+def test_constants_of_both_signs_of_zero_are_two() -> None:
+    def function(x: Any) -> Any:
+        return np.where(x > 1, 0.0, np.where(x > 0, -0.0, x)) * 2
+
+    check(function, np.array([-1.5, 0.5, 2.0, 0.5, -3.0]), backend="python")
+
+
+@pytest.fixture
+def fused() -> Iterator[None]:
+    with dask.config.set({"gpusched.fusion.minimum-elements": 0}), gpusched.enable():
+        reset_statistics()
+        yield
+
+
+def test_chunks_between_transforms_are_fused(fused: None) -> None:
+    """An interferogram is filtered by its spectrum, and its fringes are multiplied by others."""
+    random = np.random.default_rng(0)
+    phase = da.from_array(random.normal(size=(40, 60)), chunks=(20, 60))
+    spectrum = da.fft.fft(np.exp(1j * phase) * (1 + 0.5j), axis=1)
+    filtered = da.fft.ifft(spectrum * (abs(spectrum) > 3) / 2, axis=1)
+    program = abs(filtered * (phase - 2j).conj() + 1e-3)
+    with gpusched.disable():
+        expected = program.compute(scheduler="sync")
+    np.testing.assert_allclose(program.compute(scheduler="sync"), expected, rtol=1e-9, atol=1e-9)
+    assert statistics().launches == 3 * 2
+    assert not {reason.kind for _, reason in statistics().breaks} & {GraphBreak.DTYPE}
+
+
+def test_means_of_chunks(fused: None) -> None:
+    z = da.from_array(ordinary("complex64", 60, 40), chunks=(20, 40))
+    program = (z * 2 - 1j).mean(axis=0)
+    with gpusched.disable():
+        expected = program.compute(scheduler="sync")
+    np.testing.assert_allclose(program.compute(scheduler="sync"), expected, rtol=1e-5)
+    assert statistics().launches
+
+
+def test_warnings_are_numpy_s(fused: None) -> None:
+    program = 1 / da.from_array(np.array([0, 1 + 1j]), chunks=1) + 1
+
+    def warnings_of() -> list[str]:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            program.compute(scheduler="sync")
+        return sorted(str(each.message) for each in found)
+
+    with gpusched.disable():
+        expected = warnings_of()
+    assert expected
+    assert warnings_of() == expected
+
+
+def test_users_own_functions_do_not_declare_it() -> None:
+    for dtype in COMPLEX:
+        assert np.dtype(dtype) in SUPPORTED
+        assert np.dtype(dtype) not in DECLARABLE
+        with pytest.raises(KernelError, match=dtype):
+            gpusched.kernel(f"float64({dtype})")(lambda x: x)
+
+
+def test_a_lazy_chunk_knows_whether_it_is_complex() -> None:
+    def function(z: Any) -> Any:
+        assert np.iscomplexobj(z)
+        assert not np.isrealobj(z)
+        assert not np.iscomplexobj(z.real)
+        return z.real + 1
+
+    check(function, ordinary("complex64", 10))
+
+
+def test_functions_are_ufuncs() -> None:
+    assert all(isinstance(getattr(np, name), np.ufunc) for name in complexes.FUNCTIONS)

@@ -1,0 +1,87 @@
+"""What is known of the processor: LLVM is asked once, and its answer remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import pytest
+
+from gpusched.store import processors
+
+XEON = """\
+processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 143
+model name\t: Intel(R) Xeon(R) Platinum 8481C
+stepping\t: 8
+cpu MHz\t\t: 2599.998
+flags\t\t: fpu sse2 avx512f
+
+processor\t: 1
+vendor_id\t: AuthenticAMD
+"""
+
+
+class Machine:
+    """A processor, as Linux and LLVM describe it, and how often LLVM was asked."""
+
+    def __init__(self, cpuinfo: Path) -> None:
+        self._cpuinfo = cpuinfo
+        self.asked = 0
+        self.answer = "sapphirerapids", "+avx512f"
+
+    def llvm(self) -> tuple[str, str]:
+        self.asked += 1
+        return self.answer
+
+    def described(self, text: str = XEON) -> tuple[str, str]:
+        """Return what a new process knows of a processor that Linux says this of."""
+        self._cpuinfo.write_text(text)
+        processors._described.cache_clear()
+        return processors.name(), processors.features()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    found = Machine(tmp_path / "cpuinfo")
+    monkeypatch.setattr(processors, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(processors, "_from_llvm", found.llvm)
+    monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
+    with dask.config.set({"gpusched.fusion.cache-directory": str(tmp_path / "cache")}):
+        yield found
+    processors._described.cache_clear()
+
+
+def test_llvm_is_asked_once_for_each_kind_of_processor(machine: Machine) -> None:
+    assert machine.described() == machine.answer
+    assert machine.described(XEON.replace("2599.998", "3100.002")) == machine.answer
+    assert machine.asked == 1
+    others = [("avx512f", "avx2"), ("143", "207"), ("stepping\t: 8", "stepping\t: 9")]
+    for count, other in enumerate(others, 2):
+        machine.answer = "another", f"+{count}"
+        assert machine.described(XEON.replace(*other)) == machine.answer
+        assert machine.asked == count
+
+
+@pytest.mark.parametrize("text", ["", XEON.replace("flags", "other")])
+def test_what_linux_does_not_tell_is_not_remembered(machine: Machine, text: str) -> None:
+    machine.described(text)
+    machine.described(text)
+    assert machine.asked == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', '{"a": [1]}'])
+def test_a_damaged_file_is_made_again(machine: Machine, tmp_path: Path, content: str) -> None:
+    machine.described()
+    (tmp_path / "cache" / processors.FILE).write_text(content)
+    assert machine.described() == machine.described() == machine.answer
+    assert machine.asked == 2
+
+
+def test_without_a_cache_directory_each_process_asks(machine: Machine) -> None:
+    with dask.config.set({"gpusched.fusion.cache-directory": None}):
+        assert machine.described() == machine.described() == machine.answer
+    assert machine.asked == 2
