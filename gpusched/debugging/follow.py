@@ -187,10 +187,11 @@ class Follower:
         numbers = sorted(needed(use, node))
         read = variables_read(kernel, numbers, node)
         reached = []
-        for name, array in zip(kernel.parameters, kernel.arrays, strict=False):
+        inputs = zip(use.kernel.values, kernel.arrays, strict=True)
+        for name, (input_, array) in zip(kernel.parameters, inputs, strict=False):
             if name not in read:
                 continue
-            at = broadcast(element, array.shape)
+            at = broadcast(use.builder.place(input_, element), array.shape)
             whole = array.shape == use.builder.group.shape
             one = self.element(run, array, at, None, depth)
             self._input(name, one, array[at])

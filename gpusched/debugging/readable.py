@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends import python
+from gpusched.debugging.origins import broadcast
 from gpusched.emit import hostloops
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse
-from gpusched.plan.expression import Apply, Node, Reduce
+from gpusched.plan.expression import Apply, Node, Reduce, Segments
 from gpusched.plan.layout import passed
 from gpusched.plan.plan import Allocation
 from gpusched.store import codefiles
@@ -103,14 +104,18 @@ class ReadableKernel:
 
     def arguments(self, element: Index) -> tuple[Any, ...]:
         """Return what `point` is given at an element of the iteration space."""
-        read = [np.broadcast_to(a, self.use.builder.group.shape)[element] for a in self.arrays]
+        builder = self.use.builder
+        read = [
+            array[broadcast(builder.place(number, element), array.shape)]
+            for number, array in zip(self.use.kernel.values, self.arrays, strict=True)
+        ]
         return (*read, *self.use.launch.constants)
 
     @property
     def arrays(self) -> list[Any]:
-        """The kernel's inputs."""
+        """The inputs that `point` takes."""
         builder = self.use.builder
-        return [builder.arrays[register] for register in builder.registers]
+        return [builder.arrays[builder.registers[k]] for k in self.use.kernel.values]
 
     def stopping(self, wanted: Callable[..., bool]) -> Callable[..., Any]:
         """Return the kernel in plain Python, stopping in `point` where that is wanted.
@@ -149,7 +154,12 @@ class ReadableKernel:
         """
         builder, launch = self.use.builder, self.use.launch
         allocations = launch.outputs
-        inputs = [_part(a, builder.group.shape, self.region(element)) for a in self.arrays]
+        where = self.region(element)
+        inputs = [builder.part(number, where) for number in range(len(builder.registers))]
+        if isinstance(node := builder.group.nodes[0], Segments):
+            marks = self.use.kernel.labels
+            assert marks is not None
+            inputs[marks] = np.where(inputs[marks] == element[node.axes[0]], 0, -1)
         buffers = [_buffer(allocation) for allocation in allocations]
         call(*inputs, *buffers, *self._numbers())
         return _finished(allocations[output], buffers[output])
@@ -159,7 +169,7 @@ class ReadableKernel:
         group = self.use.builder.group
         node = group.nodes[0]
         kept = list(element)
-        if isinstance(node, Reduce) and not node.keepdims:
+        if isinstance(node, Reduce) and not node.keepdims and not isinstance(node, Segments):
             for axis in group.axes:
                 kept.insert(axis, 0)
         return tuple(
@@ -172,10 +182,6 @@ class ReadableKernel:
         sizes = [n if own else 1 for n, own in zip(loops.sizes, loops.reduced, strict=True)]
         found = replace(loops, sizes=tuple(sizes))
         return passed(self.use.kernel, self.use.launch.constants, found)
-
-
-def _part(array: Any, shape: Index, where: tuple[slice, ...]) -> Any:
-    return np.broadcast_to(array, shape)[where]
 
 
 def _buffer(allocation: Allocation) -> Any:

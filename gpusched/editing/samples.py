@@ -116,7 +116,7 @@ def sample(
     for number, each in enumerate(kernel.inputs):
         operand = _operand(each, number, sizes, gaps)
         size = operand.buffer.size
-        values = labels(size) if number == kernel.labels else None
+        values = labels(size, kernel.segmented) if number == kernel.labels else None
         operand.buffer[:] = numbers(random, size, each.dtype, special) if values is None else values
         inputs.append(operand)
     parameters = tuple(numbers(random, 1, dtype, special)[0] for dtype in kernel.parameters)
@@ -142,9 +142,13 @@ def _operand(
     return Operand(buffer, first, tuple(steps), sizes)
 
 
-def labels(count: int) -> np.ndarray:
-    """Return labels that are right however many there are: the first one, and none, in turn."""
-    return -(np.arange(count) % 2)
+def labels(count: int, segmented: bool) -> np.ndarray:
+    """Return labels that are right however many there are: the first one, and none, in turn.
+
+    None is no label of what is read: then the first two, or one if there is room for one only.
+    """
+    found = np.arange(count) % 2
+    return -found if segmented else found
 
 
 def numbers(random: np.random.Generator, count: int, dtype: str, special: bool) -> np.ndarray:

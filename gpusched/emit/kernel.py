@@ -143,7 +143,8 @@ class Kernel:
     in_turn: bool = field(default=False, repr=False)
     """Whether some rows are reduced in turn, on the CPU, because they are far apart."""
     labels: int | None = field(default=None, repr=False)
-    """The input that holds the labels of a segmented reduction, which `point` does not take."""
+    """The input that holds the labels of a segmented reduction, or of what is read where labels
+    say; `point` does not take it."""
 
     @cached_property
     def description(self) -> str:
@@ -174,7 +175,9 @@ class Kernel:
     def computation(self) -> str:
         """Hexadecimal digest of what is computed, whatever the arrays' layout in memory."""
         results = [(o.value, o.combine, o.value_dtype) for o in self.outputs]
-        parts = ([i.dtype for i in self.inputs], self.parameters, self.statements, results)
+        labelled = (self.labels, self.gathered) if self.labels is not None else ()
+        parts = ([i.dtype for i in self.inputs], self.parameters, self.statements, results,
+                 *labelled)  # fmt: skip
         return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -186,7 +189,8 @@ class Kernel:
         for statement in self.statements:
             if not statement.operation.startswith("astype") and statement.operation not in words:
                 words.append(statement.operation)
-        reduces = "reduce" if self.labels is None else "segments"
+        words += ["take"] * bool(self.gathered)
+        reduces = "segments" if self.segmented else "reduce"
         words += sorted({f"{o.combine}_{reduces}" for o in self.outputs if o.combine})
         return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
 
@@ -223,10 +227,21 @@ class Kernel:
         """The inputs that `point` takes."""
         return tuple(k for k in range(len(self.inputs)) if k != self.labels)
 
-    @property
+    @cached_property
     def segmented(self) -> bool:
         """Whether the outputs are reductions by label."""
-        return self.labels is not None and self.reduces
+        return any(Access.LABELLED in output.access for output in self.outputs)
+
+    @cached_property
+    def gathered(self) -> tuple[int, ...]:
+        """The inputs that are read where labels say."""
+        return tuple(k for k, each in enumerate(self.inputs) if Access.LABELLED in each.access)
+
+    @cached_property
+    def label_loop(self) -> int | None:
+        """The loop along the labels."""
+        found = [o.access for o in self.operands if Access.LABELLED in o.access]
+        return found[0].index(Access.LABELLED) if found else None
 
     @property
     def reduces_innermost(self) -> bool:

@@ -16,8 +16,8 @@ def gains_alone(recorder: Recorder, least: int) -> bool:
     NumPy takes memory from the system for every large result, which costs more than most
     operations do, and has no vectors for some functions. Its sums wait for memory more than kernels
     do, its products for each other; columns of any kind it joins row by row. Its largest and least
-    of contiguous elements are as good, and so are CuPy's reductions. A float that no integer is
-    equal to becomes what NumPy makes of it.
+    of contiguous elements are as good, and so are CuPy's reductions; but not of windows, each of
+    which it reads by itself. A float that no integer is equal to becomes what NumPy makes of it.
 
     Parameters
     ----------
@@ -33,7 +33,10 @@ def gains_alone(recorder: Recorder, least: int) -> bool:
         return False  # A kernel of the user's own, which runs as well by itself.
     # A reduction that comes again without the axes it has reduced is one operation.
     node = recorded[-1]
-    gains = _reduces_faster(node) if isinstance(node, Reduce) else _is_faster(node)
+    if isinstance(node, Reduce):
+        gains = _reduces_faster(node) or recorder.has_windows(node.argument)
+    else:
+        gains = _is_faster(node)
     computed = node.argument if isinstance(node, Reduce) else node
     large = math.prod(computed.shape) * computed.dtype.itemsize >= least
     return large and gains

@@ -15,6 +15,7 @@ from dask.utils import key_split
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.graph.batch import Batch, Given, Made, Step
 from gpusched.graph.cheap import Cheap, moves
+from gpusched.graph.cutting import cut_off
 from gpusched.graph.grouping import Group, Grouping
 from gpusched.graph.items import taking
 from gpusched.graph.limits import Limits
@@ -79,6 +80,8 @@ class _Batching:
         self._operands: dict[Any, list[Any]] = {}
         self._data: set[Any] = set()
         self._sizes: dict[Any, float] = {}
+        self._pieces: dict[Any, dict[Any, int]] = {}
+        """By task: the bytes of the pieces that it cuts off large chunks, by their keys."""
         self._tiny: set[Any] = set()
         self._programs: dict[Any, Program] = {}
         self._result: dict[Any, Any] = {}
@@ -96,7 +99,8 @@ class _Batching:
         if not self._tiny:
             count = _count(self._graph)
             return Batched(self._graph, count, count, 0, self._reasons)
-        grouping = Grouping(self._operands, self._sizes, self._tiny, self._data, self._limits)
+        grouping = Grouping(self._operands, self._sizes, self._pieces, self._tiny, self._data,
+                            self._limits)  # fmt: skip
         groups = grouping.run()
         outside = {
             other
@@ -170,7 +174,7 @@ class _Batching:
             return f"a {type(node).__name__}"
         if len(self._operands[key]) > MOST:
             return "tasks of very many chunks"
-        of_operands = [self._sizes.get(other, math.inf) for other in self._operands[key]]
+        of_operands = [self._read(key, node, other) for other in self._operands[key]]
         largest = max(of_operands, default=0)
         if largest == math.inf:
             return "chunks of unknown size"
@@ -195,6 +199,18 @@ class _Batching:
             return "annotated"
         self._graph[key] = task
         return ""
+
+    def _read(self, key: Any, node: Task, other: Any) -> float:
+        """Return the bytes that a task reads of a chunk at most; infinity if that is not known."""
+        nbytes = self._sizes.get(other, math.inf)
+        if nbytes <= self._limits.chunk:
+            return nbytes
+        told = self._table.sizes.lengths(self._table.tasks, other)
+        piece = None if told is None else cut_off(node, other, *told)
+        if piece is None:
+            return nbytes
+        self._pieces.setdefault(key, {})[other] = piece
+        return piece
 
     # What becomes of it --------------------------------------------------------------------
 

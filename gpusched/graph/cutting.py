@@ -10,6 +10,7 @@ import hashlib
 import math
 import operator
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from dask.utils import key_split
 from gpusched.adapters.tasks import Alias, Task, TaskRef, execute_subgraph
 from gpusched.graph.known import Cut, pieces
 from gpusched.graph.merging import block_of, gathers
+from gpusched.graph.subgraph import references
 from gpusched.graph.table import Table
 
 PART = 4
@@ -132,11 +134,9 @@ class _Cutting:
         piece = self._pieces.get(source) or (self._whole(source) if cuts else None)
         if not cuts or piece is None:
             return None
-        lengths = piece.lengths
-        for _, index in cuts:
-            if len(index) > len(lengths):
-                return None
-            lengths = lengths_of_piece(index, lengths)
+        lengths = _lengths_left(cuts, piece.lengths)
+        if lengths is None:
+            return None
         piece = piece._replace(lengths=lengths, cuts=piece.cuts + cuts)
         return piece if piece.nbytes <= self._most // SHARE else None
 
@@ -197,6 +197,49 @@ def cuts_of(task: Task) -> tuple[Cut, ...]:
     return ((task.func, index),) if plain and isinstance(source, TaskRef | Alias) else ()
 
 
+def cut_off(task: Task, large: Any, itemsize: int, lengths: Lengths) -> int | None:
+    """Return the most bytes that a task reads of a chunk; None if it may read more than pieces.
+
+    Parameters
+    ----------
+    task
+        One of dask's.
+    large
+        Key of the chunk.
+    itemsize, lengths
+        Bytes of an element of the chunk, and how long that is at most.
+
+    Examples
+    --------
+    >>> from operator import getitem
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.cutting import cut_off
+    >>> cut_off(Task("edge", getitem, TaskRef("x"), slice(2)), "x", 8, (1000, 5))
+    80
+    """
+    found = []
+    for node, name in _readers(task, large):
+        cuts = cuts_of(node) if type(node) is Task and node.dependencies == {name} else ()
+        left = _lengths_left(cuts, lengths)
+        if not cuts or left is None:
+            return None
+        found.append(itemsize * math.prod(left))
+    return sum(found) if found else None
+
+
+def _readers(task: Task, large: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield what reads a chunk in a task, and the key by which it has it."""
+    if task.func is not execute_subgraph:
+        yield task, large
+        return
+    inside, _, names, *given = task.args
+    for name, value in zip(names, given, strict=True):
+        if large in references(value):
+            whole = [] if isinstance(value, TaskRef) else [(value, large)]
+            yield from whole
+            yield from ((node, name) for node in inside.values() if name in node.dependencies)
+
+
 def _cuts_inside(task: Task) -> tuple[Cut, ...]:
     inside, key, _, *given = task.args
     left = dict(inside)
@@ -209,6 +252,15 @@ def _cuts_inside(task: Task) -> tuple[Cut, ...]:
         found = cuts + found
         (key,) = node.dependencies
     return found if all(isinstance(value, TaskRef | Alias) for value in given) else ()
+
+
+def _lengths_left(cuts: tuple[Cut, ...], lengths: Lengths) -> Lengths | None:
+    """Return how long a piece is at most after some cuts; None if one is of too many axes."""
+    for _, index in cuts:
+        if len(index) > len(lengths):
+            return None
+        lengths = lengths_of_piece(index, lengths)
+    return lengths
 
 
 def lengths_of_piece(index: tuple[Any, ...], lengths: Lengths) -> Lengths:

@@ -16,9 +16,13 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.generate import identity_value
+from gpusched.graph.quick import QUICK
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
-from gpusched.record.chunk import LazyChunk
+from gpusched.record.chunk import LazyChunk, lazies
+
+VARIANCES = {"var": False, "nanvar": True}
+"""Whether NaN is left out of variances, by flox's names for them without the chunks."""
 
 COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
             "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
@@ -47,6 +51,11 @@ class Grouped:
 
     __name__ = "chunk_reduce"
 
+    @property
+    def finish(self) -> Any:
+        """What is done with the dictionary of a lazy chunk in the end; None for nothing."""
+        return finished if VARIANCES.keys() & set(self.reductions) else None
+
     @cached_property
     def plain(self) -> Any:
         """flox's own function, as flox gives it to dask."""
@@ -55,7 +64,8 @@ class Grouped:
         from flox.core import chunk_reduce
         from flox.dask import _expand_dims
 
-        reduction = partial(chunk_reduce, func=self.reductions, reindex=True,
+        functions = tuple(map(_function, self.reductions))
+        reduction = partial(chunk_reduce, func=functions, reindex=True,
                             fill_value=self.fill_values, dtype=self.dtypes,
                             user_dtype=None)  # fmt: skip
         groups = pd.RangeIndex(self.count)
@@ -70,9 +80,7 @@ class Grouped:
             found = self._reduced(array, by)
         except UnfusibleError as error:
             array._recorder.stop(error.reason)
-        from flox.dask import _expand_dims
-
-        return _expand_dims(found)
+        return found | {"intermediates": tuple(map(_expanded, found["intermediates"]))}
 
     def _reduced(self, array: LazyChunk, by: Any) -> dict[Any, Any]:
         if getattr(by, "ndim", 0) != 1 or self.axis != (array.ndim - 1,):
@@ -81,11 +89,15 @@ class Grouped:
             self._result(array, by, *each)
             for each in zip(self.reductions, self.fill_values, self.dtypes, strict=True)
         ]
-        array._recorder.flush([each._node for each in results])  # in one kernel
+        array._recorder.flush(lazies(results))  # in one kernel
         groups = np.broadcast_to(np.arange(self.count), (self.count,))
         return {"groups": groups, "intermediates": results}
 
-    def _result(self, array: LazyChunk, by: Any, func: str, fill: Any, dtype: Any) -> LazyChunk:
+    def _result(self, array: LazyChunk, by: Any, func: str, fill: Any, dtype: Any) -> Any:
+        if func in VARIANCES:
+            found = segments.moments(array, by, self.count, -1, VARIANCES[func])
+            parts = found.squares, found.total, found.number
+            return tuple(part.astype(dtype) for part in parts)
         combine, dtype = COMBINES[func], np.dtype(dtype)
         nothing = identity_value(combine, dtype)
         if nothing != fill:
@@ -96,6 +108,41 @@ class Grouped:
         elif func.startswith("nan") and array.dtype.kind == "f":
             values = np.where(np.isnan(values), array.dtype.type(nothing), values)
         return segments.reduced(values, by, self.count, combine, -1, dtype)
+
+
+def _expanded(result: Any) -> Any:
+    """Return a result with the axis along which flox puts those of chunks side by side."""
+    from flox.core import DUMMY_AXIS
+
+    several = type(result) is tuple
+    return tuple(map(_expanded, result)) if several else np.expand_dims(result, DUMMY_AXIS)
+
+
+def finished(found: Any) -> Any:
+    """Return a dictionary of intermediate results in which variances are as flox has them."""
+    from flox.multiarray import MultiArray
+
+    results = [MultiArray(each) if type(each) is tuple else each for each in found["intermediates"]]
+    return found | {"intermediates": tuple(results)}
+
+
+setattr(finished, QUICK, True)
+
+
+def _function(name: str) -> Any:
+    """Return the function that flox calls for a reduction, or the reduction's name."""
+    from flox.aggregations import var_chunk
+
+    return partial(var_chunk, skipna=VARIANCES[name]) if name in VARIANCES else name
+
+
+def _named(function: Any) -> Any:
+    """Return the name of a reduction, or what is not one of those that are known."""
+    variance = getattr(sys.modules.get("flox.aggregations"), "var_chunk", None)
+    if not isinstance(function, partial) or function.func is not variance or function.args:
+        return function
+    names = (name for name, skip in VARIANCES.items() if function.keywords == {"skipna": skip})
+    return next(names, function)
 
 
 _OPTIONS = {"func", "fill_value", "dtype", "axis", "engine", "sort", "reindex", "user_dtype",
@@ -116,6 +163,8 @@ def grouped_for(function: Any) -> Any:
     options = _options(function)
     if options is None or options.keys() != _OPTIONS:
         return function
+    if type(options["func"]) is tuple:
+        options["func"] = tuple(map(_named, options["func"]))
     groups = options.pop("expected_groups")
     one = options.pop("user_dtype") is None and options.pop("reindex") is True
     if not one or not _is_range(groups) or not _is_known(options):
@@ -146,4 +195,5 @@ def _is_range(groups: Any) -> bool:
 def _is_known(options: dict[str, Any]) -> bool:
     """Return whether all reductions are in the table, and all options are as `Grouped` has them."""
     several = all(type(options[name]) is tuple for name in ("func", "fill_value", "dtype", "axis"))
-    return several and all(type(each) is str and each in COMBINES for each in options["func"])
+    names = COMBINES | VARIANCES
+    return several and all(type(each) is str and each in names for each in options["func"])

@@ -20,10 +20,12 @@ from gpusched.graph.limits import Limits
 class Group:
     """Tasks that run together, or one that runs alone."""
 
-    __slots__ = ("_first", "height", "level", "members", "nbytes", "open", "room", "width")
+    __slots__ = ("_first", "height", "large", "level", "members", "nbytes", "open", "room", "width")
 
-    def __init__(self, level: int, room: int) -> None:
+    def __init__(self, level: int, room: int, large: frozenset[Any] = frozenset()) -> None:
         self.level = level
+        self.large = large
+        """Keys of large chunks that it takes pieces of: one task has to have all of these."""
         self.members: list[Any] = []
         """Keys, operands before their users."""
         self.nbytes = 0.0
@@ -67,6 +69,8 @@ class Grouping:
         tasks themselves, and come before their users.
     sizes
         Bytes of results, by key, as far as they are known.
+    pieces
+        By key: the bytes that a task takes of large chunks, where it needs but a piece of these.
     tiny
         Keys of the tasks that may be batched; all that they depend on has a known size.
     data
@@ -80,19 +84,23 @@ class Grouping:
     >>> from gpusched.graph.limits import Limits
     >>> operands = {"a": [], "b": [], "ab": ["a", "b"], "c": [], "d": [], "cd": ["c", "d"]}
     >>> limits = Limits(tasks=2, nbytes=1000, chunk=100, least=1)
-    >>> groups = Grouping(operands, dict.fromkeys(operands, 8), set(operands), set(), limits).run()
+    >>> sizes = dict.fromkeys(operands, 8)
+    >>> groups = Grouping(operands, sizes, {}, set(operands), set(), limits).run()
     >>> [group.members for group in groups]
     [['a', 'b', 'ab'], ['c', 'd', 'cd']]
     """
 
     def __init__(self, operands: Mapping[Any, Sequence[Any]], sizes: Mapping[Any, float],
-                 tiny: Set[Any], data: Set[Any], limits: Limits) -> None:  # fmt: skip
+                 pieces: Mapping[Any, Mapping[Any, int]], tiny: Set[Any], data: Set[Any],
+                 limits: Limits) -> None:  # fmt: skip
         self._operands = operands
         self._sizes = sizes
+        self._pieces = pieces
         self._tiny = tiny
         self._data = data
         self._limits = limits
-        self._open: dict[int, Group] = {}
+        self._open: dict[tuple[int, frozenset[Any]], Group] = {}
+        """By level, and by the large chunks that pieces are taken of."""
         self.of: dict[Any, Group] = {}
         self._groups: list[Group] = []
         self._depths = self._measured()
@@ -171,21 +179,31 @@ class Grouping:
             heights = below.height
             height = 1 + max([heights[k] for k in operands if k in heights])
             return self._join(below, key, height, nbytes)
-        found = self._open.get(level + 1)
+        large = self._large(key)
+        found = self._open.get((level + 1, large))
         if found is None or not found.open or not self._fits(found, key, nbytes):
             room = self._limits.side_by_side(self._widths[self._depths[key]])
-            found = self._open[level + 1] = Group(level + 1, room)
+            found = self._open[level + 1, large] = Group(level + 1, room, large)
             self._groups.append(found)
         self._join(found, key, 1, nbytes)
 
+    def _large(self, key: Any) -> frozenset[Any]:
+        """Return the large chunks that a task takes pieces of."""
+        return frozenset(self._pieces.get(key, ()))
+
     def _fits(self, group: Group, key: Any, nbytes: float) -> bool:
         few = len(group.members) < _TASKS * max(group.room, 1)
-        return few and group.nbytes + self._taken(group, key) + nbytes <= self._limits.nbytes
+        return (
+            few
+            and self._large(key) <= group.large
+            and group.nbytes + self._taken(group, key) + nbytes <= self._limits.nbytes
+        )
 
     def _taken(self, group: Group, key: Any) -> float:
         """Return the bytes that a task takes from outside the group."""
-        get, of = self._sizes.get, self.of
-        return sum([get(k, 0) for k in self._operands[key] if of[k] is not group])
+        get, of, pieces = self._sizes.get, self.of, self._pieces.get(key, {})
+        outside = [k for k in self._operands[key] if of[k] is not group]
+        return sum([pieces[k] if k in pieces else get(k, 0) for k in outside])
 
     def _join(self, group: Group, key: Any, height: int, nbytes: float) -> None:
         group.add(key, height, nbytes + self._taken(group, key))

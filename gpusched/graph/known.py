@@ -14,14 +14,14 @@ from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
-from gpusched.adapters.arrays import nanmax_skip, nanmin_skip, sqrt, trim
+from gpusched.adapters.arrays import nanmax_skip, nanmin_skip, sqrt, take, trim
 from gpusched.adapters.tasks import Task
 from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import Grouped, grouped_for
 from gpusched.graph.partials import bare
 from gpusched.kernels.vectorized import vectorized
-from gpusched.record import functions
+from gpusched.record import functions, windows  # noqa: F401  (windows register themselves)
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction, one_of
 
@@ -121,7 +121,7 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, trim, enforced, together, pieces,
+                   operator.getitem, take, trim, enforced, together, pieces,
                    one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
@@ -146,6 +146,11 @@ COMPUTED_BY = "__gpusched_library__"
 def _getitem(array: Any, index: Any) -> Any:
     """dask's ``chunk.getitem``: a view here; `owned` copies it where it is a task's result."""
     return array[index]
+
+
+def _taken(array: Any, index: Any) -> Any:
+    """dask's ``_shuffle._getitem``: an index beside a number that keeps dask from looking at it."""
+    return array[index[1]]
 
 
 def owned(array: Any) -> Any:
@@ -186,6 +191,7 @@ _RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS | {concatenate_shaped}
 
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
+    take: _taken,
     concatenate_shaped: _joined,
     nanmin_skip: _nanmin,
     nanmax_skip: _nanmax,

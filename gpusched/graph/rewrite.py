@@ -334,7 +334,9 @@ class _Translation:
         self.shape.append(
             (traits.identity, recorded, traits.replayed, taken, _frozen(args), _frozen(kwargs))
         )
-        return Register(-len(self.steps))
+        result = Register(-len(self.steps))
+        finish = getattr(function, "finish", None) if isinstance(function, Grouped) else None
+        return result if finish is None else self.step(key, finish, (result,), {})
 
     def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
         """Return an argument as registers and constants."""

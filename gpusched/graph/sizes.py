@@ -45,8 +45,7 @@ class Sizes:
             The task as dask has it, before it was rewritten.
         """
         if isinstance(node, DataNode):
-            nbytes = getattr(node.value, "nbytes", None)
-            return nbytes if isinstance(nbytes, int) else None
+            return _held(node.value)
         return self.of_key(result_key(node))
 
     def within(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
@@ -145,6 +144,17 @@ class Sizes:
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
+
+
+def _held(value: Any) -> int | None:
+    """Return the bytes of an array, or of an index with arrays in it; None for anything else."""
+    if type(value) is tuple:
+        parts = [_held(item) for item in value]
+        return None if None in parts else sum(filter(None, parts))
+    if value is None or type(value) in (int, slice, type(Ellipsis)):
+        return 0
+    nbytes = getattr(value, "nbytes", None)
+    return nbytes if isinstance(nbytes, int) else None
 
 
 def _inside(node: Any) -> dict[Any, Any]:

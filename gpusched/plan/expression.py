@@ -70,6 +70,27 @@ class Leaf(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Gather(Node):
+    """Elements of an array that exists, chosen along one axis: ``array[labels]`` for the first one.
+
+    Its shape is that of the array, with the number of labels in place of the axis's length.
+    """
+
+    register: int
+    """Where the plan keeps the array."""
+    labels: Leaf
+    """An array of int64: each is less than the axis's length. Below 0 are only those of elements
+    that a segmented reduction by the same labels leaves out."""
+    axis: int
+    """Which axis, not negative."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What gathers of one kernel have in common: their labels, and the axis from the end."""
+        return id(self.labels), self.axis - self.ndim
+
+
+@dataclass(frozen=True, eq=False)
 class Scalar(Node):
     """One number known when recording."""
 

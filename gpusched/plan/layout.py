@@ -47,8 +47,21 @@ def _access(stride: int, innermost: bool) -> Access:
     return Access.UNIT if stride == 1 and innermost else Access.STRIDED
 
 
-def axis_order(shape: tuple[int, ...], operands: list[Strides]) -> tuple[int, ...]:
+def axis_order(
+    shape: tuple[int, ...], operands: list[Strides], axes: Container[int] = ()
+) -> tuple[int, ...]:
     """Return the axes from slowest to fastest in memory, in C order where strides do not say.
+
+    Parameters
+    ----------
+    shape
+        Lengths of the iteration space.
+    operands
+        Per operand, elements to move per axis of `shape`.
+    axes
+        The reduced axes. Windows that overlap along another axis are reduced one after the other,
+        while their elements are in the cache, but for those along contiguous elements: of these,
+        neighbouring results are reduced together.
 
     Examples
     --------
@@ -56,10 +69,14 @@ def axis_order(shape: tuple[int, ...], operands: list[Strides]) -> tuple[int, ..
     (1, 0)
     >>> axis_order((3, 4), [(0, 1), (4, 1)])
     (0, 1)
+    >>> axis_order((2, 5, 4), [(4, 4, 1)], axes=(0,)), axis_order((2, 7, 3), [(9, 1, 1)], axes=(2,))
+    ((1, 0, 2), (0, 2, 1))
     """
 
     def slowness(axis: int) -> list[int]:
-        return [-abs(strides[axis]) for strides in leading]
+        steps = [abs(strides[axis]) for strides in leading]
+        reduced = [(axis in axes) == (step > 1) for step in steps if step]
+        return [*(-step for step in steps), *reduced]
 
     full = [s for s in operands if all(x or n == 1 for x, n in zip(s, shape, strict=True))]
     leading = [s for s in (full or operands) if any(s)][:1]

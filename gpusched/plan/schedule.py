@@ -19,6 +19,7 @@ from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Stateme
 from gpusched.emit.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, HIDING, named
 from gpusched.plan.expression import (
     Apply,
+    Gather,
     Leaf,
     Node,
     Reduce,
@@ -162,6 +163,14 @@ class KernelBuilder:
         self.parameters: list[Scalar] = []
         self.names: dict[int, int | str] = {}
         self.order: list[Apply] = []
+        self.labels = group.labels
+        """What chooses results, or elements of arrays that are read."""
+        self.label_axis = group.axes[0] if group.labels is not None else 0
+        """The axis of the iteration space that these go along."""
+        self.label_input: int | None = None
+        """The number of the input that holds them."""
+        self.gathered: set[int] = set()
+        """The numbers of the inputs that are read where labels say."""
         self._collect()
 
     def _roots(self) -> list[Node]:
@@ -169,7 +178,7 @@ class KernelBuilder:
 
     def _collect(self) -> None:
         """Give numbers to the values: inputs, then parameters, then statements."""
-        leaves: dict[int, list[Node]] = defaultdict(list)
+        leaves: dict[tuple[int, bool], list[Node]] = defaultdict(list)
         hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
         stack = list(reversed(self._roots()))
         seen: set[int] = set()
@@ -186,7 +195,11 @@ class KernelBuilder:
             seen.add(id(node))
             register = self.register(node)
             if register is not None:
-                leaves[register].append(node)
+                leaves[register, False].append(node)
+            elif isinstance(node, Gather):
+                leaves[node.register, True].append(node)
+                self.labels = node.labels
+                self.label_axis = len(self.group.shape) - node.ndim + node.axis
             elif isinstance(node, Scalar):
                 scalars.append(node)
             else:
@@ -200,12 +213,14 @@ class KernelBuilder:
             else:
                 self.names[id(node)] = text
         number = 0
-        for register, nodes in leaves.items():
+        for (register, gathered), nodes in leaves.items():
             self.registers.append(register)
             self.names.update((id(node), number) for node in nodes)
+            self.gathered |= {number} if gathered else set()
             number += 1
-        if self.group.labels is not None:
-            self.registers.append(self.group.labels.register)
+        if self.labels is not None:
+            self.registers.append(self.labels.register)
+            self.label_input = number
             number += 1
         for nodes in hoisted.values():
             assert isinstance(nodes[0], Scalar)
@@ -236,14 +251,35 @@ class KernelBuilder:
             for node in self.order
         )
 
-    def strides(self, register: int) -> Strides:
+    def strides(self, number: int) -> Strides:
         """Return an input's strides in elements over the iteration space."""
-        array = self.arrays[register]
-        if self.group.labels is not None and register == self.group.labels.register:
-            return tuple(int(axis in self.group.axes) for axis in range(len(self.group.shape)))
+        array = self.arrays[self.registers[number]]
+        if number == self.label_input:
+            return tuple(int(axis == self.label_axis) for axis in range(len(self.group.shape)))
         steps = [0 if n == 1 else s // array.itemsize
                  for n, s in zip(array.shape, array.strides, strict=True)]  # fmt: skip
         return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
+
+    def place(self, number: int, element: tuple[int, ...]) -> tuple[int, ...]:
+        """Return where an input is read for an element, as if it were of the iteration space."""
+        if number not in self.gathered or self.labels is None:
+            return element
+        axis = self.label_axis
+        label = int(self.arrays[self.labels.register][element[axis]])
+        return (*element[:axis], label, *element[axis + 1 :])
+
+    def part(self, number: int, where: tuple[slice, ...]) -> Any:
+        """Return what an input shows to a part of the iteration space.
+
+        Of an input that is read where labels say, that is all along the labels' axis.
+        """
+        array, shape, index = self.arrays[self.registers[number]], [*self.group.shape], [*where]
+        axis = self.label_axis
+        if number == self.label_input:
+            array = array.reshape(-1, *[1] * (len(shape) - 1 - axis))
+        elif number in self.gathered:
+            shape[axis], index[axis] = array.shape[axis - len(shape)], slice(None)
+        return np.broadcast_to(array, shape)[tuple(index)]
 
     def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
         """Return the axes that are not reduced, in order."""
@@ -252,8 +288,8 @@ class KernelBuilder:
     def launch(self, targets: list[int], device: Device) -> Launch | Empty:
         """Return the step that computes the group into `targets`."""
         shape, axes = self.group.shape, self.group.axes
-        inputs = [self.strides(register) for register in self.registers]
-        order = axis_order(shape, inputs)
+        inputs = [self.strides(number) for number in range(len(self.registers))]
+        order = axis_order(shape, inputs, axes)
         kept = self.kept(order)
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
         if self.group.labels is not None:
@@ -261,9 +297,10 @@ class KernelBuilder:
         outputs = [written] * len(targets)
         if 0 in shape:
             return Empty(device, tuple(self.allocations(targets, kept, False)))
-        labelled = axes if self.group.labels is not None else ()
+        labelled = (self.label_axis,) if self.labels is not None else ()
         loops = nest(shape, order, inputs + outputs, axes, self.cut, labelled)
-        allocations = self.allocations(targets, kept, loops.reduced[-1])
+        wide = loops.reduced[-1] or self._reduces_windows(inputs)
+        allocations = self.allocations(targets, kept, wide)
         kernel = self.kernel(loops, allocations, device)
         return Launch(
             device,
@@ -289,16 +326,42 @@ class KernelBuilder:
         owners: dict[int, tuple[int, int]] = {}
         for register in self.registers:
             array = self.arrays[register]
-            owner = array if array.base is None else array.base
+            owner = _owner(array)
             whole = getattr(owner, "nbytes", array.size * array.itemsize)
             shown, _ = owners.get(id(owner), (0, 0))
             owners[id(owner)] = shown + array.size * array.itemsize, whole
         return sum(min(shown, whole) for shown, whole in owners.values())
 
+    def _reduces_windows(self, inputs: list[Strides]) -> bool:
+        """Return whether overlapping windows are reduced: NumPy adds the elements of some by pairs.
+
+        Parameters
+        ----------
+        inputs
+            Elements to move per axis, by input.
+        """
+        reduced = self.group.axes
+        return any(
+            bool(steps[axis])
+            and steps[axis] in (s for k, s in enumerate(steps) if k not in reduced)
+            for steps in inputs
+            for axis in reduced
+        )
+
     def allocations(
-        self, targets: list[int], kept: tuple[int, ...], reduce_inner: bool
+        self, targets: list[int], kept: tuple[int, ...], widened: bool
     ) -> list[Allocation]:
-        """Return how each output is allocated and finished."""
+        """Return how each output is allocated and finished.
+
+        Parameters
+        ----------
+        targets
+            Their registers.
+        kept
+            The axes that are not reduced, in order.
+        widened
+            Whether sums of float32 are kept in float64.
+        """
         shape = tuple(self.group.shape[axis] for axis in kept)
         if self.group.labels is not None:
             kept = (*self.group.axes, *kept)
@@ -311,7 +374,7 @@ class KernelBuilder:
             dtype, initial, errors = node.dtype, None, 0
             if isinstance(node, Reduce):
                 errors, dtype = node.reports & OVERFLOW, computed(dtype)
-                wide = reduce_inner or isinstance(node, Segments)
+                wide = widened or isinstance(node, Segments)
                 if wide and node.combine == "add" and dtype == np.float32:
                     dtype = np.dtype(np.float64)
                 initial = generate.identity_value(node.combine, dtype)
@@ -328,14 +391,14 @@ class KernelBuilder:
         """Return the kernel for loops that are known."""
         count = len(self.registers)
         inputs = tuple(
-            Input(self.arrays[register].dtype.name, loops.access(k))
+            Input(self.arrays[register].dtype.name, self._access(loops, k, k in self.gathered))
             for k, register in enumerate(self.registers)
         )
         outputs = tuple(
             Output(
                 self.names[id(root)],
                 allocation.dtype.name,
-                self._access(loops, count + k),
+                self._access(loops, count + k, self.group.labels is not None),
                 node.combine if isinstance(node, Reduce) else None,
                 (computed(root.dtype) if isinstance(node, Reduce) else root.dtype).name,
             )
@@ -345,8 +408,8 @@ class KernelBuilder:
         )
         parameters = tuple(computed(p.dtype).name for p in self.parameters)
         kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
-        labels = None if self.group.labels is None else count - 1
-        found = Kernel(inputs, parameters, self.statements(), outputs, kinds, labels=labels)
+        found = Kernel(inputs, parameters, self.statements(), outputs, kinds,
+                       labels=self.label_input)  # fmt: skip
         if device.can.errors:
             flags, tests = self.watched()
             found = replace(found, checked=bool(flags or tests), flags=flags, tests=tests)
@@ -355,15 +418,13 @@ class KernelBuilder:
         streamed = _is_streamed(outputs, loops, allocations)
         return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
 
-    def _access(self, loops: Loops, output: int) -> tuple[Access, ...]:
-        """Return how an output moves in each loop."""
-        found = loops.access(output)
-        if self.group.labels is None:
-            return found
-        return tuple(
-            Access.LABELLED if reduced else access
-            for access, reduced in zip(found, loops.reduced, strict=True)
-        )
+    def _access(self, loops: Loops, operand: int, labelled: bool) -> tuple[Access, ...]:
+        """Return how an operand moves in each loop; in that along the labels, as they say."""
+        found = list(loops.access(operand))
+        if labelled:
+            assert self.label_input is not None
+            found[loops.strides[self.label_input].index(1)] = Access.LABELLED
+        return tuple(found)
 
     def watched(self) -> tuple[int, tuple[Test, ...]]:
         """Return which of the processor's flags count, and the statements that are tested.
@@ -396,6 +457,14 @@ class KernelBuilder:
             root for node, root in pairs
             if not isinstance(node, Reduce) or node.combine in ("add", "multiply", MOMENTS)
         ]  # fmt: skip
+
+
+def _owner(array: Any) -> Any:
+    """Return the array that has an array's memory; views have it of another one."""
+    found = array
+    while (array := getattr(array, "base", None)) is not None:
+        found = array if hasattr(array, "nbytes") else found
+    return found
 
 
 def _chosen(order: list[Apply]) -> set[int]:

@@ -247,7 +247,7 @@ def _goes_by_rows(launch: Launch) -> bool:
     kernel = launch.kernel.kernel
     if type(launch) is not Launch or not launch.device.can.tiles:
         return False
-    if kernel.edition or kernel.segmented or kernel.loops == ("map",):
+    if kernel.edition or kernel.labels is not None or kernel.loops == ("map",):
         return False
     if kernel.loops[0] == "reduce" and kernel.loops[-1] == "reduce":
         return False

@@ -181,9 +181,11 @@ class LazyChunk(NDArrayOperatorsMixin):
             items = index if type(index) is tuple else (index,)
             basic = (int, slice, type(None), type(Ellipsis), np.integer)
             if not all(isinstance(i, basic) and not isinstance(i, bool) for i in items):
-                told = GraphBreak.INDEX("an index that is not a slice, an integer or None")
-                recorder.broke("getitem", told)
-                return compute(recorder, _getitem, (self, index), {})
+                try:
+                    return METHODS["__getitem__"](self, items)
+                except UnfusibleError as reason:
+                    recorder.broke("getitem", reason.reason)
+                    return compute(recorder, _getitem, (self, index), {})
             self._fresh = False
             integers = sum(isinstance(i, int | np.integer) for i in items)
             full = integers == self.ndim and Ellipsis not in items

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 
 from gpusched.backends.devices import HOST, Device
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.emit.dtypes import SUPPORTED
+from gpusched.emit.dtypes import SUPPORTED, computed
 from gpusched.emit.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded
 from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import Operation, conversion, reports, reports_of_joining
@@ -19,6 +20,7 @@ from gpusched.plan import seams, slabs, tiers
 from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import (
     Apply,
+    Gather,
     Leaf,
     Node,
     PythonScalar,
@@ -94,6 +96,8 @@ class Recorder:
         """Registers of the program's inputs."""
         self._constants: list[tuple[int, Any]] = []
         self._done: dict[int, int] = {}
+        self._gathers: tuple[int, int] | None = None
+        """What gathers that are part of other kernels have in common."""
         self._waiting: dict[int, Reduce] = {}
         """By identity, sums that keep their axes and have been recorded, but not computed."""
         self._sliced: dict[int, int] = {}
@@ -142,13 +146,18 @@ class Recorder:
         return node
 
     def constant(self, array: np.ndarray) -> Leaf:
-        """Return the node of an array that depends only on the inputs' kinds."""
-        copy = self.device.take_in(array)
-        # Other threads' streams, which do not wait for this one's, read it with the plan.
-        self.device.synchronize()
-        node = self.leaf(copy)
-        self._constants.append((node.register, copy))
-        return node
+        """Return the node of an array that depends only on the inputs' kinds: one of equal ones."""
+
+        def make() -> Node:
+            copy = self.device.take_in(array)
+            # Other threads' streams, which do not wait for this one's, read it with the plan.
+            self.device.synchronize()
+            node = self.leaf(copy)
+            self._constants.append((node.register, copy))
+            return node
+
+        digest = hashlib.blake2b(array.tobytes()).digest()
+        return cast(Leaf, self._intern(("constant", array.dtype, array.shape, digest), make))
 
     def _heeded(self, errors: int) -> int:
         """Return those of the errors of a kernel that `numpy.errstate` does not ignore here."""
@@ -265,15 +274,55 @@ class Recorder:
         found = [self._intern((*key, k), make) for k in range(3)]
         return cast(list[Reduce], found)
 
-    def labels(self, register: int, placed: Callable[..., Any], count: int) -> Leaf:
-        """Return what a function makes of labels and their number; once for the same ones."""
+    def labels(self, node: Node, placed: Callable[..., Any], *args: int) -> Leaf:
+        """Return what a function makes of labels and some numbers; once for the same ones."""
+        register = self.register(node)
 
         def make() -> Node:
-            found = self.call(placed, (Register(register), count), {}, copies=True)
+            # What stands in for labels that are still to be computed may be beyond all arrays.
+            copies = register not in self._stood_in
+            found = self.call(placed, (Register(register), *args), {}, copies)
             assert isinstance(found, Leaf)
             return found
 
-        return cast(Leaf, self._intern(("labels", register, count), make))
+        return cast(Leaf, self._intern(("labels", placed, register, *args), make))
+
+    def gather(self, node: Node, labels: Leaf, axis: int) -> Node:
+        """Return the node of a node's elements at labels along an axis.
+
+        Parameters
+        ----------
+        node
+            What elements are taken of; it is computed first.
+        labels
+            As in `gpusched.plan.expression.Gather`.
+        axis
+            Which axis, not negative.
+
+        Notes
+        -----
+        A kernel reads where one array of labels says. Those of the first gather are part of other
+        kernels, as long as they go along the same axis; others are a kernel of their own.
+        So is what one label chooses, since that may be broadcast along the axis.
+        """
+        shape = (*node.shape[:axis], *labels.shape, *node.shape[axis + 1 :])
+        if 0 in node.shape or 0 in shape:
+            raise UnfusibleError(GraphBreak.EMPTY, "elements of an empty array")
+        plain = node.dtype in SUPPORTED and computed(node.dtype) == node.dtype
+        if not plain or node.dtype.kind == "c":
+            raise UnfusibleError(GraphBreak.DTYPE, f"elements of {node.dtype} chosen by integers")
+        register = self.register(node)
+
+        def make() -> Node:
+            self.operations += 1
+            return Gather(node.dtype, shape, register, labels, axis)
+
+        found = cast(Gather, self._intern(("gather", register, id(labels), axis), make))
+        alone = labels.shape == (1,)
+        self._gathers = self._gathers or (None if alone else found.place)
+        if (alone or found.place != self._gathers) and id(found) not in self._done:
+            self.flush([found])
+        return found
 
     def segments(self, combine: str, node: Node, labels: Leaf, count: int, axis: int,
                  initial: PythonScalar) -> Node:  # fmt: skip
@@ -296,6 +345,10 @@ class Recorder:
             raise UnfusibleError(GraphBreak.EMPTY, "reduction of an empty array")
         if node.dtype.kind == "c":
             raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers by label")
+        place = id(labels), axis - node.ndim
+        others = [n for n in postorder([node]) if isinstance(n, Gather) and n.place != place]
+        if others:
+            self.flush([n for n in others if id(n) not in self._done])
         shape = (*node.shape[:axis], count, *node.shape[axis + 1 :])
         errors = self._heeded(reports_of_joining(combine, node.dtype))
         key = ("segments", combine, axis, count, repr(initial), errors, id(node), id(labels))
@@ -318,7 +371,7 @@ class Recorder:
         for wanted in groups(roots, self._done):
             group = alongside(wanted, self._waiting.values())
             builder = KernelBuilder(group, self._done, self._registers)
-            if not group.axes:
+            if not group.axes and builder.labels is None:
                 read = [self._registers[k] for k in builder.registers]
                 builder.cut = seams.divided(self.steps, read, group.shape, self._registers)
             targets = [len(self._registers) + k for k in range(len(group.nodes))]
@@ -471,7 +524,7 @@ class Recorder:
         if id(node) in self._done:
             return self.leaf_view(self._done[id(node)], change)
         count = self._sliced[id(node)] = self._sliced.get(id(node), 0) + 1
-        if isinstance(node, Reduce) or (repeats and count > 2):
+        if isinstance(node, Reduce | Gather) or (repeats and count > 2):
             return self.leaf_view(self.register(node), change)
         assert isinstance(node, Apply)
         # Reductions inside are computed first: together, as one kernel may do some of them.
@@ -518,6 +571,14 @@ class Recorder:
             return True
         still = isinstance(value, Leaf) and not any(self._registers[value.register].strides)
         return still or math.prod(value.shape) == 1 < size
+
+    def has_windows(self, node: Node) -> bool:
+        """Return whether a node is an array that shows elements several times, as windows do."""
+        if not isinstance(node, Leaf):
+            return False
+        array = self._registers[node.register]
+        steps = [s for n, s in zip(array.shape, array.strides, strict=True) if s and n > 1]
+        return len(set(steps)) < len(steps)
 
     # What is noted ----------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ are such reductions (`numpy.bincount`, ``numpy.add.reduceat``) are recorded in t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -16,10 +16,8 @@ from gpusched.emit.generate import identity_value
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record.chunk import HANDLERS, UFUNC_METHODS, LazyChunk, operand
 from gpusched.record.functions import total_dtype
+from gpusched.record.gathers import LABEL, at
 from gpusched.record.record import Recorder
-
-LABEL = np.dtype(np.int64)
-"""Of the labels that kernels read."""
 
 
 def placed(labels: np.ndarray, count: int) -> np.ndarray:
@@ -64,13 +62,17 @@ def reduced(array: LazyChunk, labels: Any, count: int, combine: str, axis: int =
     UnfusibleError
         Where no kernel can do it; the message is the reason.
     """
-    recorder, node = array._recorder, array._node
-    if not node.shape:
+    if not array.shape:
         raise UnfusibleError(GraphBreak.NO_KERNEL, "a reduction without an axis")
-    axis = normalize_axis_index(axis, node.ndim)
-    marks = _labels(recorder, labels, count)
-    if marks.shape != node.shape[axis : axis + 1]:
-        raise UnfusibleError(GraphBreak.OPERAND, "labels of another length than the axis")
+    axis = normalize_axis_index(axis, array.ndim)
+    marks = _labels(array, labels, count, axis)
+    return _by(array, marks, count, combine, axis, dtype, initial)
+
+
+def _by(array: LazyChunk, marks: Leaf, count: int, combine: str, axis: int, dtype: Any = None,
+        initial: Any = None) -> LazyChunk:  # fmt: skip
+    """Do what `reduced` does, by labels as kernels take them."""
+    recorder, node = array._recorder, array._node
     value = recorder.cast(node, node.dtype if dtype is None else np.dtype(dtype))
     if initial is None:
         initial = identity_value(combine, value.dtype)
@@ -78,13 +80,64 @@ def reduced(array: LazyChunk, labels: Any, count: int, combine: str, axis: int =
     return LazyChunk(recorder, found, fresh=True)
 
 
-def _labels(recorder: Recorder, labels: Any, count: int) -> Leaf:
+class Moments(NamedTuple):
+    """What is known of the values that have the same label."""
+
+    number: LazyChunk
+    """How many there are that are not NaN, of int64."""
+    total: LazyChunk
+    """Their sum, of float64."""
+    squares: LazyChunk
+    """The squares of their deviations from the mean, added up, of float64."""
+
+
+def moments(array: LazyChunk, labels: Any, count: int, axis: int = -1,
+            skip: bool = False) -> Moments:  # fmt: skip
+    """Record the moments of an array along an axis, for each label.
+
+    Parameters
+    ----------
+    array, labels, count, axis
+        As in `reduced`.
+    skip
+        Whether NaN is left out; a label that has one has NaN as its sum and squares otherwise.
+
+    Notes
+    -----
+    Values are read twice: for their means, and for deviations from the rounded means. What these
+    add up to is how far the mean was from the rounded one, which corrects the squares.
+    """
+    recorder = array._recorder
+    if not array.shape:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a reduction without an axis")
+    axis = normalize_axis_index(axis, array.ndim)
+    marks = _labels(array, labels, count, axis)
+    missing = np.isnan(array)
+    wide = array.astype(np.float64)
+    values = np.where(missing, 0.0, wide) if skip else wide
+
+    def add(value: Any, dtype: type) -> LazyChunk:
+        return _by(value, marks, count, "add", axis, dtype)
+
+    number, total = add(~missing, np.int64), add(values, np.float64)
+    recorder.flush([number._node, total._node])  # in one kernel
+    least = np.maximum(number, 1)
+    centre = at(total / least, marks, axis)
+    away = np.where(missing, 0.0, values - centre) if skip else values - centre
+    apart, squares = add(away, np.float64), add(np.square(away), np.float64)
+    recorder.flush([apart._node, squares._node])
+    return Moments(number, total, np.maximum(squares - np.square(apart) / least, 0.0))
+
+
+def _labels(array: LazyChunk, labels: Any, count: int, axis: int) -> Leaf:
     """Return the labels as kernels take them; once for all reductions by the same ones."""
+    recorder = array._recorder
     node = operand(recorder, labels)
     if not isinstance(node, Node) or node.dtype.kind not in "iu" or node.ndim != 1:
         raise UnfusibleError(GraphBreak.OPERAND, "labels that are not a row of integers")
-    register = recorder.register(node)
-    return recorder.labels(register, placed, count)
+    if node.shape != array.shape[axis : axis + 1]:
+        raise UnfusibleError(GraphBreak.OPERAND, "labels of another length than the axis")
+    return recorder.labels(node, placed, count)
 
 
 def _bincount(recorder: Recorder, x: Any, weights: Any = None, minlength: int = 0) -> Any:

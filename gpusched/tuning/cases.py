@@ -106,7 +106,7 @@ def random_case(kernel: Kernel, launch: Launch, device: Device) -> Case:
         size = before + after
         values = numbers(random, size, each.dtype, special=False)
         if number == kernel.labels:
-            values[:] = labels(size)
+            values[:] = labels(size, kernel.segmented)
         inputs.append((values if device.can.host_memory else device.take_in(values))[before:])
     return replace(case, inputs=tuple(inputs))
 

@@ -262,7 +262,9 @@ def test_groups_form_no_cycle(data: Any) -> None:
     }
     tiny = data.draw(st.sets(st.integers(0, count - 1)))
     most = data.draw(st.integers(2, 10))
-    grouping = Grouping(operands, dict.fromkeys(operands, 8), tiny, set(), Limits(most, 200, 8, 1))
+    grouping = Grouping(
+        operands, dict.fromkeys(operands, 8), {}, tiny, set(), Limits(most, 200, 8, 1)
+    )
     groups = grouping.run()
     assert sorted(key for group in groups for key in group.members) == list(operands)
     number = {key: k for k, group in enumerate(groups) for key in group.members}
@@ -296,7 +298,7 @@ def test_results_that_are_scattered_are_not_kept_together(nbytes: int, together:
         operands[f"user-{k}"] = [chunks[k // 8]]
     sizes = dict.fromkeys(operands, nbytes)
     bounds = Limits(tasks=16, nbytes=16 * nbytes, chunk=nbytes, least=1)
-    groups = Grouping(operands, sizes, set(operands), set(), bounds).run()
+    groups = Grouping(operands, sizes, {}, set(operands), set(), bounds).run()
     made = [group.members for group in groups if group.members[0] in chunks]
     assert made == ([chunks] if together else [[chunk] for chunk in chunks])
     users = [group.members for group in groups if group.members[0] not in chunks]

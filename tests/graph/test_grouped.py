@@ -52,13 +52,19 @@ REDUCTIONS: dict[str, Callable[[Any], Any]] = {
     "min-with-nan": lambda g: g.min(skipna=False, method="map-reduce"),
     "count": lambda g: g.count(method="map-reduce"),
     "prod": lambda g: g.prod(method="map-reduce"),
+    "std": lambda g: g.std(method="map-reduce"),
+    "var-with-nan": lambda g: g.var(skipna=False, ddof=1, method="map-reduce"),
 }
 
 
-MORE = [pytest.param(name, marks=pytest.mark.exhaustive) for name in REDUCTIONS if name != "sum"]
+MORE = [
+    pytest.param(name, marks=pytest.mark.exhaustive)
+    for name in REDUCTIONS
+    if name not in ("sum", "std")
+]
 
 
-@pytest.mark.parametrize("name", ["sum", *MORE])
+@pytest.mark.parametrize("name", ["sum", "std", *MORE])
 def test_reductions_by_month_are_a_kernel_per_chunk(name: str) -> None:
     data = field()
     expected, found, fused = computed(lambda: REDUCTIONS[name](data.groupby("time.month")))
@@ -87,10 +93,13 @@ def test_days_without_a_group_are_left_out() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["map-reduce", "cohorts"])
-def test_what_has_no_kernel_is_flox_s(method: str) -> None:
-    data = field()
-    expected, found, fused = computed(lambda: data.groupby("time.month").std(method=method))
+@pytest.mark.parametrize("name", ["median", "cohorts"])
+def test_what_has_no_kernel_is_flox_s(name: str) -> None:
+    data = field().chunk(time=-1) if name == "median" else field()
+    groups = data.groupby("time.month")
+    expected, found, fused = computed(
+        groups.median if name == "median" else lambda: groups.std(method="cohorts")
+    )
     assert fused == 0
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -98,6 +107,9 @@ def test_what_has_no_kernel_is_flox_s(method: str) -> None:
 def test_what_flox_gives_to_dask_is_known_again() -> None:
     found = Grouped(("nansum", "nanlen"), (0, 0), (np.dtype("f4"), np.int64), (2,), "flox", True, 5)
     assert grouped_for(found.plain) == found
+    with_moments = Grouped(("nanvar", "nanlen"), ((0, 0, 0), 0), (np.dtype("f8"), np.int64), (2,),
+                           "flox", True, 5)  # fmt: skip
+    assert grouped_for(with_moments.plain) == with_moments
     other = partial(found.plain, engine="numpy")
     assert grouped_for(other) != found
     custom = partial(found.plain.func, axis=(2,), engine="flox", sort=True, expected_groups=None)

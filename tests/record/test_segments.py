@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from gpusched.backends.cache import reference
 from gpusched.backends.devices import HOST
 from gpusched.editing.samples import sample
-from gpusched.record.segments import placed, reduced
+from gpusched.record.segments import moments, placed, reduced
 from gpusched.tuning.cases import random_case
 from tests.record.recording import BACKENDS, check, record
 
@@ -117,6 +117,60 @@ def test_reduceat_and_bincount_are_segmented_reductions(backend: str) -> None:
     weights = np.array([0.5, -0.0, 2, 1])
     found = check(lambda w: np.bincount(bins, w, 6), weights, backend=backend)
     assert len(found.launches) == 1
+
+
+def moments_of(values: np.ndarray, axis: int, skip: bool) -> list[np.ndarray]:
+    """Return how many numbers there are along an axis, their sum, and squares of deviations."""
+    missing = np.isnan(values)
+    number = (~missing).sum(axis, keepdims=True)
+    values = np.where(missing, 0, values) if skip else values
+    total = values.sum(axis, keepdims=True)
+    away = values - total / np.maximum(number, 1)
+    away = np.where(missing, 0, away) if skip else away
+    return [number.sum(axis), total.sum(axis), np.square(away).sum(axis)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_moments_are_those_of_each_label(axis: int, backend: str) -> None:
+    array, labels = RANDOM.normal(size=(30, 30)), RANDOM.integers(-1, 4, 30)
+    array[3, 5] = np.nan
+    for skip in (False, True):
+        found = record(lambda a, b, s=skip: tuple(moments(a, b, 5, axis, s)), array, labels,
+                       backend=backend)  # fmt: skip
+        for k in range(5):
+            expected = moments_of(array.compress(labels == k, axis), axis, skip)
+            for part, wanted in zip(found.result, expected, strict=True):
+                np.testing.assert_allclose(part.take(k, axis), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_moments_read_values_twice_and_keep_no_array_of_their_size() -> None:
+    array, labels = RANDOM.normal(size=(40, 500)), RANDOM.integers(0, 3, 40)
+    found = record(lambda a, b: tuple(moments(a, b, 3, 0, True)), array, labels)
+    whole = [each for each in found.launches if each.bytes_read >= array.nbytes]
+    assert len(whole) == 2
+    assert all(each.bytes_written < array.nbytes // 4 for each in found.launches)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e4, 1e8, 1e12])
+def test_variances_by_label_are_no_less_exact_than_numpy_s(mean: float) -> None:
+    array = RANDOM.normal(mean, 1, (400, 50))
+    labels = np.arange(400) % 4
+    found = record(lambda a, b: tuple(moments(a, b, 4, 0)), array, labels)
+    squares = found.result[2]
+    for k in range(4):
+        own = array[labels == k]
+        exact = own.astype(np.longdouble)
+        exact = np.square(exact - exact.mean(axis=0)).sum(axis=0)
+        of_numpy = np.abs(own.var(axis=0) * len(own) / exact - 1).max()
+        ours = np.abs(squares[k] / exact - 1).max()
+        assert ours <= 2 * of_numpy + 1e-14
+
+
+def test_moments_of_equal_numbers_are_zero() -> None:
+    array = np.full((30, 20), 0.1)
+    found = record(lambda a, b: tuple(moments(a, b, 2, 0)), array, np.arange(30) % 2)
+    assert found.result[2].max() < 1e-30
 
 
 def test_reduceat_keeps_the_sign_of_zeros() -> None:

@@ -49,7 +49,8 @@ class Joining(Nest):
 
     def joins_rows(self) -> bool:
         """Return whether the loops add rows to each other, in a computation that waits for them."""
-        return self.together > 1 and self.kernel.loops[-2:] == ("reduce", "map")
+        labelled = self.kernel.label_loop == self.innermost - 1
+        return self.together > 1 and self.kernel.loops[-2:] == ("reduce", "map") and not labelled
 
     def rows(self, level: int) -> None:
         """Join some rows at once, and open the loop for those that are left.

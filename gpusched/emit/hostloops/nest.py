@@ -61,6 +61,8 @@ class Nest:
         self.lines = [f"def kernel({', '.join(arguments(kernel))}):"]
         self.depth = 1
         self.current = {name: name for name in self.inputs + self.outputs}
+        self.labels = "" if kernel.labels is None else self.inputs[kernel.labels]
+        """The input that holds labels."""
         self.ahead: dict[str, str] = {}
         """By input, how far ahead of a block it is asked for, in source."""
 
@@ -127,6 +129,23 @@ class Nest:
         """Move what a loop moves to where it is now."""
         for name in self.moving(level, self.inputs + self.outputs):
             self.advance(name, f"i{level} * {name}_s{level}", f"_{level}")
+        if level == self.kernel.label_loop:
+            self.enter_label(level)
+
+    def enter_label(self, level: int) -> None:
+        """Move what is read where labels say to where the label of the loop's iteration says."""
+        self.write(f"label = {self.current[self.labels]}[0]")
+        self.move_gathered(level)
+
+    def move_gathered(self, level: int) -> None:
+        """Move what is read where labels say to the label's place."""
+        for number in self.kernel.gathered:
+            name = self.inputs[number]
+            self.advance(name, f"label * {name}_s{level}", "_label")
+
+    def label(self, index: str) -> str:
+        """Return in source the label of an element of the innermost loop."""
+        return f"{self.current[self.labels]}[{index}]"
 
     def joined_before(self, level: int) -> str:
         """Return in source how often the loops around one have reduced to the same place before."""
@@ -160,6 +179,8 @@ class Nest:
                 found.append(f"{name}_value{row}")
             elif access is Access.UNIT:
                 found.append(f"{array}[{index}]")
+            elif access is Access.LABELLED:
+                found.append(f"element({array}, {self.label(index)} * {name}_s{level})")
             else:
                 found.append(f"element({array}, {index} * {name}_s{level})")
         return ", ".join(found + parameter_names(self.kernel))

@@ -19,8 +19,6 @@ class Segmented(Nest):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        assert kernel.labels is not None
-        self.labels = self.inputs[kernel.labels]
         self.level = kernel.loops.index("reduce")
         """The loop along the labels."""
         self.tiled = self.level == self.innermost - 1
@@ -35,14 +33,17 @@ class Segmented(Nest):
             self.to_start(self.outputs, self.kernel.outputs)
         super().loop(level)
 
-    def enter(self, level: int) -> None:
-        """Move what a loop moves to where it is now, and the outputs to the label's places."""
-        super().enter(level)
-        if level == self.level:
-            self.write(f"label = {self.current[self.labels]}[0]")
-            self.open("if label >= 0:")
-            for name in self.outputs:
-                self.advance(name, f"label * {name}_s{level}", f"_{level}")
+    def enter_label(self, level: int) -> None:
+        """Move inputs and outputs to the label's places, where there are such."""
+        self.write(f"label = {self.current[self.labels]}[0]")
+        self.open("if label >= 0:")
+        self.move_gathered(level)
+        for name in self.outputs:
+            self.advance(name, f"label * {name}_s{level}", f"_{level}")
+
+    def label(self, index: str) -> str:
+        """Return in source the label of an element, which the loop has read."""
+        return "label"
 
     def body(self) -> None:
         """Write the innermost loop."""

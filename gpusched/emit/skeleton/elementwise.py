@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusched.emit.kernel import Access, Kernel
-from gpusched.emit.skeleton.text import Text, parenthesised, product, threads
+from gpusched.emit.skeleton.text import Text, product, threads
 
 
 def flat(kernel: Kernel) -> str:
@@ -47,7 +47,7 @@ def nest(kernel: Kernel) -> str:
 def _rows(text: Text, vector: bool) -> None:
     last = len(text.kernel.loops) - 1
     outer = list(range(last - 1))
-    constant = [name for name, i in text.inputs if set(i.access[:-1]) == {Access.BROADCAST}]
+    constant = [name for name, i in text.taken() if set(i.access[:-1]) == {Access.BROADCAST}]
     text.hoist([name for name in constant if name in text.still()])
     columns = [name for name in constant if vector and name not in text.still()]
     for name, _ in text.inputs:
@@ -85,7 +85,7 @@ def _vectors(text: Text, indices: list[str], loaded: list[str] | None = None) ->
     numbered = len(indices) > 1
     suffixes = [str(u) if numbered else "" for u in range(len(indices))]
     for suffix, index in zip(suffixes, indices, strict=True):
-        for name, operand in text.inputs:
+        for name, operand in text.taken():
             moving = operand.access[-1] is not Access.BROADCAST
             if moving and name not in (loaded or ()):
                 _load(text, name, index, suffix)
@@ -104,8 +104,7 @@ def _load(text: Text, name: str, index: str, suffix: str) -> None:
     if operand.access[-1] is Access.UNIT:
         text.load(name, index, suffix)
     else:
-        stride = f"{name}_s{len(operand.access) - 1}"
-        element = text.element(name, f"{parenthesised(index)} * {stride}")
+        element = text.element(name, text.place(name, operand, index))
         text.write(f"{name}_v{suffix} = ({element},)")
 
 

@@ -112,7 +112,7 @@ def _inner_loops(text: Text) -> None:
 def _join_vectors(text: Text, count: int) -> None:
     width = text.width
     for u in range(count):
-        for name, operand in text.inputs:
+        for name, operand in text.taken():
             if operand.access[-1] is Access.UNIT:
                 index = f"(j + {u} * step) * {width}" if u else f"j * {width}"
                 text.load(name, index, f"{u}")
@@ -168,14 +168,13 @@ def _row_loops(text: Text) -> None:
                 pointers = dict(text.pointers)
                 text.decompose("rest", reduced)
                 text.move(reduced, f"_{u}")
-                for name, operand in text.inputs:
-                    index = "0" if operand.access[-1] is Access.BROADCAST else "x"
-                    if operand.access[-1] is Access.STRIDED:
-                        index = f"x * {name}_s{len(operand.access) - 1}"
+                for name, operand in text.taken():
+                    still = operand.access[-1] is Access.BROADCAST
+                    index = "0" if still else text.place(name, operand, "x")
                     text.write(f"{name}_value{u} = {text.element(name, index)}")
                 text.pointers = pointers
             for u in range(count):
-                values = [f"{name}_value{u}" for name, _ in text.inputs] + text.parameters
+                values = [f"{name}_value{u}" for name, _ in text.taken()] + text.parameters
                 _values(text, "value" if u else "part", f"point({', '.join(values)})")
                 if u:
                     for k, (_, output) in enumerate(text.outputs):

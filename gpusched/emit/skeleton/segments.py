@@ -49,19 +49,17 @@ def _move_units(text: Text, kept: list[int]) -> None:
 
 def _join(text: Text, level: int) -> None:
     """Write the joining of one element to the results of its label."""
-    kernel, last = text.kernel, len(text.kernel.loops) - 1
-    assert kernel.labels is not None
+    last = len(text.kernel.loops) - 1
     text.move([level], "_row")
     if level == last:
         units = [name for name, i in text.inputs if i.access[last] is Access.UNIT]
         for name in units:
             text.write(f"{name}_unit = shift({text.pointers[name]}, i{level})")
             text.pointers[name] = f"{name}_unit"
-    labels = text.inputs[kernel.labels][0]
-    text.write(f"label = {text.element(labels, '0')}")
+    text.write(f"label = {text.label('0')}")
     with text.block("if label >= 0:"):
-        taken = [text.inputs[number][0] for number in kernel.values]
-        values = [text.element(name, "0") for name in taken] + text.parameters
+        text.move_gathered("")
+        values = [text.element(name, "0") for name, _ in text.taken()] + text.parameters
         results = [f"value{k}" for k in range(len(text.outputs))]
         text.write(f"{', '.join(results)} = point({', '.join(values)})")
         for k, (name, output) in enumerate(text.outputs):

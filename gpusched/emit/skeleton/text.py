@@ -39,7 +39,7 @@ def widest(kernel: Kernel) -> int:
     """Return the most elements that a thread can load at once."""
     last = [o.access[-1] for o in kernel.operands]
     units = [o for o in kernel.operands if o.access[-1] is Access.UNIT]
-    if Access.STRIDED in last or not units:
+    if Access.STRIDED in last or Access.LABELLED in last or not units:
         return 1
     return VECTOR // max(np.dtype(o.dtype).itemsize for o in units)
 
@@ -121,6 +121,30 @@ class Text:
             if steps:
                 self.write(f"{name}{suffix} = shift({self.pointers[name]}, {' + '.join(steps)})")
                 self.pointers[name] = name + suffix
+        if self.kernel.label_loop in levels and not self.kernel.segmented:
+            self.write(f"label{suffix} = {self.label('0')}")
+            self.move_gathered(suffix)
+
+    def move_gathered(self, suffix: str) -> None:
+        """Write pointers to what is read where a label says."""
+        for number in self.kernel.gathered:
+            name = self.inputs[number][0]
+            step = f"label{suffix} * {name}_s{self.kernel.label_loop}"
+            self.write(f"{name}{suffix}_label = shift({self.pointers[name]}, {step})")
+            self.pointers[name] = f"{name}{suffix}_label"
+
+    def label(self, index: str) -> str:
+        """Return the reading of a label."""
+        assert self.kernel.labels is not None
+        return self.element(self.inputs[self.kernel.labels][0], index)
+
+    def place(self, name: str, operand: Input, index: str) -> str:
+        """Return where an input has the element at `index` of the innermost loop."""
+        last = len(operand.access) - 1
+        if operand.access[last] is Access.LABELLED:
+            return f"{self.label(index)} * {name}_s{last}"
+        strided = operand.access[last] is Access.STRIDED
+        return f"{parenthesised(index)} * {name}_s{last}" if strided else index
 
     def element(self, name: str, index: str) -> str:
         """Return the reading of one element; numba-cuda cannot do it for pointers to bool."""
@@ -151,31 +175,30 @@ class Text:
         for name in names:
             self.write(f"{name}_value = {self.element(name, '0')}")
 
+    def taken(self) -> list[tuple[str, Input]]:
+        """Return the inputs that `point` takes."""
+        return [self.inputs[number] for number in self.kernel.values]
+
     def still(self) -> list[str]:
         """Return the inputs that do not move in the innermost loop."""
-        inputs = [self.inputs[number] for number in self.kernel.values]
-        return [name for name, i in inputs if i.access[-1] is Access.BROADCAST]
+        return [name for name, i in self.taken() if i.access[-1] is Access.BROADCAST]
 
     def lane(self, lane: int, suffix: str = "") -> str:
         """Return the call of `point` on one lane of loaded vectors."""
         values = [
             f"{name}_value" if i.access[-1] is Access.BROADCAST else f"{name}_v{suffix}[{lane}]"
-            for name, i in self.inputs
+            for name, i in self.taken()
         ]
         return f"point({', '.join(values + self.parameters)})"
 
     def single(self, index: str) -> str:
         """Return the call of `point` on the elements at `index` of the innermost loop."""
         values = []
-        for number in self.kernel.values:
-            name, i = self.inputs[number]
+        for name, i in self.taken():
             if i.access[-1] is Access.BROADCAST:
                 values.append(f"{name}_value")
-            elif i.access[-1] is Access.UNIT:
-                values.append(self.element(name, index))
             else:
-                last = len(i.access) - 1
-                values.append(self.element(name, f"{parenthesised(index)} * {name}_s{last}"))
+                values.append(self.element(name, self.place(name, i, index)))
         return f"point({', '.join(values + self.parameters)})"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.backends.cuda.memory import shifted
 
@@ -171,4 +172,48 @@ def _segments() -> list[Case]:
     ]
 
 
-REDUCTIONS = [*_reductions(), *_segments()]
+def _taken() -> list[Case]:
+    labels = np.random.default_rng(4).integers(-6, 6, 70)
+
+    def rows(a: Any, m: Any) -> Any:
+        return (a - m[labels]) * 2
+
+    def columns(a: Any, m: Any) -> Any:
+        return a - m[:, labels] > 0
+
+    cases: list[tuple[str, Callable[..., Any], Any, Any, str]] = [
+        ("rows", rows, (70, 50), (6, 50), "float32"),
+        ("rows-in-vectors", rows, (70, 64), (6, 64), "float64"),
+        ("columns", columns, (50, 70), (50, 6), "int16"),
+        ("middle", columns, (5, 70, 20), (5, 6, 20), "int32"),
+        ("flat", rows, (70,), (6,), "float64"),
+        ("truth", lambda a, m: a | m[labels], (70, 33), (6, 33), "bool"),
+        ("sum-of-rows", lambda a, m: rows(a, m).sum(axis=1), (70, 50), (6, 50), "float32"),
+        ("sum-of-columns", lambda a, m: rows(a, m).sum(axis=0), (70, 50), (6, 50), "float32"),
+        ("max", lambda a, m: (a - m[:, labels]).max(axis=1), (50, 70), (50, 6), "int32"),
+        ("sum-across", lambda a, m: (a - m[:, labels]).sum(axis=0), (50, 70), (50, 6), "int64"),
+    ]
+    return [
+        Case(f"taken-{name}", function,
+             lambda a=a, m=m, d=d: (numbers(*a, dtype=d), numbers(*m, dtype=d, seed=1)))
+        for name, function, a, m, d in cases
+    ]  # fmt: skip
+
+
+def _windows() -> list[Case]:
+    cases: list[tuple[str, Callable[..., Any], Any, str]] = [
+        ("sum-rows", lambda w: w.sum(axis=-1), 0, "float32"),
+        ("sum-columns", lambda w: w.sum(axis=-1), 1, "float64"),
+        ("max-rows", lambda w: w.max(axis=-1), 0, "int16"),
+        ("max-columns", lambda w: abs(w).max(axis=-1), 1, "int32"),
+        ("all-columns", lambda w: (w > 0).all(axis=-1), 1, "float32"),
+        ("sum-both", lambda w: w.sum(axis=(-1, 1)), 0, "int64"),
+    ]
+    return [
+        Case(f"windows-{name}", lambda a, f=f, k=axis: f(sliding_window_view(a, 5, k)),
+             lambda d=dtype: (numbers(50, 70, dtype=d),))
+        for name, f, axis, dtype in cases
+    ]  # fmt: skip
+
+
+REDUCTIONS = [*_reductions(), *_segments(), *_taken(), *_windows()]

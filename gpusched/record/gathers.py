@@ -1,0 +1,112 @@
+"""Elements chosen by integers along one axis, which kernels read in place.
+
+``x - means[months]`` is one kernel, which makes no array of the means of all days. Integers are
+checked as NumPy checks them before a kernel reads anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from gpusched.breaks import GraphBreak
+from gpusched.plan.expression import Leaf, Node, UnfusibleError
+from gpusched.record.chunk import HANDLERS, METHODS, LazyChunk, operand
+from gpusched.record.functions import method_of
+from gpusched.record.record import ON_DEVICE, Recorder
+
+LABEL = np.dtype(np.int64)
+"""Of the labels that kernels read."""
+
+
+def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
+    """Return positions along an axis as kernels take them: none of them counts from the end.
+
+    Raises
+    ------
+    IndexError
+        As NumPy raises it, for the first one that is beyond the axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.gathers import located
+    >>> located(np.array([0, 2, -1], "i1"), 12, 0)
+    array([ 0,  2, 11])
+    """
+    found = labels.astype(LABEL)
+    beyond = (found >= length) | (found < -length)
+    if beyond.any():
+        told = f"index {int(found[beyond][0])} is out of bounds for axis {axis} with size {length}"
+        raise IndexError(told)
+    return np.where(found < 0, found + length, found)
+
+
+ON_DEVICE.add(located)
+
+
+def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
+    """Record the elements of an array at some positions along an axis.
+
+    Parameters
+    ----------
+    array
+        What elements are taken of.
+    labels
+        Integers: a lazy chunk, or an array that does not depend on the chunk's values.
+    axis
+        Which axis, not negative.
+
+    Raises
+    ------
+    UnfusibleError
+        Where no kernel can do it; the message is the reason.
+    """
+    recorder, node = array._recorder, array._node
+    marks = operand(recorder, labels)
+    if not isinstance(marks, Node) or marks.dtype.kind not in "iu" or marks.ndim != 1:
+        raise UnfusibleError(GraphBreak.INDEX, "an index that is not one row of integers")
+    places = recorder.labels(marks, located, node.shape[axis], axis)
+    return LazyChunk(recorder, recorder.gather(node, places, axis), fresh=True)
+
+
+def at(array: LazyChunk, labels: Leaf, axis: int) -> LazyChunk:
+    """Record elements at labels that are as kernels take them, and known to be in bounds."""
+    recorder = array._recorder
+    return LazyChunk(recorder, recorder.gather(array._node, labels, axis), fresh=True)
+
+
+def _getitem(array: LazyChunk, items: tuple[Any, ...]) -> Any:
+    """Record an index of slices and one row of integers."""
+    rows = [k for k, item in enumerate(items) if isinstance(item, LazyChunk | np.ndarray)]
+    others = [item for item in items if not isinstance(item, LazyChunk | np.ndarray)]
+    ranges = all(isinstance(i, slice | type(Ellipsis)) for i in others)
+    if len(rows) != 1 or not ranges or others.count(Ellipsis) > 1:
+        raise UnfusibleError(
+            GraphBreak.INDEX,
+            "an index that is not of slices, integers, None or one row of integers",
+        )
+    if Ellipsis in others:
+        rest = (slice(None),) * (array.ndim - len(items) + 1)
+        items = tuple(e for i in items for e in (rest if i is Ellipsis else (i,)))
+        return _getitem(array, items)
+    (axis,) = rows
+    if len(items) > array.ndim:
+        raise UnfusibleError(GraphBreak.INDEX, "too many indices")
+    slices = tuple(slice(None) if k == axis else item for k, item in enumerate(items))
+    whole = all(item == slice(None) for item in slices)
+    return gathered(array if whole else array[slices], items[axis], axis)
+
+
+def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None) -> Any:
+    node = operand(recorder, a)
+    if not isinstance(node, Node) or not node.ndim or (axis is None and node.ndim != 1):
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "elements of an array made flat")
+    return gathered(LazyChunk(recorder, node), indices, normalize_axis_index(axis or 0, node.ndim))
+
+
+METHODS["__getitem__"] = _getitem
+HANDLERS[np.take] = _take
+METHODS["take"] = method_of(_take)

@@ -1,0 +1,251 @@
+"""Programs of xarray's and dask's users, with gpusched and without, on dask's threads.
+
+`python -m tests.benchmarks.programs --only anomaly group-std` prints how many times longer plain
+dask takes for the same chunks: the first call, and the median of those that find their kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask._expr import FinalizeCompute
+from dask._task_spec import Task
+from dask.base import collections_to_expr
+
+import gpusched
+from tests.benchmarks import report
+
+YEAR = 365
+DAYS = 10 * YEAR
+"""Days of a field, which is divided into chunks of a year."""
+
+
+def field_of(nbytes: int, seed: int = 0, chunks: int = YEAR) -> Any:
+    """Return random numbers by day and place, held in memory, as one dask array of an xarray."""
+    import xarray as xr
+
+    side = max(int((nbytes / 8 / DAYS) ** 0.5), 2)
+    values = np.random.default_rng(seed).normal(280, 10, (DAYS, side, side))
+    days = np.datetime64("2001-01-01") + np.arange(DAYS)
+    array = da.from_array(values, chunks=(chunks, side, side))
+    return xr.DataArray(array, dims=("time", "y", "x"), coords={"time": days})
+
+
+Program = Callable[[], Any]
+"""Builds a lazy result."""
+
+
+def anomaly(nbytes: int, flox: bool = True) -> Program:
+    """Return days without the mean of their month."""
+    x = field_of(nbytes)
+
+    def build() -> Any:
+        groups = x.groupby("time.month")
+        return (groups - groups.mean()).data
+
+    return _by_flox(build, flox)
+
+
+def anomaly_variance(nbytes: int) -> Program:
+    """Return how much the days of a month differ from its mean."""
+    x = field_of(nbytes)
+
+    def build() -> Any:
+        groups = x.groupby("time.month")
+        return ((groups - groups.mean()) ** 2).mean("time").data
+
+    return _by_flox(build, True)
+
+
+def grouped(nbytes: int, name: str, flox: bool = True) -> Program:
+    """Return a reduction of each month of the year."""
+    x = field_of(nbytes)
+    return _by_flox(lambda: getattr(x.groupby("time.month"), name)().data, flox)
+
+
+def resampled(nbytes: int) -> Program:
+    """Return the mean of each month of each year."""
+    x = field_of(nbytes)
+    return _by_flox(lambda: x.resample(time="MS").mean().data, True)
+
+
+def _by_flox(build: Program, flox: bool) -> Program:
+    def run() -> Any:
+        import xarray as xr
+
+        with xr.set_options(use_flox=flox):
+            return build()
+
+    return run
+
+
+def rolling(nbytes: int, name: str) -> Program:
+    """Return a reduction of the thirty days that end with each."""
+    x = field_of(nbytes)
+    return lambda: getattr(x.rolling(time=30), name)().data
+
+
+def correlation(nbytes: int) -> Program:
+    """Return how two fields correlate at each place."""
+    import xarray as xr
+
+    x, y = field_of(nbytes // 2), field_of(nbytes // 2, seed=1)
+    return lambda: xr.corr(x, y, dim="time").data
+
+
+def quantile(nbytes: int) -> Program:
+    """Return what a tenth of the days are below, and above, at each place."""
+    x = field_of(nbytes, chunks=DAYS)
+    return lambda: x.quantile([0.1, 0.9], "time").data
+
+
+def accumulated(nbytes: int) -> Program:
+    """Return sums up to each day of what is above freezing."""
+    x = field_of(nbytes)
+    return lambda: (x - 273.15).clip(0).cumsum("time").data
+
+
+def ndvi(nbytes: int) -> Program:
+    """Return the mean of an index of two bands where no cloud is."""
+    red, near = field_of(nbytes // 2), field_of(nbytes // 2, seed=1)
+    return lambda: ((near - red) / (near + red)).where(red < 290).mean("time").data
+
+
+def fringes(nbytes: int) -> Program:
+    """Return the phase between two complex images, and how coherent they are."""
+    side = max(int((nbytes / 32) ** 0.5), 2)
+    random = np.random.default_rng(0)
+    parts = [random.normal(size=(side, side)) + 1j * random.normal(size=(side, side))
+             for _ in range(2)]  # fmt: skip
+    first, second = (da.from_array(part, chunks=(-(-side // 8), side)) for part in parts)
+
+    def build() -> Any:
+        product = first * second.conj()
+        return abs(product) / da.sqrt(abs(first) ** 2 * abs(second) ** 2) + da.angle(product)
+
+    return build
+
+
+def numba_function(nbytes: int) -> Program:
+    """Return what a ufunc that numba has compiled makes of a chain, and its mean."""
+    import numba  # type: ignore[import-untyped]
+
+    @numba.vectorize(["float64(float64)"])
+    def saturated(x: float) -> float:
+        return 300.0 if x > 300.0 else x * x / 300.0
+
+    x = field_of(nbytes).data
+    return lambda: (saturated((x - 3) * 1.01) - 2).mean(axis=0)
+
+
+PROGRAMS: dict[str, Callable[[int], Program]] = {
+    "anomaly": anomaly,
+    "anomaly-variance": anomaly_variance,
+    "anomaly-no-flox": partial(anomaly, flox=False),
+    "group-mean": partial(grouped, name="mean"),
+    "group-std": partial(grouped, name="std"),
+    "group-max": partial(grouped, name="max"),
+    "group-mean-no-flox": partial(grouped, name="mean", flox=False),
+    "resample-mean": resampled,
+    "rolling-mean": partial(rolling, name="mean"),
+    "rolling-max": partial(rolling, name="max"),
+    "correlation": correlation,
+    "quantile": quantile,
+    "cumsum": accumulated,
+    "ndvi": ndvi,
+    "complex": fringes,
+    "numba": numba_function,
+}
+
+
+@dataclass
+class Timing:
+    """Seconds from the building of a program to its result."""
+
+    program: str
+    tasks: tuple[int, int]
+    """How many tasks there are in plain dask's graph, and in gpusched's."""
+    first: tuple[float, float]
+    """Of first calls: plain dask's, and gpusched's."""
+    plain: list[float] = field(default_factory=list)
+    fused: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        plain, fused = median(self.plain), median(self.fused)
+        tasks, ours = self.tasks
+        return (
+            f"| {self.program} | {tasks:,} | {ours:,} | {plain:.3f} | {fused:.3f} "
+            f"| {plain / fused:.2f} | {self.first[0] / self.first[1]:.2f} |"
+        )
+
+
+def measure(name: str, nbytes: int, repeat: int) -> Timing:
+    """Return the timings of both, which take turns, and check that their results agree."""
+    build = PROGRAMS[name](nbytes)
+    with gpusched.disable():
+        plain = tasks_of(build())
+        first, expected = timed(build)
+    with gpusched.enable():
+        ours = tasks_of(build())
+        first_fused, found = timed(build)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+        with dask.config.set({"gpusched.fusion.tier": "fused"}):  # which waits for its kernels
+            np.testing.assert_allclose(build().compute(), expected, rtol=1e-6, atol=1e-8)
+    timing = Timing(name, (plain, ours), (first, first_fused))
+    for _ in range(repeat):
+        with gpusched.disable():
+            timing.plain.append(timed(build)[0])
+        with gpusched.enable():
+            timing.fused.append(timed(build)[0])
+    return timing
+
+
+def tasks_of(array: Any) -> int:
+    """Return how many tasks `compute` runs, without data and other names of tasks."""
+    graph = FinalizeCompute(collections_to_expr([array])).optimize().__dask_graph__()
+    return sum(isinstance(node, Task) for node in dict(graph).values())
+
+
+def timed(build: Program) -> tuple[float, Any]:
+    """Return the seconds that a program takes, and its result."""
+    gc.collect()
+    start = perf_counter()
+    result = build().compute()
+    return perf_counter() - start, result
+
+
+def measure_all(names: list[str], nbytes: int, repeat: int) -> Iterator[Timing]:
+    """Yield the timings of each program."""
+    with dask.config.set(scheduler="threads"):
+        for name in names:
+            yield measure(name, nbytes, repeat)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.programs",
+                                     description=__doc__)  # fmt: skip
+    parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
+    parser.add_argument("--megabytes", type=int, default=300, help="of the inputs (default 300)")
+    parser.add_argument("--repeat", type=int, default=3, help="timings of each (default 3)")
+    options = parser.parse_args(arguments)
+    print(report.header("tests.benchmarks.programs", arguments), end="\n\n")
+    print("| program | dask's tasks | gpusched's | dask, s | gpusched, s | ratio | first calls |")
+    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for each in measure_all(options.only, options.megabytes << 20, options.repeat):
+        print(each, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

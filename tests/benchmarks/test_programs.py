@@ -1,0 +1,16 @@
+"""That each program runs, and computes the same with gpusched, on inputs too small to measure."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.programs import PROGRAMS, measure
+
+pytest.importorskip("xarray")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_runs(name: str) -> None:
+    timing = measure(name, nbytes=1 << 20, repeat=1)
+    assert min(*timing.plain, *timing.fused, *timing.first) > 0

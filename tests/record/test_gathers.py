@@ -1,0 +1,219 @@
+"""Elements by label: part of the kernel that uses them, NumPy's values, and NumPy's errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from gpusched.backends.cache import reference
+from gpusched.editing.samples import sample
+from tests.record.recording import BACKENDS, check, record
+
+RANDOM = np.random.default_rng(7)
+
+MONTHS = RANDOM.integers(0, 12, 31)
+
+
+@pytest.mark.parametrize(
+    ("order", "backend"),
+    [
+        ("C", "python"),
+        ("F", "python"),
+        ("C", "cpu"),
+        pytest.param("F", "cpu", marks=pytest.mark.exhaustive),
+    ],
+)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_what_is_taken_is_part_of_the_kernel(order: Any, axis: int, backend: str) -> None:
+    shape = [5, 6, 7]
+    means = np.array(RANDOM.normal(size=shape), order=order)
+    labels = RANDOM.integers(-shape[axis], shape[axis], 31)
+    shape[axis] = len(labels)
+    array = np.array(RANDOM.normal(size=shape), order=order)
+    index = (slice(None),) * axis
+
+    def anomaly(a: Any, m: Any, b: Any) -> Any:
+        return (a - m[(*index, b)]) * 2
+
+    found = check(anomaly, array, means, labels, backend=backend)
+    assert len(found.launches) == 1
+    other = np.roll(labels, 3)  # Other labels, and the same plan.
+    again, _ = found.plan.run((array, means, other))
+    np.testing.assert_array_equal(again, anomaly(array, means, other))
+
+
+def test_no_array_of_what_is_taken_is_made() -> None:
+    array, means = RANDOM.normal(size=(31, 2000)), RANDOM.normal(size=(12, 2000))
+    found = check(lambda a, m: a - m[MONTHS], array, means)
+    (launch,) = found.launches
+    assert launch.bytes_read == array.nbytes + means.nbytes + MONTHS.nbytes
+
+
+@given(st.data())
+def test_integers_of_any_dtype_are_labels_as_numpy_takes_them(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(["i1", "u1", "i4", "u4", "i8", "u8"]))
+    length = data.draw(st.integers(1, 5))
+    low = 0 if dtype[0] == "u" else -length
+    labels = data.draw(hnp.arrays(dtype, st.integers(1, 9), elements=st.integers(low, length - 1)))
+    values = np.arange(length * 3.0).reshape(length, 3)
+    check(lambda v, b: v[b] + 1, values, labels, backend="python")
+
+
+@given(st.data())
+def test_expressions_of_what_is_taken_are_numpy_s(data: st.DataObject) -> None:
+    ndim = data.draw(st.integers(1, 3))
+    axis = data.draw(st.integers(0, ndim - 1))
+    shape = data.draw(st.lists(st.integers(1, 7), min_size=ndim, max_size=ndim))
+    order: Any = data.draw(st.sampled_from("CF"))
+    dtype = data.draw(st.sampled_from(["f8", "f4", "i2", "i8"]))
+
+    def numbers(shape: list[int]) -> np.ndarray:
+        return np.array(RANDOM.integers(-9, 9, shape), dtype, order=order)
+
+    table, count = numbers(shape), data.draw(st.sampled_from([1, 2, 5, 600]))
+    labels = RANDOM.integers(-shape[axis], shape[axis], count)
+    shape[axis] = count
+    array = numbers([data.draw(st.sampled_from([1, n])) for n in shape])
+    over = tuple(k for k in range(ndim) if data.draw(st.booleans()))
+    index = (slice(None),) * axis
+    flipped = data.draw(st.booleans())
+
+    def function(a: Any, t: Any, b: Any) -> Any:
+        found = t[(*index, b)] * 2 - a
+        found = (found[::-1] if flipped else found) + 1
+        return found.sum(axis=over) if over else found
+
+    check(function, array, table, labels, backend="python")
+
+
+def test_integers_that_wrap_do_so_as_in_numpy() -> None:
+    check(lambda v, b: v[b] + 1, np.arange(3.0), np.array([2, 2**64 - 1], "u8"))
+
+
+@pytest.mark.parametrize("wrong", [12, -13, 1 << 40])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_labels_out_of_bounds_are_numpy_s_error(axis: int, wrong: int) -> None:
+    means = RANDOM.normal(size=(12, 12))
+    labels = np.array([0, wrong])
+
+    def taken(m: Any, b: Any) -> Any:
+        return (m[b] if axis == 0 else m[:, b]) + 1
+
+    with pytest.raises(IndexError) as expected:
+        taken(means, labels)
+    with pytest.raises(IndexError) as found:
+        record(taken, means, labels)
+    assert str(found.value) == str(expected.value)
+    plan = record(taken, means, np.array([0, 1])).plan
+    with pytest.raises(IndexError) as found:
+        plan.run((means, labels))
+    assert str(found.value) == str(expected.value)
+
+
+def test_labels_may_be_computed_in_the_same_program() -> None:
+    days, means = np.arange(40), RANDOM.normal(size=(12, 50))
+    check(lambda d, m: m[d // 4 % 12] * 2, days, means, backend="python")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, m: a + np.take(m, MONTHS, axis=1),
+        lambda a, m: a + np.take(m, MONTHS, 1),
+        lambda a, m: a + m.take(MONTHS, axis=-1),
+        lambda a, m: a + m[..., MONTHS],
+        lambda a, m: a[1:] + m[:-1, MONTHS],
+        lambda a, m: a[:, 0] + m[:, MONTHS][:, 3],
+    ],
+    ids=["take", "take-position", "method", "ellipsis", "slice", "view"],
+)
+def test_all_that_takes_along_one_axis_is_recorded(function: Any) -> None:
+    array, means = RANDOM.normal(size=(9, 31)), RANDOM.normal(size=(9, 12))
+    found = check(function, array, means)
+    assert not found.recorder.breaks
+
+
+def test_one_label_is_broadcast() -> None:
+    array, means = RANDOM.normal(size=(31, 8)), RANDOM.normal(size=(12, 8))
+    check(lambda a, m, b: a - m[b], array, means, np.array([-2]), backend="python")
+    check(lambda a, m, b: a[:1] - m[b], array, means, np.array([-2]), backend="python")
+    check(lambda m, b: m[b] + m[MONTHS], means, np.array([3]), backend="python")
+
+
+def test_two_kinds_of_labels_are_two_kernels() -> None:
+    array, means = RANDOM.normal(size=(31, 8)), RANDOM.normal(size=(12, 8))
+    hours = RANDOM.integers(0, 12, 31)
+    found = check(lambda a, m: a - m[MONTHS] + m[hours], array, means, backend="python")
+    assert len(found.launches) == 2
+    found = check(lambda a, m: a - m[MONTHS] + (m * 2)[MONTHS], array, means, backend="python")
+    assert len(found.launches) == 2  # the second computes what is taken
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("along", [0, 1])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_reductions_of_what_is_taken(along: int, axis: Any, backend: str) -> None:
+    shape = (31, 40) if along == 0 else (40, 31)
+    array = RANDOM.integers(-9, 9, shape).astype("f8")
+    means = RANDOM.integers(-9, 9, (12, 40) if along == 0 else (40, 12)).astype("f8")
+
+    def total(a: Any, m: Any) -> Any:
+        return (a - (m[MONTHS] if along == 0 else m[:, MONTHS])).sum(axis=axis)
+
+    found = check(total, array, means, backend=backend)
+    assert len(found.launches) == 1
+
+
+def test_moments_of_what_is_taken() -> None:
+    array, means = RANDOM.normal(size=(31, 60)), RANDOM.normal(size=(12, 60))
+    for axis in (0, 1):
+        found = record(lambda a, m, k=axis: (a - m[MONTHS]).var(axis=k), array, means,
+                       backend="python")  # fmt: skip
+        expected = (array - means[MONTHS]).var(axis=axis)
+        np.testing.assert_allclose(found.result, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: a[np.array([[0, 1], [2, 0]])] + 1,
+        lambda a: a[np.array([0, 1]), np.array([1, 2])] + 1,
+        lambda a: a[a[:, 0] > 0] + 1,
+        lambda a: a[[0, 1]] + 1,
+        lambda a: a[0, np.array([0, 1])] + 1,
+        lambda a: np.take(a, np.array([0, 1])) + 1,
+        lambda a: a[np.array([], int)] + 1,
+        lambda a: np.take(a, np.array([0, 1]), 0, mode="clip") + 1,
+        lambda a: (a.astype("f2") + 1)[np.array([0, 1])] + 1,
+        lambda a: (a + 1j)[np.array([0, 1])] + 1,
+    ],
+    ids=["square", "two", "mask", "list", "row", "flat", "none", "mode", "half", "complex"],
+)
+def test_what_is_no_row_along_one_axis_is_numpy_s(function: Any) -> None:
+    array = RANDOM.normal(size=(9, 4))
+    found = record(function, array)
+    np.testing.assert_array_equal(found.result, function(array))
+    assert found.recorder.breaks
+
+
+def test_wrong_indices_are_numpy_s_errors() -> None:
+    with pytest.raises(IndexError, match="too many indices"):
+        record(lambda a: a[:, :, MONTHS] + 1, np.ones((9, 4)))
+    with pytest.raises(IndexError, match="single ellipsis"):
+        record(lambda a: a[..., ..., MONTHS] + 1, np.ones(12))
+    with pytest.raises(np.exceptions.AxisError):
+        record(lambda a: np.take(a, MONTHS, axis=2) + 1, np.ones((9, 4)))
+
+
+def test_samples_for_tuning_have_labels_within_bounds() -> None:
+    array, means = RANDOM.normal(size=(31, 8)), RANDOM.normal(size=(12, 8))
+    kernel = record(lambda a, m: a - m[MONTHS], array, means).launches[0].kernel.kernel
+    made = sample(kernel, special=False)
+    (result,) = made.call(reference(kernel).call)
+    assert np.isfinite(result).all()
+    assert set(made.inputs[kernel.labels].buffer.tolist()) <= {0, 1}

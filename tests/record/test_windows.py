@@ -1,0 +1,109 @@
+"""Reductions of sliding windows: one kernel, NumPy's values, and no array of all windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
+
+from gpusched.plan.expression import UnrecordableError
+from tests.record.recording import BACKENDS, check, record
+
+RANDOM = np.random.default_rng(3)
+
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": lambda w: w.sum(axis=-1),
+    "mean": lambda w: w.mean(axis=-1),
+    "max": lambda w: w.max(axis=-1),
+    "min": lambda w: np.min(w, axis=-1, keepdims=True),
+    "nansum": lambda w: np.nansum(w, axis=-1),
+    "all": lambda w: (w > -5).all(axis=-1),
+    "differences": lambda w: abs(w - w[..., :1]).sum(axis=-1),
+}
+
+
+def whole(shape: tuple[int, ...], dtype: str = "f8", order: Any = "C") -> np.ndarray:
+    """Return whole numbers, of which all sums are exact."""
+    return np.array(RANDOM.integers(-9, 9, shape), dtype, order=order)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_reduction_of_windows_is_one_kernel(axis: int, name: str) -> None:
+    array = whole((30, 23))
+
+    def function(a: Any) -> Any:
+        return REDUCTIONS[name](sliding_window_view(a, 7, axis)) * 1
+
+    found = check(function, array, backend="python", ulp=1)
+    assert not found.recorder.breaks
+    (launch,) = (each for each in found.launches if each.bytes_read >= array.nbytes)
+    assert launch.bytes_read <= 2 * array.nbytes  # of `differences`, twice the array
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_windows_are_reduced_beside_each_other(backend: str) -> None:
+    array = whole((12, 40))
+    for axis, loops in [(0, ("map", "reduce", "map")), (1, ("map", "reduce", "map"))]:
+        found = check(lambda a, k=axis: sliding_window_view(a, 3, k).sum(axis=-1) + 1, array,
+                      backend=backend)  # fmt: skip
+        assert found.launches[0].kernel.kernel.loops == loops
+
+
+def test_deviations_of_windows() -> None:
+    array = RANDOM.normal(1e6, 1, (12, 10))
+    for axis in (0, 1):
+        found = record(lambda a, k=axis: sliding_window_view(a, 5, k).std(axis=-1), array,
+                       backend="python")  # fmt: skip
+        expected = sliding_window_view(array, 5, axis).std(axis=-1)
+        np.testing.assert_allclose(found.result, expected, rtol=1e-9)
+
+
+def test_sums_of_float32_are_added_in_float64() -> None:
+    array = RANDOM.normal(size=(2, 130)).astype("f4")
+    found = record(lambda a: sliding_window_view(a, 50, 1).sum(axis=-1), array, backend="python")
+    exact = sliding_window_view(array, 50, 1).sum(axis=-1, dtype="f8")
+    np.testing.assert_array_equal(found.result, exact.astype("f4"))
+
+
+@given(st.data())
+def test_windows_of_any_array_are_numpy_s(data: st.DataObject) -> None:
+    ndim = data.draw(st.integers(1, 3))
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=ndim, max_size=ndim)))
+    axes = tuple(data.draw(st.lists(st.integers(0, ndim - 1), min_size=1, max_size=2)))
+    lengths = tuple(data.draw(st.integers(1, 2)) for _ in axes)
+    order, dtype = data.draw(st.sampled_from("CF")), data.draw(st.sampled_from(["f8", "f4", "i2"]))
+    flipped, computed = data.draw(st.booleans()), data.draw(st.booleans())
+    over = tuple(
+        k for k in range(ndim + len(axes)) if k >= ndim or data.draw(st.booleans())
+    )  # fmt: skip
+    array = whole(shape, dtype, order)[:: -1 if flipped else 1]
+    try:
+        sliding_window_view(array, lengths, axes)
+    except ValueError:
+        with pytest.raises(ValueError, match="window"):
+            record(lambda a: sliding_window_view(a, lengths, axes), array)
+        return
+
+    def function(a: Any) -> Any:
+        a = a * 2 if computed else a
+        return sliding_window_view(a, lengths, axes).sum(axis=over) + 1
+
+    check(function, array, backend="python")
+
+
+@pytest.mark.parametrize("options", [{"writeable": True}, {"subok": True}])
+def test_windows_that_may_be_written_to_need_real_arrays(options: dict[str, bool]) -> None:
+    with pytest.raises(UnrecordableError, match="may change its arguments"):
+        record(lambda a: sliding_window_view(a, 3, 0, **options) + 1, whole((9, 4)))
+
+
+def test_windows_share_the_memory_of_a_kernel_s_result() -> None:
+    found = record(lambda a: sliding_window_view(a * 2, 5, 0), array := whole((40, 30)))
+    assert found.result.strides == (240, 8, 240)
+    np.testing.assert_array_equal(found.result, sliding_window_view(array * 2, 5, 0))
