@@ -56,7 +56,7 @@ def means(chunk: int = 12) -> Any:
 
 
 class TestCounts:
-    @pytest.mark.parametrize("chunk", [12, 1])
+    @pytest.mark.parametrize("chunk", [12, pytest.param(1, marks=pytest.mark.slow)])
     def test_anomalies_are_a_few_tasks_for_each_large_chunk(self, chunk: int) -> None:
         months = np.arange(360) // 10 % 12
         y = field(360, 60) - means(chunk)[months]
