@@ -21,6 +21,7 @@ from gpusched.graph import moments
 from gpusched.graph.grouped import Grouped, grouped_for
 from gpusched.graph.partials import bare
 from gpusched.kernels.vectorized import vectorized
+from gpusched.plan.expression import UnfusibleError
 from gpusched.record import functions, windows  # noqa: F401  (windows register themselves)
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction, one_of
@@ -184,7 +185,10 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
     """dask's ``_nanmin_skip``, which warns of nothing."""
     if not isinstance(x, LazyChunk) or x.size == 0 or not x.ndim or axis == ():
         return plain(x, axis, keepdims)
-    return functions.extreme(x._recorder, x, axis, keepdims=keepdims, combine=combine)
+    try:
+        return functions.extreme(x._recorder, x, axis, keepdims=keepdims, combine=combine)
+    except UnfusibleError:
+        return plain(x, axis, keepdims)  # Which says why.
 
 
 _RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS | {concatenate_shaped}

@@ -19,6 +19,7 @@ from gpusched.emit.dtypes import HALF, part
 from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Node, UnfusibleError
+from gpusched.record import parts
 from gpusched.record.chunk import (
     HANDLERS,
     METHODS,
@@ -120,7 +121,12 @@ def _parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
     if not isinstance(val, LazyChunk) or val.dtype.kind != "c":
         raise UnfusibleError(GraphBreak.DTYPE, "no complex numbers")
     val._fresh = False
-    return parts_of(val._recorder, val._node)
+    recorder = val._recorder
+    first, second = (
+        LazyChunk(recorder, each, scalar=not each.shape)
+        for each in parts.apart(recorder, val._node)
+    )
+    return first, second
 
 
 @_records(np.real)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import part
-from gpusched.plan.expression import Apply, Node, UnfusibleError
+from gpusched.plan.expression import Apply, Node, Scalar, UnfusibleError
 
 if TYPE_CHECKING:
     from gpusched.record.record import Recorder
@@ -30,6 +30,29 @@ def split(recorder: Recorder, node: Node) -> Parts:
         return real, imaginary
     dtype = part(node.dtype)
     return recorder.apply("real", (node,), dtype), recorder.apply("imag", (node,), dtype)
+
+
+def apart(recorder: Recorder, node: Node) -> Parts:
+    """Return the parts of a node as arrays of its shape, for what takes one without the other.
+
+    A part by itself may be smaller: the imaginary part of ``x + 1j`` is a number.
+    """
+    first, second = (_whole(recorder, each, node.shape) for each in split(recorder, node))
+    return first, second
+
+
+def _whole(recorder: Recorder, found: Node, shape: tuple[int, ...]) -> Node:
+    """Return a part as an array of a shape, which may be written to."""
+    if found.shape == shape:
+        return found
+    if isinstance(found, Scalar):
+        made = (shape, found.value, found.dtype)
+        return recorder.call(recorder.device.full, made, {}, copies=True)
+
+    def repeated(array: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(array, shape).copy()
+
+    return recorder.made_leaf(recorder.register(found), repeated)
 
 
 def joined(recorder: Recorder, parts: Parts) -> Node:
@@ -73,6 +96,6 @@ def reduced(
     if combine != "add":
         raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers")
     first, second = (
-        recorder.reduce(combine, each, axes, keepdims) for each in split(recorder, node)
+        recorder.reduce(combine, each, axes, keepdims) for each in apart(recorder, node)
     )
     return joined(recorder, (first, second))

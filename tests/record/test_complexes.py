@@ -341,3 +341,36 @@ def test_a_lazy_chunk_knows_whether_it_is_complex() -> None:
 
 def test_functions_are_ufuncs() -> None:
     assert all(isinstance(getattr(np, name), np.ufunc) for name in complexes.FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: (x + 1j).imag,
+        lambda x, y: (x + 1j).real + 1,
+        lambda x, y: (x + 1j).imag.sum(axis=0),
+        lambda x, y: (x + 1j).sum(),
+        lambda x, y: (x + 1j).mean(axis=1),
+        lambda x, y: (x[:1] + y[:, :1] * 1j).imag,
+        lambda x, y: (x[:1] + y[:, :1] * 1j).real,
+        lambda x, y: (x[:1] + y[:, :1] * 1j).sum(axis=0),
+        lambda x, y: np.var(x + 1j, axis=0),
+    ],
+)
+def test_a_part_by_itself_has_the_shape_of_the_whole(function: Callable[..., Any]) -> None:
+    random = np.random.default_rng(0)
+    x, y = random.random((6, 5)), random.random((6, 5))
+    found = record(function, x, y, backend="python").result
+    expected = function(x, y)
+    assert np.shape(found) == np.shape(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    if np.ndim(expected):
+        assert found.flags.writeable
+
+
+def test_least_and_greatest_of_complex_chunks_are_numpys() -> None:
+    x = ordinary("complex64", 40, 30)
+    chunks = da.from_array(x, chunks=(20, 30))
+    with gpusched.enable(), dask.config.set(scheduler="sync"):
+        assert da.nanmin(chunks).compute() == np.nanmin(x)
+        np.testing.assert_array_equal(da.nanmax(chunks, axis=0).compute(), np.nanmax(x, axis=0))
