@@ -44,6 +44,11 @@ def starts_processes(fixture: Fixture) -> Fixture:
     return fixture
 
 
+def exhaustive(*values: Any) -> list[Any]:
+    """Return parameters of tests that the default tier leaves to `make test-exhaustive`."""
+    return [pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
+
+
 def is_default(config: pytest.Config) -> bool:
     """Return whether this run is one of the default tier, by its expression of markers."""
     measured = getattr(config.option, "cov_source", None)  # Which takes time of its own.

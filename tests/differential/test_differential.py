@@ -21,7 +21,7 @@ from tests.differential.campaign import (
 from tests.differential.known import KNOWN
 from tests.differential.running import Schedulers
 
-SEEDS = 24
+SEEDS = 12
 """Cases of each kind in every run of the tests."""
 MORE_SEEDS = 60
 """The same, of the tests that take longer."""

@@ -13,6 +13,7 @@ import scipy.special
 
 from gpusched.emit.operations import OPERATIONS, operation_of
 from tests.record.recording import check, record
+from tests.tiers import exhaustive
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-3, 3.7, -7.3, 100.25, 1e30, -1e30, 1e-40,
           np.inf, -np.inf, np.nan]  # fmt: skip
@@ -265,7 +266,7 @@ def zeros(dtype: str, count: int, layout: str) -> list[np.ndarray]:
 
 @pytest.mark.skipif(not IS_X86, reason="NumPy's rule is another one on each machine")
 @pytest.mark.parametrize("layout", STRIDES)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", *exhaustive("float16", "float64")])
 def test_zeros_have_numpys_signs(dtype: str, layout: str) -> None:
     scalar = np.dtype(dtype).type
     for count in LENGTHS:

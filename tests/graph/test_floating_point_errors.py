@@ -15,6 +15,7 @@ import gpusched
 from gpusched import enable
 from gpusched.emit.operations import OPERATIONS
 from tests.emit.test_operations import CASES, fuses, operands, ufunc_of
+from tests.tiers import exhaustive
 
 SETTINGS = {"gpusched.fusion.minimum-elements": 1, "gpusched.fusion.minimum-operations": 1}
 
@@ -114,7 +115,7 @@ REDUCTIONS = ["sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "
               "nanmin", "nanmax", "nanmean"]  # fmt: skip
 
 
-@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("axis", [0, *exhaustive(None, 1)])
 @pytest.mark.parametrize(
     "dtype", [pytest.param("float32", marks=pytest.mark.exhaustive), "float64"]
 )

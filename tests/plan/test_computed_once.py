@@ -10,7 +10,8 @@ import pytest
 
 from gpusched.emit.floatingpoint import DIVIDE, OVERFLOW, take
 from gpusched.plan.schedule import REPEATS, WORTHWHILE
-from tests.record.recording import BACKENDS, check, record
+from tests.record.recording import check, record
+from tests.tiers import exhaustive
 
 ROWS, COLUMNS = 512, 256
 X = np.random.default_rng(0).random((ROWS, COLUMNS)) + 0.5
@@ -78,7 +79,7 @@ def test_deviations_of_columns_divide_once_a_column(axis: int, statements: list[
     assert [len(launch.kernel.kernel.statements) for launch in found.launches] == statements
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["cpu", *exhaustive("python")])
 def test_reductions_of_what_is_computed_once(backend: str) -> None:
     def function(x: Any, r: Any) -> tuple[Any, Any]:
         scaled = x / np.sqrt(r)

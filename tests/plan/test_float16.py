@@ -19,6 +19,7 @@ from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, ta
 from gpusched.kernels import KernelError
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.record.recording import assert_same, check, record
+from tests.tiers import exhaustive
 
 HALVES = np.arange(1 << 16, dtype="u2").view("f2")
 """Every number there is, every NaN among them."""
@@ -59,14 +60,14 @@ def compiled_anew(function: Callable[..., Any], array: np.ndarray) -> np.ndarray
     return found
 
 
-@pytest.mark.parametrize("source", ["f4", "f8"])
+@pytest.mark.parametrize("source", ["f8", *exhaustive("f4")])
 def test_numbers_become_the_nearest_float16(source: str, conversions: str) -> None:
     values = between(source)
     with np.errstate(all="ignore"):
         assert_same(compiled_anew(lambda x: x.astype("f2"), values), values.astype("f2"))
 
 
-@pytest.mark.parametrize("target", ["f4", "f8"])
+@pytest.mark.parametrize("target", ["f4", *exhaustive("f8")])
 def test_every_float16_becomes_a_wider_number(target: str, conversions: str) -> None:
     assert_same(compiled_anew(lambda x: x.astype(target), HALVES), HALVES.astype(target))
 

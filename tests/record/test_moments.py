@@ -19,6 +19,7 @@ from gpusched.graph.moments import moment_agg, moment_chunk, moment_combine
 from gpusched.record.moments import joined, moments
 from tests.plan.slabbed import put_some, slabs_of
 from tests.record.recording import BACKENDS, record
+from tests.tiers import exhaustive
 
 RANDOM = np.random.default_rng(11)
 
@@ -77,7 +78,7 @@ def test_a_large_mean_costs_no_digits(offset: float, dtype: str, axis: int | Non
 
 @pytest.mark.parametrize("function", [of_dask, of_numpy])
 @pytest.mark.parametrize("axis", [(0,), (1,), (0, 1), (1, 2), (0, 2), (0, 1, 2)])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+@pytest.mark.parametrize("dtype", ["f4", *exhaustive("f8", "i4")])
 def test_one_kernel_reads_the_chunk_once(
     function: Callable[..., Any], axis: Any, dtype: str
 ) -> None:
@@ -143,7 +144,7 @@ def test_squares_are_exact_of_any_layout(
 
 @pytest.mark.parametrize("axis", [0, 1, None])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("number", [0.1, -1e-3, 123456.789, 3e30])
+@pytest.mark.parametrize("number", [0.1, 3e30, *exhaustive(-1e-3, 123456.789)])
 def test_what_is_constant_does_not_deviate(axis: int | None, dtype: str, number: float) -> None:
     x = np.full((1521, 100), number, dtype)
     chunked = da.from_array(x, chunks=(500, 30))

@@ -24,6 +24,7 @@ from gpusched.emit.kernel import EDITED
 from gpusched.kernels.errors import KernelError
 from gpusched.plan.overrides import OverrideError
 from gpusched.tuning.subjects import UnknownKernelError
+from tests.tiers import exhaustive
 from tests.tuning.conftest import kernel_of
 
 A = da.from_array(np.random.default_rng(1).random((6, 10)), chunks=(3, 5))
@@ -43,9 +44,10 @@ PROGRAMS: dict[str, Callable[[], da.Array]] = {
     "exp": lambda: np.exp(-A) * B,
     "any": lambda: ((A > 2) | (B > 3)).any(axis=0),
 }
+NAMES = list(PROGRAMS)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*NAMES[::3], *exhaustive(*NAMES[1::3], *NAMES[2::3])])
 def test_unchanged_source_is_equal_in_every_kind_of_kernel(name: str) -> None:
     program = PROGRAMS[name]()
     expected = program.compute()
