@@ -146,6 +146,7 @@ def test_explain_says_what_runs() -> None:
     assert found.totals.launches == DAYS
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_program_gives_what_plain_dask_gives(data: st.DataObject) -> None:
     steps = [
