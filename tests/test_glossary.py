@@ -48,7 +48,8 @@ def prose() -> Iterator[tuple[str, str]]:
     """Yield each line of pages, settings, notebooks, messages and docstrings, with its place."""
     for pattern in PAGES:
         for path in sorted(ROOT.glob(pattern)):
-            yield from _lines(path, path.read_text())
+            if "_build" not in path.parts:
+                yield from _lines(path, path.read_text())
     settings = ROOT / "gpusched/gpusched.yaml"
     yield from _lines(settings, settings.read_text())
     for path in sorted((ROOT / "docs/examples").glob("*.ipynb")):
