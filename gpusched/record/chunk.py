@@ -399,10 +399,14 @@ def _of_complex(recorder: Recorder, ufunc: np.ufunc, operands: tuple[Any, ...]) 
     return complex_chunk(recorder, function(*(parts_of(recorder, node) for node in nodes)))
 
 
-def parts_of(recorder: Recorder, node: Node) -> tuple[LazyChunk, LazyChunk]:
+def parts_of(
+    recorder: Recorder,
+    node: Node,
+    divided: Callable[[Recorder, Node], parts.Parts] = parts.split,
+) -> tuple[LazyChunk, LazyChunk]:
     """Return the real and the imaginary parts of a complex node."""
     first, second = (
-        LazyChunk(recorder, each, scalar=not each.shape) for each in parts.split(recorder, node)
+        LazyChunk(recorder, each, scalar=not each.shape) for each in divided(recorder, node)
     )
     return first, second
 

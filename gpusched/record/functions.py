@@ -121,12 +121,7 @@ def _parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
     if not isinstance(val, LazyChunk) or val.dtype.kind != "c":
         raise UnfusibleError(GraphBreak.DTYPE, "no complex numbers")
     val._fresh = False
-    recorder = val._recorder
-    first, second = (
-        LazyChunk(recorder, each, scalar=not each.shape)
-        for each in parts.apart(recorder, val._node)
-    )
-    return first, second
+    return parts_of(val._recorder, val._node, parts.apart)
 
 
 @_records(np.real)

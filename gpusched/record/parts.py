@@ -12,7 +12,7 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import part
-from gpusched.plan.expression import Apply, Node, Scalar, UnfusibleError
+from gpusched.plan.expression import Apply, Node, UnfusibleError
 
 if TYPE_CHECKING:
     from gpusched.record.record import Recorder
@@ -45,14 +45,11 @@ def _whole(recorder: Recorder, found: Node, shape: tuple[int, ...]) -> Node:
     """Return a part as an array of a shape, which may be written to."""
     if found.shape == shape:
         return found
-    if isinstance(found, Scalar):
-        made = (shape, found.value, found.dtype)
-        return recorder.call(recorder.device.full, made, {}, copies=True)
 
     def repeated(array: np.ndarray) -> np.ndarray:
         return np.broadcast_to(array, shape).copy()
 
-    return recorder.made_leaf(recorder.register(found), repeated)
+    return recorder.made_leaf(recorder.register(found), repeated, copies=True)
 
 
 def joined(recorder: Recorder, parts: Parts) -> Node:
