@@ -278,8 +278,5 @@ def _write(name: str, found: Host) -> None:
     root = kernelfiles.directory()
     if root is None:
         return
-    try:
-        content = json.dumps({"identity": name, **asdict(found)}, indent=1)
-        codefiles.write(root / "machine.json", content.encode())
-    except OSError as error:
-        codefiles.warn_unwritable(root / "machine.json", error)
+    content = json.dumps({"identity": name, **asdict(found)}, indent=1)
+    codefiles.write_or_warn(root / "machine.json", content.encode())

@@ -6,6 +6,7 @@ on GPUs. Where the task runs on a worker without one, and for what is not listed
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -79,15 +80,11 @@ def _exchanged(node: Any) -> Any:
         return node
     args = [_exchanged(each) for each in node.args]
     function = _DRAWN.get(node.func) if kind is Task and node.func in _DRAWN else None
-    if function is None and all(map(_is, args, node.args)):
+    if function is None and all(map(operator.is_, args, node.args)):
         return node
     if kind is not Task:
         return kind(*args)
     return Task(node.key, function or node.func, *args, **node.kwargs)
-
-
-def _is(found: Any, before: Any) -> bool:
-    return found is before
 
 
 def _draw(plain: Callable[..., Any], kind: Any, name: str, seed: Any, size: Any,

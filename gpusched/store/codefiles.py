@@ -134,12 +134,20 @@ def write(path: Path, content: bytes, levels: int = 1) -> None:
         raise
 
 
-def warn_unwritable(path: Path, error: OSError) -> None:
+def write_or_warn(path: Path, content: bytes) -> None:
+    """Write a file that is made again where it is missing: if it cannot be written, say so."""
+    try:
+        write(path, content)
+    except OSError as error:
+        warn_unwritable(path, error, stacklevel=3)
+
+
+def warn_unwritable(path: Path, error: OSError, stacklevel: int = 2) -> None:
     """Say that kernels cannot be kept, and what to do."""
     warnings.warn(
         f"gpusched cannot keep compiled kernels in {path.parent}: {error.strerror or error}. "
         "They are compiled again in each process. Free space there, or set "
         "gpusched.fusion.cache-directory to another place (null for none).",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=stacklevel,
     )

@@ -101,7 +101,4 @@ def _entries(path: Path | None) -> dict[str, tuple[float, int]]:
 def _write(path: Path, found: Learned) -> None:
     """Keep what has been learned; what another process writes at the same time may be lost."""
     entries = _entries(path) | {platform.node(): (found.factor, found.compilations)}
-    try:
-        codefiles.write(path, json.dumps(entries, indent=1).encode())
-    except OSError as error:
-        codefiles.warn_unwritable(path, error)
+    codefiles.write_or_warn(path, json.dumps(entries, indent=1).encode())

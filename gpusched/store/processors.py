@@ -58,7 +58,8 @@ def _described() -> tuple[str, str]:
     known = _entries(path)
     if kind not in known:
         known[kind] = _from_llvm()
-        _write(path, known)
+        if path is not None:
+            codefiles.write_or_warn(path, json.dumps(known, indent=1).encode())
     return known[kind]
 
 
@@ -96,15 +97,6 @@ def _entries(path: Path | None) -> dict[str, tuple[str, str]]:
         return {str(kind): (str(name), str(features)) for kind, (name, features) in told.items()}
     except (ValueError, TypeError, AttributeError):
         return {}
-
-
-def _write(path: Path | None, known: dict[str, tuple[str, str]]) -> None:
-    if path is None:
-        return
-    try:
-        codefiles.write(path, json.dumps(known, indent=1).encode())
-    except OSError as error:
-        codefiles.warn_unwritable(path, error)
 
 
 @lru_cache(maxsize=1)

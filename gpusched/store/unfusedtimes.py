@@ -89,10 +89,7 @@ def _append(path: Path, name: str, seconds: float) -> None:
 def _shorten(path: Path, found: dict[str, float]) -> None:
     """Write one line per kernel; what other processes add at the same time may be lost."""
     lines = "".join(f"{name} {seconds:.3f}\n" for name, seconds in found.items())
-    try:
-        codefiles.write(path, lines.encode())
-    except OSError as error:
-        codefiles.warn_unwritable(path, error)
+    codefiles.write_or_warn(path, lines.encode())
 
 
 _times: dict[Path | None, Times] = {}
