@@ -20,6 +20,7 @@ from tests.differential.campaign import (
 )
 from tests.differential.known import KNOWN
 from tests.differential.running import Schedulers
+from tests.tiers import exhaustive
 
 SEEDS = 12
 """Cases of each kind in every run of the tests."""
@@ -44,8 +45,7 @@ def schedulers() -> Iterator[Schedulers]:
 
 def firsts() -> list[Any]:
     """Return the first seed of each test."""
-    more = [pytest.param(k, marks=pytest.mark.exhaustive) for k in range(SEEDS, MORE_SEEDS, EACH)]
-    return [*range(0, SEEDS, EACH), *more]
+    return [*range(0, SEEDS, EACH), *exhaustive(*range(SEEDS, MORE_SEEDS, EACH))]
 
 
 @pytest.mark.parametrize("first", firsts())

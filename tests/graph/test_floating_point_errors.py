@@ -116,9 +116,7 @@ REDUCTIONS = ["sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "
 
 
 @pytest.mark.parametrize("axis", [0, *exhaustive(None, 1)])
-@pytest.mark.parametrize(
-    "dtype", [pytest.param("float32", marks=pytest.mark.exhaustive), "float64"]
-)
+@pytest.mark.parametrize("dtype", [*exhaustive("float32"), "float64"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reduction_reports_what_numpy_reports(name: str, dtype: str, axis: int | None) -> None:
     large = np.finfo(dtype).max

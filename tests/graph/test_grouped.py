@@ -13,6 +13,7 @@ import pytest
 
 import gpusched
 from gpusched.graph.grouped import Grouped, grouped_for
+from tests.tiers import exhaustive
 
 xr = pytest.importorskip("xarray")
 pytest.importorskip("flox", reason="pip install flox")
@@ -73,10 +74,7 @@ def test_reductions_by_month_are_a_kernel_per_chunk(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-SMALL = [pytest.param(dtype, marks=pytest.mark.exhaustive) for dtype in ("float32", "bool")]
-
-
-@pytest.mark.parametrize("dtype", ["int16", *SMALL])
+@pytest.mark.parametrize("dtype", ["int16", *exhaustive("float32", "bool")])
 def test_dtypes_are_those_of_flox(dtype: str) -> None:
     data = field(dtype, missing=False)
     expected, found, fused = computed(lambda: data.groupby("time.season").sum())

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.record.recording import assert_same, check, record
+from tests.tiers import exhaustive
 
 DTYPES = ["bool", "int8", "int32", "uint16", "int64", "float16", "float32",
           "float64"]  # fmt: skip
@@ -85,7 +86,7 @@ def is_product_of_any_order(array: np.ndarray) -> bool:
     return bool(np.isfinite(largest) and least > 0)
 
 
-@pytest.mark.parametrize("backend", ["python", pytest.param("cpu", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("backend", ["python", *exhaustive("cpu")])
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
 def test_reductions_agree_with_numpy(name: str, backend: str) -> None:

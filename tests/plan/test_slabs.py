@@ -22,6 +22,7 @@ from gpusched.plan.plan import Launch, Plan, last_uses, reads, used_registers, w
 from gpusched.plan.slabs import Slabs
 from tests.plan.slabbed import make_small, profiled, put_some, slabs_of
 from tests.record.recording import record
+from tests.tiers import exhaustive
 
 
 def softmax(x: Any) -> Any:
@@ -91,10 +92,7 @@ def as_list(found: Any) -> list[Any]:
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
 @pytest.mark.parametrize(
     "layout",
-    [
-        "C",
-        *(pytest.param(x, marks=pytest.mark.exhaustive) for x in ("F", "backwards", "every other")),
-    ],
+    ["C", *exhaustive("F", "backwards", "every other")],
 )
 def test_results_are_those_of_whole_chunks(function: Any, dtype: str, layout: str) -> None:
     numbers = np.random.default_rng(1).integers(1, 99, (203, 96)).astype(dtype)

@@ -19,11 +19,12 @@ from gpusched.kernels import KernelError
 from gpusched.record import complexes
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.record.recording import check, record
+from tests.tiers import exhaustive
 
 PARTS = [0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 1e12, -1e-12, 0.3, 81.0]
 """Parts whose products no dtype rounds to infinity: see `test_rounding_of_products`."""
 COMPLEX = ["complex64", "complex128"]
-BACKENDS = ["python", pytest.param("cpu", marks=pytest.mark.exhaustive)]
+BACKENDS = ["python", *exhaustive("cpu")]
 """Backends, of which the default tier has only some kernels compiled."""
 
 

@@ -224,9 +224,7 @@ def test_types_and_shapes_are_numpy_s(axis: Any, dtype: str) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, None])
 @pytest.mark.parametrize("of", [da.var, da.std, da.nanvar, da.nanstd])
-@pytest.mark.parametrize(
-    "dtype", ["f4", *(pytest.param(d, marks=pytest.mark.exhaustive) for d in ("f8", "i4"))]
-)
+@pytest.mark.parametrize("dtype", ["f4", *exhaustive("f8", "i4")])
 def test_dask_s_deviations(axis: int | None, of: Callable[..., Any], dtype: str) -> None:
     x = (300 + 50 * RANDOM.normal(size=(2000, 120))).astype(dtype)
     chunked = da.from_array(x, chunks=(700, 60))

@@ -18,6 +18,7 @@ from gpusched.kernels import DivergenceError
 from tests.backends.cuda.cases import ELEMENTWISE, REDUCTIONS, Case, numbers
 from tests.backends.cuda.runtimes import SimulatorRuntime
 from tests.record import recording
+from tests.tiers import exhaustive
 
 
 def ids(case: Case) -> str:
@@ -35,9 +36,7 @@ SOME = [*ELEMENTWISE, *REDUCTIONS][::3]
 MORE = [case for case in [*ELEMENTWISE, *REDUCTIONS] if case not in SOME]
 
 
-@pytest.mark.parametrize(
-    "case", [*SOME, *(pytest.param(c, marks=pytest.mark.exhaustive) for c in MORE)], ids=ids
-)
+@pytest.mark.parametrize("case", [*SOME, *exhaustive(*MORE)], ids=ids)
 def test_agrees_with_numpy(case: Case, runtime: SimulatorRuntime) -> None:
     recording.check(case.function, *case.arrays(), backend="simulator", ulp=case.ulp)
     assert runtime.launches
