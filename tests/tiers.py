@@ -49,6 +49,12 @@ def exhaustive(*values: Any) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
 
 
+def every(nth: int, values: Iterable[Any]) -> list[Any]:
+    """Return parameters of which the default tier takes each n-th, beginning with the first."""
+    values = list(values)
+    return [v for k, v in enumerate(values) for v in ([v] if k % nth == 0 else exhaustive(v))]
+
+
 def is_default(config: pytest.Config) -> bool:
     """Return whether this run is one of the default tier, by its expression of markers."""
     measured = getattr(config.option, "cov_source", None)  # Which takes time of its own.

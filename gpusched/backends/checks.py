@@ -7,6 +7,7 @@ are little-endian.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from string import Template
 
 from gpusched.backends.native import HEAD, NDARRAY
@@ -203,16 +204,21 @@ failed:
 """)
 
 
-def text() -> str:
-    """Return the functions, with the places of things in Python's and NumPy's objects."""
+def text(called: Container[str]) -> str:
+    """Return those of the functions that are called, by name: each takes LLVM two milliseconds.
+
+    They have the places of things in Python's and NumPy's objects.
+    """
     texts = "\n".join(
         f'@text.{name} = private constant [{len(text) + 1} x i8] c"{text}\\00"'
         for name, text in _TEXTS.items()
     )
-    return _TEXT.substitute(
+    whole = _TEXT.substitute(
         texts=texts, ndarray=NDARRAY, array=ARRAY, float=FLOAT, truth=TRUTH, integer=INTEGER,
         unsigned=UNSIGNED, count=COUNT, run=RUN, **{
             "class": HEAD - 8, "data": HEAD, "axes": HEAD + 8, "shape": HEAD + 16,
             "dtype": HEAD + 40, "flags": HEAD + 48, "order": HEAD + 10, "type": HEAD + 12,
         },
     )  # fmt: skip
+    head, *functions = whole.split("\ndefine ")
+    return "\ndefine ".join([head, *(f for f in functions if f.split('"')[1] in called)])

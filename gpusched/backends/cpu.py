@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import types as python_types
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numba
@@ -73,6 +73,13 @@ def pipeline(vector: int | None, interleave: int = 0, apart: bool = False) -> ty
     """Return the pipeline for vectors of so many bits, as wide as they get if None."""
     choices = {"vector": vector or WIDEST, "interleave": interleave, "apart": apart}
     return type("Tuned", (Tuned,), choices)
+
+
+@cache
+def _inlined(silent: bool, apart: bool) -> type[libraries.Inlined]:
+    """Return the pipeline for functions that become part of such kernels."""
+    base = quiet.Inlined if silent else libraries.Inlined
+    return type("Inlined", (base,), {"apart": apart})
 
 
 @lru_cache(maxsize=256)
@@ -176,7 +183,6 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
     """Return numba's function of a kernel; a plain one where NUMBA_DISABLE_JIT is set."""
     silent = bool(kernel.flags & INVALID)
     found = namespace(text, kernel.mathematics == FAST, silent) | {"__name__": __name__}
-    inlined = quiet.Inlined if silent else libraries.Inlined
     for name, function in generate.defined_functions(kernel).items():
         found[name] = function.for_cpu()
     exec(compile(text, filename, "exec"), found)
@@ -187,7 +193,7 @@ def _dispatcher(kernel: Kernel, text: str, filename: str, apart: bool) -> Any:
             # Symbols of code that was made in several processes must not meet.
             value.__qualname__ = f"{name}_{kernel.digest}"
             if name != "kernel":
-                found[name] = device(value, pipeline_class=inlined)
+                found[name] = device(value, pipeline_class=_inlined(silent, apart))
     fastmath: Any = {"reassoc"} if kernel.reduces else False
     options = {"error_model": "numpy", "nogil": True, "fastmath": fastmath}
     chosen = pipeline(vector_bits(kernel), interleave(kernel), apart)

@@ -31,7 +31,7 @@ def add(module: Any, context: Any, symbol: str, signature: Any) -> None:
     Parameters
     ----------
     module
-        A new one, to be linked with that of the kernel and with `checks.module`.
+        A new one, to be linked with that of the kernel and with `checks.text`.
     context
         Numba's target context, which knows how arguments are passed.
     symbol

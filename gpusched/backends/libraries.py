@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding
+from numba import _dynfunc
 from numba.core.compiler import Compiler
 
 _ENVIRONMENT = "_ZN08NumbaEnv"
@@ -34,12 +35,27 @@ def skip_declared(library: Any) -> None:
 class Inlined(Compiler):
     """Numba's pipeline for functions that become part of others: no machine code of their own."""
 
+    apart = False
+    """Whether they become part of kernels whose machine code only is wanted."""
+
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,
                  flags: Any, locals: Any) -> None:  # fmt: skip
         library = target.codegen().create_library("gpusched.inlined")
         skip_declared(library)
-        _leave_to_callers(library)
+        if self.apart:
+            keep_apart(library, flags)
+        else:
+            _leave_to_callers(library)
         super().__init__(typing, target, library, args, result, flags, locals)
+
+    def _compile_core(self) -> Any:
+        compiled = super()._compile_core()
+        if not self.apart:
+            return compiled
+        # Callers name the function by this; it has no address, since nothing runs it.
+        entry = _dynfunc.make_function(_dynfunc, "inlined", "", 0, compiled.environment, ())
+        self.state.targetctx.insert_user_function(entry, compiled.fndesc, [compiled.library])
+        return compiled._replace(entry_point=entry)
 
 
 def _leave_to_callers(library: Any) -> None:
@@ -57,7 +73,7 @@ def _leave_to_callers(library: Any) -> None:
 
 
 def keep_apart(library: Any, flags: Any) -> None:
-    """Have a function compiled that nothing in this process calls: its module is what is wanted."""
+    """Have a function compiled that this process never runs: its module is what is wanted."""
     flags.no_compile = flags.no_cpython_wrapper = True
 
     def finalize() -> None:

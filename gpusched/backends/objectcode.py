@@ -90,7 +90,7 @@ def _add_entries(module: Any, codegen: Any, compiled: Any, tiled: bool) -> None:
     entries.add(made, compiled.target_context, compiled.fndesc.llvm_func_name, compiled.signature)
     if tiled:
         tiles.add(made)
-    for text in (str(made), checks.text()):
+    for text in (str(made), checks.text({f.name for f in made.functions})):
         added = llvm.parse_assembly(text)
         added.data_layout, added.triple = module.data_layout, module.triple
         added.verify()

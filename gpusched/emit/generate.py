@@ -173,7 +173,11 @@ def _is_new_infinity(result: str, dtype: str, floats: dict[str, str]) -> str:
 
 def _is_tiny(result: str, dtype: str, floats: dict[str, str]) -> str:
     least = f"(fabs({result}) < {literal(float(np.finfo(dtype).tiny), dtype)})"
-    return " & ".join([least, *(f"({x} != 0)" for x in floats)])
+    if len(floats) < 2:
+        return " & ".join([least, *(f"({x} != 0)" for x in floats)])
+    # One operand that is zero makes most results zero, but nextafter's.
+    nonzero = " & ".join(f"({x} != 0)" for x in floats)
+    return f"{least} & (({result} != 0) | {nonzero})"
 
 
 _TESTS = {"invalid": _is_new_nan, "infinite": _is_new_infinity, "tiny": _is_tiny}

@@ -13,6 +13,7 @@ from gpusched.emit.floatingpoint import DIVIDE, INVALID, OVERFLOW, UNDERFLOW, ta
 from gpusched.emit.operations import OPERATIONS
 from tests.emit.test_operations import CASES, fuses, operands, ufunc_of
 from tests.record.recording import record
+from tests.tiers import exhaustive
 
 FILLING = {"f": 0.5, "i": 1, "u": 1, "b": True}
 """A value that no operation finds fault with, by kind of dtype."""
@@ -52,7 +53,7 @@ FUSED = [
 ]
 
 
-@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize("source", ["float32", *exhaustive("float64")])
 @pytest.mark.parametrize("target", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
 def test_conversions_to_integers_are_compiled_with_their_test(source: str, target: str) -> None:
     found = record(lambda x: (x + 1).astype(target), np.array([3.0] * 20, source))
@@ -63,7 +64,7 @@ def test_conversions_to_integers_are_compiled_with_their_test(source: str, targe
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        pytest.param(n, d, marks=() if d not in ("float16", "float32") else pytest.mark.exhaustive)
+        pytest.param(n, d, marks=() if d in ("int32", "float64") else pytest.mark.exhaustive)
         for n, d in FUSED
     ],
 )
@@ -107,7 +108,7 @@ CALLS: dict[str, tuple[Callable[..., Any], int]] = {
 
 
 @pytest.mark.parametrize("position", [0, 3, NUMBER // 2, NUMBER - 2, NUMBER - 1])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [*exhaustive("float32"), "float64"])
 @pytest.mark.parametrize("name", CALLS)
 def test_an_error_is_found_wherever_it_is(name: str, dtype: str, position: int) -> None:
     call, wanted = CALLS[name]
@@ -118,7 +119,7 @@ def test_an_error_is_found_wherever_it_is(name: str, dtype: str, position: int) 
     assert errors_of(recording, values) & wanted
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [*exhaustive("float32"), "float64"])
 @pytest.mark.parametrize("call", [
     lambda x: np.where(x > 0.5, x, 1) * x,
     lambda x: np.clip(x, 0.1, 0.9) * x + np.minimum(x, 0.5),

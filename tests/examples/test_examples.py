@@ -16,6 +16,7 @@ from PIL import Image
 from gpusched.graph import enable
 from gpusched.graph.safety import why_unsafe
 from gpusched.store.statistics import reset_statistics, statistics
+from tests.tiers import exhaustive
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 EVERYTHING = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.strict": True}
@@ -104,7 +105,7 @@ def test_terrain_refuses_what_is_no_raster(
 
 
 @pytest.mark.parametrize("form", ["erf", "tanh"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", *exhaustive("float64")])
 def test_options_fused_equal_unfused(options: ModuleType, form: str, dtype: str) -> None:
     plain = options.summary(20_000, 5_000, dtype, form)
     reset_statistics()

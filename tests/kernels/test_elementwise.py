@@ -23,6 +23,7 @@ import gpusched
 from gpusched.kernels import KernelError, typed
 from gpusched.kernels.definition import FACTS
 from tests.record.recording import record
+from tests.tiers import exhaustive
 
 DTYPES = [np.dtype(c) for c in "?bhilBHILfd"]
 
@@ -135,7 +136,7 @@ def test_numbers_give_a_number() -> None:
 
 @pytest.mark.parametrize("name", ["exp", "log", "tanh", "sqrt", "sin", "expm1", "log1p", "log10"])
 @pytest.mark.parametrize("module", [math, np], ids=["math", "numpy"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", *exhaustive("float64")])
 def test_mathematics(name: str, module: Any, dtype: str) -> None:
     function = getattr(module, name)
     kernel = gpusched.kernel(lambda x: function(x) + module.pi)

@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 import gpusched
 from gpusched.kernels import KernelError
+from tests.tiers import exhaustive
 
 
 @gpusched.kernel.scan(identity=0)
@@ -59,7 +60,7 @@ def test_values_are_joined_in_order() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("chunks", [(10, 10), (7, 30), (40, 4)])
+@pytest.mark.parametrize("chunks", [(7, 30), *exhaustive((10, 10), (40, 4))])
 def test_dask(axis: int, chunks: Any) -> None:
     values = np.random.default_rng(0).normal(size=(40, 30))
     x = da.from_array(values, chunks=chunks)

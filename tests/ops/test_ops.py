@@ -12,6 +12,7 @@ import pytest
 
 import gpusched
 from gpusched import ops
+from tests.tiers import exhaustive
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,9 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("chunks", [(4, 6, 8, 8), (2, 6, 8, 8), (1, 4, 3, 5), (3, 1, 8, 2)])
+@pytest.mark.parametrize(
+    "chunks", [(1, 4, 3, 5), *exhaustive((4, 6, 8, 8), (2, 6, 8, 8), (3, 1, 8, 2))]
+)
 @pytest.mark.parametrize("name", list(CASES))
 def test_chunks_give_what_whole_arrays_give(name: str, chunks: tuple[int, ...]) -> None:
     found = CASES[name](da.from_array(X, chunks=chunks))

@@ -19,6 +19,7 @@ from gpusched.record.chunk import LazyChunk, compute, lazies, references
 from gpusched.record.record import Recorder
 from tests.plan.slabbed import make_small, put_some, slabs_of
 from tests.record.recording import record
+from tests.tiers import exhaustive
 
 RANDOM = np.random.default_rng(7)
 
@@ -145,7 +146,7 @@ def test_the_first_chunk_takes_the_joints_of_seams_apart(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("offset", [0, 1e8])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", ["f4", *exhaustive("f8")])
 @pytest.mark.parametrize("of", [
     lambda x: x.std(axis=1), lambda x: x.var(axis=0), lambda x: da.nanstd(x, axis=1),
     lambda x: x.map_blocks(np.sort) + 1, lambda x: (x - x.mean(axis=1)[:, None]) * 2,

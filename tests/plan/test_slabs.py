@@ -89,7 +89,7 @@ def as_list(found: Any) -> list[Any]:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+@pytest.mark.parametrize("dtype", ["f4", *exhaustive("f8", "i8")])
 @pytest.mark.parametrize(
     "layout",
     ["C", *exhaustive("F", "backwards", "every other")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,9 +46,12 @@ def record(
 
 
 def check(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", ulp: int = 0,
-          scale: float | None = None) -> Recording:  # fmt: skip
-    """Assert that `function` fused, and run again from its plan, gives what NumPy gives."""
-    with np.errstate(all="ignore"):
+          scale: float | None = None, errors: str = "ignore") -> Recording:  # fmt: skip
+    """Assert that `function` fused, and run again from its plan, gives what NumPy gives.
+
+    With `errors` of "warn", as users have it, the kernels look for floating-point errors, too.
+    """
+    with warnings.catch_warnings(action="ignore"), np.errstate(all=errors):
         expected = function(*arrays)
         found = record(function, *arrays, backend=backend)
         again, _ = found.plan.run(arrays)

@@ -24,7 +24,7 @@ from gpusched.emit.kernel import EDITED
 from gpusched.kernels.errors import KernelError
 from gpusched.plan.overrides import OverrideError
 from gpusched.tuning.subjects import UnknownKernelError
-from tests.tiers import exhaustive
+from tests.tiers import every, exhaustive
 from tests.tuning.conftest import kernel_of
 
 A = da.from_array(np.random.default_rng(1).random((6, 10)), chunks=(3, 5))
@@ -47,7 +47,7 @@ PROGRAMS: dict[str, Callable[[], da.Array]] = {
 NAMES = list(PROGRAMS)
 
 
-@pytest.mark.parametrize("name", [*NAMES[::3], *exhaustive(*NAMES[1::3], *NAMES[2::3])])
+@pytest.mark.parametrize("name", every(6, NAMES))
 def test_unchanged_source_is_equal_in_every_kind_of_kernel(name: str) -> None:
     program = PROGRAMS[name]()
     expected = program.compute()
@@ -60,7 +60,7 @@ def test_unchanged_source_is_equal_in_every_kind_of_kernel(name: str) -> None:
         assert mine.name.startswith(kernel.name + EDITED)
 
 
-@pytest.mark.parametrize("name", ["broadcast", "sum", "int"])
+@pytest.mark.parametrize("name", ["broadcast", *exhaustive("sum", "int")])
 @pytest.mark.skipif(find_spec("greenlet") is None, reason="the simulator's threads are greenlets")
 def test_source_for_cuda_gives_its_functions_to_the_cpu(name: str) -> None:
     program = PROGRAMS[name]()

@@ -14,6 +14,7 @@ from gpusched.emit.kernel import Kernel, Options
 from gpusched.store.handles import CompiledKernel
 from tests.backends.cuda.cases import numbers
 from tests.record import recording
+from tests.tiers import every
 
 CHOSEN = [
     Options(block=32, vector=1, unroll=1),
@@ -39,7 +40,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
     return numbers(3, 1110), numbers(3, 1110, seed=1)
 
 
-@pytest.mark.parametrize("options", CHOSEN, ids=ids)
+@pytest.mark.parametrize("options", every(3, CHOSEN), ids=ids)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_are_numpys(name: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
