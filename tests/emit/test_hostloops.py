@@ -19,6 +19,7 @@ from gpusched.inspection.machinecode import cpu_llvm
 from gpusched.plan import schedule
 from gpusched.store import processors
 from tests.record.recording import BACKENDS, check, record
+from tests.tiers import every
 
 
 def numbers(*shape: int, dtype: str = "int64") -> np.ndarray:
@@ -83,7 +84,7 @@ def taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("taken_in_turn")
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("rows", range(1, 2 * IN_TURN + 2))
+@pytest.mark.parametrize("rows", every(3, range(1, 2 * IN_TURN + 2)))
 def test_rows_that_lie_apart_are_reduced_in_turn(rows: int, backend: str) -> None:
     for columns in (1, BLOCK, 3 * BLOCK + 5):
         wide = numbers(rows + 1, columns + 1000)

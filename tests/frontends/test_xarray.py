@@ -14,6 +14,7 @@ import xarray as xr
 from xarray.namedarray.parallelcompat import list_chunkmanagers
 
 import gpusched
+from tests.tiers import every
 
 
 def damped(x: Any) -> Any:
@@ -86,7 +87,7 @@ def chunked(plain: xr.DataArray) -> xr.DataArray:
     return plain.chunk(time=40, y=4, x=10, chunked_array_type="dask")
 
 
-@pytest.mark.parametrize("name", list(PROGRAMS))
+@pytest.mark.parametrize("name", every(3, PROGRAMS))
 def test_same_kernels_as_with_dask_array(
     name: str, plain: xr.DataArray, registered: Callable[[], None]
 ) -> None:

@@ -16,6 +16,7 @@ from tests.record.recording import assert_same, record
 pytest.importorskip("greenlet", reason="the simulator's threads are greenlets")
 
 from tests.backends.cuda.runtimes import IrRuntime, SimulatorRuntime
+from tests.tiers import every
 
 
 @gpusched.kernel
@@ -71,7 +72,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", every(3, CASES))
 @pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
 def test_simulated(case: str, backwards: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = SimulatorRuntime(backwards)

@@ -14,6 +14,7 @@ from numba import types
 from gpusched.backends.cpu import Tuned
 from gpusched.vectormath import integers
 from gpusched.vectormath.avx512 import HAS_AVX512
+from tests.tiers import every
 
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NAMES = ["floor_divide", "remainder"]
@@ -54,7 +55,7 @@ def numbers(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return a[allowed], b[allowed]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", every(3, DTYPES))
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_of_every_size(name: str, dtype: str) -> None:
     a, b = numbers(dtype)
