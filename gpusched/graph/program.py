@@ -144,7 +144,7 @@ class Program:
     @cached_property
     def _changes(self) -> bool:
         """Whether it calls functions of the user's of which nothing is known."""
-        called = [step for step in self.steps if not (step.recorded and step.replayed)]
+        called: list[Any] = [s for s in self.steps if not (s.recorded and s.replayed)]
         calls = [
             (step.function, step.args, step.kwargs)
             for step in (*called, *self._batch)
