@@ -21,7 +21,7 @@ MAY_USE = {
     "orphans": set(),
     "placed": set(),
     "quantities": set(),
-    "vectormath": set(),
+    "vectormath": {"adapters"},
     "emit": {"config"},
     "serialization": {"adapters", "config", "events", "placed"},
     "setting_origins": {"config"},

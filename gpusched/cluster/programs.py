@@ -29,6 +29,8 @@ class Served:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.token, self.payload = program.payload()
+        """As they were when the graph came: functions of the user's may change later."""
         self.given: Counter[str] = Counter()
         """Payloads sent, by worker's address."""
         self.embedded = False
@@ -46,9 +48,12 @@ class Served:
         return self.program(*inputs)
 
     def __reduce__(self) -> Any:
+        remaining = self.program.remaining
         if self.embedded:
-            return self.program.__reduce__()
-        return refer, (self.program.payload()[0], *self.program.remaining.told())
+            from gpusched.graph.program import restore
+
+            return restore, (self.token, self.payload, remaining)
+        return refer, (self.token, *remaining.told())
 
     def __dask_tokenize__(self) -> Any:
         return self.program.__dask_tokenize__()
@@ -93,18 +98,23 @@ class Programs(SchedulerPlugin):
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Key], **kwargs: Any) -> None:
         """Replace programs by names, before the first task of a graph is sent."""
+        found: dict[int, tuple[Program, Served]] = {}
         for key in tasks:
-            self._rename(scheduler.tasks[key].run_spec)
+            self._rename(scheduler.tasks[key].run_spec, found)
 
-    def _rename(self, spec: Any) -> None:
+    def _rename(self, spec: Any, found: dict[int, tuple[Program, Served]]) -> None:
         if type(spec) is not Task:
             return
         if _is_program(spec.func):
-            spec.func = self._serve(spec.func)
+            program = spec.func
+            # Once for each program, as it may be pickled to know its token; its id stays its own.
+            if id(program) not in found:
+                found[id(program)] = program, self._serve(program)
+            spec.func = found[id(program)][1]
         elif spec.func is execute_subgraph:
             # A graph that was optimised twice: dask has fused programs with other tasks.
             for inner in spec.args[0].values():
-                self._rename(inner)
+                self._rename(inner, found)
 
     def _serve(self, program: Program) -> Served:
         assert self._served is not None
@@ -122,7 +132,7 @@ class Programs(SchedulerPlugin):
         if served is None:
             return None
         served.given[worker] += 1
-        return served.program.payload()[1]
+        return served.payload
 
     def embed(self, token: str, worker: str) -> None:
         """Send a program whole from now on, because `worker` could not get it."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import pickle
+import sys
+from collections.abc import Mapping
+from functools import reduce
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -93,9 +97,57 @@ def _code(code: CodeType) -> Any:
     return code.co_code, code.co_names, code.co_varnames, consts
 
 
-def unpack(payload: bytes) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
-    """Return what `pack` was given."""
-    steps, inputs, *chosen = cloudpickle.loads(payload)
+class _Loading(pickle.Unpickler):
+    """Notes what names stand for; not those of gpusched's own parts, which nobody replaces."""
+
+    def __init__(self, payload: bytes) -> None:
+        super().__init__(io.BytesIO(payload))
+        self.found: dict[tuple[str, str], Any] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        value = super().find_class(module, name)
+        if module.partition(".")[0] not in ("gpusched", "cloudpickle"):
+            self.found[module, name] = value
+        return value
+
+
+def stand(names: Mapping[tuple[str, str], Any]) -> bool:
+    """Return whether names of modules and of what is in them stand for the same as before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.payload import stand
+    >>> stand({("numpy", "ndarray.sum"): np.ndarray.sum}), stand({("numpy", "add"): np.subtract})
+    (True, False)
+    """
+    try:
+        return all(
+            [
+                reduce(getattr, name.split("."), sys.modules[module]) is value
+                for (module, name), value in names.items()
+            ]
+        )
+    except (AttributeError, KeyError):
+        return False
+
+
+def unpack(
+    payload: bytes, names: dict[tuple[str, str], Any] | None = None
+) -> tuple[tuple[ProgramStep, ...], int, Overrides]:
+    """Return what `pack` was given.
+
+    Parameters
+    ----------
+    payload
+        What `pack` returned.
+    names
+        Gets what was found by the names of modules and of what is in them.
+    """
+    loading = _Loading(payload)
+    steps, inputs, *chosen = loading.load()
+    if names is not None:
+        names.update(loading.found)
     words = [each for each in chosen if isinstance(each, str)]
     bounds = [Bounds(*each) for each in chosen if type(each) is tuple]
     found = Overrides(

@@ -12,11 +12,13 @@ from typing import Any
 import dask
 
 from gpusched import events
+from gpusched.graph.batch import Batch, Step
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
-from gpusched.graph.lasting import keep
+from gpusched.graph.examination import Examination
+from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.libraries import KEPT, package
-from gpusched.graph.payload import named_code, pack, unpack
+from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.quick import callables, parts
 from gpusched.graph.segment import ProgramStep, Segment
@@ -57,8 +59,13 @@ class Program:
         """Its tasks in the graph that was made last."""
         self.segments = self._segments(steps)
         self._guards = tuple({step.taken.register for step in steps if step.taken is not None})
+        self.received = False
+        """Whether another process has sent it."""
+        self.names: dict[tuple[str, str], Any] = {}
+        """What names stood for when it was received: other processes may replace functions."""
         self._payload: bytes | None = None
         self._token = ""
+        self._examined: list[Examination] = []
 
     __gpusched_takes_placed__ = True
 
@@ -113,12 +120,48 @@ class Program:
         return segments
 
     def payload(self) -> tuple[str, bytes]:
-        """Return the program's token and its pickled steps."""
-        if self._payload is None:
-            self._payload = pack(self.steps, self.inputs, self.overrides)
-            told = self._payload + named_code(self.steps).encode()
-            self._token = hashlib.blake2b(told, digest_size=16).hexdigest()
+        """Return the program's token and its pickled steps.
+
+        A program that was received goes on as it came. Others are pickled again, as plain dask
+        does, where they call functions that have changed since, or may have.
+        """
+        if self._payload is not None and (self.received or self._is_packed()):
+            return self._token, self._payload
+        self._examined = self._examinations()
+        self._payload = pack(self.steps, self.inputs, self.overrides)
+        told = self._payload + named_code(self.steps).encode()
+        self._token = hashlib.blake2b(told, digest_size=16).hexdigest()
         return self._token, self._payload
+
+    def _is_packed(self) -> bool:
+        """Return whether all functions are as they were when they were pickled last."""
+        return not self._changes and self._examinations() == self._examined
+
+    def _examinations(self) -> list[Examination]:
+        found = [segment.examined() for segment in self.segments if segment.recorded]
+        return found + [each for program in self._batched for each in program._examinations()]
+
+    @cached_property
+    def _changes(self) -> bool:
+        """Whether it calls functions of the user's of which nothing is known."""
+        called: list[Any] = [s for s in self.steps if not (s.recorded and s.replayed)]
+        calls = [
+            (step.function, step.args, step.kwargs)
+            for step in (*called, *self._batch)
+            if type(step.function) not in (Batch, Program)
+        ]
+        return any(program._changes for program in self._batched) or not lasts(calls)
+
+    @cached_property
+    def _batch(self) -> list[Step]:
+        """The calls of a batch."""
+        batches = [step.function for step in self.steps if type(step.function) is Batch]
+        return [step for batch in batches for step in batch.steps]
+
+    @property
+    def _batched(self) -> list[Program]:
+        """The programs of a batch."""
+        return [step.function for step in self._batch if type(step.function) is Program]
 
     @cached_property
     def has_state(self) -> bool:
@@ -143,6 +186,7 @@ class Program:
         steps = tuple(replace(new, recorded=old.recorded) for new, old in pairs)
         made = Program(steps, inputs, overrides)
         made._payload, made._token, made.remaining = self._payload, self._token, self.remaining
+        made.received = True
         made.segments = [
             old if old.recorded else new
             for old, new in zip(self.segments, made.segments, strict=True)
@@ -177,25 +221,41 @@ def shared(token: str, payload: bytes) -> Program:
     found = known(token)
     if found is not None:
         return found
+    return _made(token, payload)
+
+
+def _made(token: str, payload: bytes) -> Program:
+    """Return a program as it is here, and keep it for the next tasks."""
     # Outside the lock: the steps of a batch are programs, which are restored here, too.
-    steps, inputs, overrides = unpack(payload)
+    names: dict[tuple[str, str], Any] = {}
+    steps, inputs, overrides = unpack(payload, names)
     if not dask.config.get("gpusched.fusion.enabled", True):
         # This process is told not to fuse, whoever has sent the program.
         steps = tuple(replace(step, recorded=False) for step in steps)
     made = Program(steps, inputs, overrides)
-    made._payload, made._token = payload, token
+    for program in made._batched:
+        names.update(program.names)
+    made._payload, made._token, made.received, made.names = payload, token, True, names
     with _lock:
         program = _restored.setdefault(token, made)
+        if not stand(program.names):
+            program = _restored[token] = made
     keep(token, program)
     return program
 
 
 def known(token: str) -> Program | None:
-    """Return the program of that token, if this process has it."""
+    """Return the program of that token, if this process has it.
+
+    It calls what its names stand for now, as if it had just been received.
+    """
     with _lock:
         program = _restored.get(token)
-    if program is not None:
-        keep(token, program)
+    if program is None:
+        return None
+    if not stand(program.names):
+        return _made(*program.payload())
+    keep(token, program)
     return program
 
 

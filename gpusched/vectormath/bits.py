@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpusched.vectormath import warning_filters
+from gpusched.adapters.numba import leave_filters_alone
 
-warning_filters.leave_alone()
+leave_filters_alone()
 
 
 def _bitcast(source: Any, target: Any, llvm_type: Any) -> Any:

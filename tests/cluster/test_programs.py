@@ -22,6 +22,8 @@ from gpusched import Cluster
 from gpusched.cluster.programs import Programs, Served
 from gpusched.graph import lasting, messages, program
 from gpusched.graph.program import Program
+from gpusched.graph.segment import ProgramStep
+from gpusched.plan.plan import Register
 from gpusched.store.statistics import statistics
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for
@@ -307,3 +309,16 @@ def test_served_programs_still_run_where_they_are() -> None:
     assert repr(stand_in) == repr(one)
     assert stand_in.__dask_tokenize__() == one.__dask_tokenize__()
     assert stand_in(3) == one(3) == 3
+
+
+def test_what_is_served_stays_as_it_was_when_the_graph_came() -> None:
+    factor = 2.0
+    step = ProgramStep(lambda block: np.sqrt(block) * factor, (Register(0),), {}, recorded=True)
+    made = Program((step,), 1)
+    one = Served(made)
+    messages_of_it, whole = pickle.dumps(one), one.payload
+    factor = 7.0
+    assert made.payload()[0] != one.token
+    assert (pickle.dumps(one), one.payload) == (messages_of_it, whole)
+    one.embedded = True
+    assert pickle.loads(pickle.dumps(one)).payload() == (one.token, whole)

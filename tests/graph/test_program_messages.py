@@ -18,6 +18,7 @@ import pytest
 from dask._task_spec import Task
 
 from gpusched.graph import lasting, messages, optimize, program
+from gpusched.graph.batch import Batch, Given, Step
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
@@ -152,6 +153,95 @@ def test_how_often_programs_of_a_batch_run_is_no_part_of_it() -> None:
         inner.remaining.learn(Remaining(tasks, f"graph {tasks}"))
         tokens.add(Program((ProgramStep(inner, (Register(0),)),), 1).payload()[0])
     assert len(tokens) == 1
+
+
+def cell() -> tuple[Any, Callable[[], None]]:
+    factor = 2.0
+
+    def change() -> None:
+        nonlocal factor
+        factor = 7.0
+
+    return lambda block: np.sqrt(block) * factor, change
+
+
+def counter() -> tuple[Any, Callable[[], None]]:
+    class Adds:
+        more = 1.0
+
+        def __call__(self, block: Any) -> Any:
+            return np.sqrt(block) * self.more
+
+    found = Adds()
+    return found, lambda: setattr(found, "more", 7.0)
+
+
+def method() -> tuple[Any, Callable[[], None]]:
+    found, change = counter()
+    return found.__call__, change
+
+
+def default() -> tuple[Any, Callable[[], None]]:
+    def scaled(block: Any, factor: float = 2.0) -> Any:
+        return np.sqrt(block) * factor
+
+    return scaled, lambda: setattr(scaled, "__defaults__", (7.0,))
+
+
+def batch_of(found: Program) -> Program:
+    batch = Batch((Step(found, (Given(0),)),), (0,))
+    return Program((ProgramStep(batch, (("task",), Register(0))),), 1)
+
+
+@pytest.mark.parametrize("made", [cell, counter, method, default])
+@pytest.mark.parametrize("batched", [False, True])
+def test_functions_go_as_they_are_when_they_are_sent(made: Any, batched: bool) -> None:
+    """Plain dask pickles them each time that a graph is computed, optimised before or not."""
+    function, change = made()
+    array = (SOURCES["an array"]() + 1).map_blocks(function, dtype=float)
+    (found,) = set(programs(array))
+    if batched:
+        found = batch_of(found)
+    x = np.linspace(0, 1, 4096)
+    for _ in range(2):
+        received = pickle.loads(pickle.dumps(found))
+        expected = function(x + 1)
+        np.testing.assert_array_equal(received(x), expected)
+        change()
+        np.testing.assert_array_equal(received(x), expected)
+
+
+def test_programs_that_have_not_changed_are_pickled_once() -> None:
+    (found,) = set(programs(SOURCES["an array"]().map_blocks(cell()[0]) * 2))
+    assert found.payload()[1] is found.payload()[1]
+
+
+def doubled(block: Any) -> Any:
+    return np.sqrt(block) * 2
+
+
+def tripled(block: Any) -> Any:
+    return np.sqrt(block) * 3
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_names_stand_for_what_they_do_in_the_process_of_the_task(
+    batched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain dask looks them up for each task."""
+    (found,) = set(programs((SOURCES["an array"]() + 1).map_blocks(doubled, dtype=float)))
+    if batched:
+        found = batch_of(found)
+    sent = pickle.dumps(found)
+    token, _ = found.payload()
+    x = np.linspace(0, 1, 4096)
+    with monkeypatch.context() as patch:
+        first = pickle.loads(sent)
+        patch.setattr(sys.modules[__name__], "doubled", tripled)
+        for program in (pickle.loads(sent), messages.refer(token)):
+            np.testing.assert_array_equal(program(x), tripled(x + 1))
+        assert messages.refer(token) is messages.refer(token) is not first
+    np.testing.assert_array_equal(messages.refer(token)(x), doubled(x + 1))
 
 
 class TestDeferred:

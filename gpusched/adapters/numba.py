@@ -20,7 +20,7 @@ from numba.core import errors
 _Catch = Callable[..., AbstractContextManager[None]]
 
 
-def leave_alone() -> None:
+def leave_filters_alone() -> None:
     """Have numba record warnings in the main thread only, whoever asks it to compile.
 
     In other threads its warnings are shown as they are raised, with the place in numba.
