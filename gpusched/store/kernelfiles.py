@@ -14,13 +14,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import dask
 from dask.utils import parse_bytes
 
 from gpusched import config
+from gpusched.dataclass import dataclass
 from gpusched.files import UnsafeFolderError, is_own
 from gpusched.store import codefiles
 

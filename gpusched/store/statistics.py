@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from gpusched.breaks import Reason
+from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import EDITED
 
 

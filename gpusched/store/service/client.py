@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpusched.dataclass import dataclass
 from gpusched.emit import choices
 from gpusched.emit.operations import DEFINED
 from gpusched.store import codefiles, compiletimes, emitters, processors, worthwhile
