@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dask.utils import format_bytes
 
+from gpusched import config
 from gpusched.store.statistics import Statistics
 
 _BREAKS_SHOWN = 8
@@ -30,7 +31,8 @@ def summary(
     Examples
     --------
     >>> from gpusched.cli.summary import summary
-    >>> from gpusched.store.statistics import Statistics
+    >>> from gpusched import config
+    from gpusched.store.statistics import Statistics
     >>> print(summary(Statistics(), 1.5, fused=False))
     gpusched: 1.50 s
       fusion    off
@@ -61,12 +63,11 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
             ("edited", f"your versions of kernels, launched {_times(counted.edited_launches)}")
         )
     if counted.compilations:
+        unused = len(counted.unused_compilations)
+        late = f", {_some(unused)} not launched any more" if unused else ""
         lines.append(
-            ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s")
+            ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s{late}")
         )
-    if unused := counted.unused_compilations:
-        some, seconds = _some(len(unused)), sum(unused.values())
-        lines.append(("unused", f"{some} compiled, {seconds:.2f} s of processor time"))
     return [*lines, *_breaks(counted)]
 
 
@@ -74,16 +75,19 @@ def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
     """Return what ran without its kernels, and what the next run takes for it."""
     if not counted.unfused_tasks:
         return []
-    tasks = f"{_of(counted.unfused_tasks, counted.tasks)} ran unfused"
-    lines = [("waiting", f"{tasks} while kernels were not compiled, {counted.unfused_seconds:.2f} "
-                         "s of all threads")]  # fmt: skip
-    if counted.kernels_requested:
-        lines.append(
-            ("next run", f"finds {_some(len(counted.kernels_requested))} compiled for them")
-        )
+    unfused, computing = counted.unfused_seconds, counted.unfused_seconds + counted.kernel_seconds
+    tasks = f"{_of(counted.unfused_tasks, counted.tasks)} ran unfused, as kernels were not compiled"
+    lines = [("waiting", f"{tasks}: {unfused:.2f} s of the {computing:.2f} s on chunks")]
+    missing = counted.unfused_microseconds
+    there = missing.keys() & (counted.kernels_requested.keys() | counted.kernels.keys())
+    seconds = sum(missing[name] for name in there) * 1e-6
+    if there:
+        told = f"finds {_of_kernels(len(there), len(missing))}, for {seconds:.2f} s of these"
+    elif config.get("fusion.compile") == "off":
+        told = "takes as long: gpusched.fusion.compile is off"
     else:
-        lines.append(("next run", "takes as long: too little work so far to compile kernels for"))
-    return lines
+        told = f"takes as long: too little so far to compile {_some(len(missing))} for; runs add up"
+    return [*lines, ("next run", told)]
 
 
 def _device(counted: Statistics) -> Sequence[tuple[str, str]]:
@@ -122,6 +126,12 @@ def _tasks(number: int) -> str:
 
 def _some(kernels: int) -> str:
     return "one kernel" if kernels == 1 else f"{kernels:,} kernels"
+
+
+def _of_kernels(some: int, kernels: int) -> str:
+    if some < kernels:
+        return f"{some:,} of {kernels:,} kernels compiled"
+    return f"{'the kernel' if kernels == 1 else f'all {kernels:,} kernels'} compiled"
 
 
 def _of(some: int, tasks: int) -> str:
