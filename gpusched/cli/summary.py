@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dask.utils import format_bytes
 
@@ -13,7 +13,11 @@ _BREAKS_SHOWN = 8
 
 
 def summary(
-    counted: Statistics, seconds: float, fused: bool = True, missing: Sequence[str] = ()
+    counted: Statistics,
+    seconds: float,
+    fused: bool = True,
+    missing: Sequence[str] = (),
+    compiling: Collection[str] = (),
 ) -> str:
     """Return the closing lines of a run.
 
@@ -27,6 +31,8 @@ def summary(
         Whether fusion was on.
     missing
         What is not in ``counted``, and why, in words.
+    compiling
+        Kernels that this machine's compile service has still to make.
 
     Examples
     --------
@@ -37,7 +43,7 @@ def summary(
     gpusched: 1.50 s
       fusion    off
     """
-    lines = [("fusion", "off")] if not fused else list(_lines(counted))
+    lines = [("fusion", "off")] if not fused else list(_lines(counted, compiling))
     lines += _memory(counted)
     lines += [("missing", text) for text in missing]
     return "\n".join(
@@ -45,7 +51,7 @@ def summary(
     )
 
 
-def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
+def _lines(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[str, str]]:
     if not counted.tasks:
         return [("tasks", "none held a function that gpusched knows, so nothing was fused")]
     lines = [
@@ -57,7 +63,7 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
             f"{format_bytes(counted.bytes_written)} written by kernels",
         ),
     ]
-    lines += [*_tiers(counted), *_device(counted)]
+    lines += [*_tiers(counted, compiling), *_device(counted)]
     if counted.edited_launches:
         lines.append(
             ("edited", f"your versions of kernels, launched {_times(counted.edited_launches)}")
@@ -71,7 +77,7 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
     return [*lines, *_breaks(counted)]
 
 
-def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
+def _tiers(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[str, str]]:
     """Return what ran without its kernels, and what the next run takes for it."""
     if not counted.unfused_tasks:
         return []
@@ -83,6 +89,8 @@ def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
     seconds = sum(missing[name] for name in there) * 1e-6
     if there:
         told = f"finds {_of_kernels(len(there), len(missing))}, for {seconds:.2f} s of these"
+        if left := len(there.intersection(compiling)):
+            told += f"; the compile service has {_some(left)} still to make"
     elif config.get("fusion.compile") == "off":
         told = "takes as long: gpusched.fusion.compile is off"
     else:

@@ -278,6 +278,12 @@ def status() -> dict[str, Any] | None:
     return _answer("status")
 
 
+def queued_names() -> list[str]:
+    """Return the names of the kernels that the service has still to make; none is started."""
+    answer = status() or {"jobs": []}
+    return [str(job["name"]) for job in answer["jobs"]]
+
+
 def made() -> dict[str, float]:
     """Return the seconds of processor time that the service spent on each kernel, by its name.
 
