@@ -154,7 +154,7 @@ class Unfused:
         self._synchronize()
         seconds = perf_counter() - self._started
         if events.active:
-            events.record_since("unfused", self._kernels[0].name, self._started)
+            events.record_since("unfused", self._missing[0], self._started)
         with updating() as counters:
             counters.tasks += 1
             counters.unfused_tasks += 1
