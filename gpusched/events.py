@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 from typing import Any, NamedTuple
+
+from gpusched.dataclass import dataclass
 
 LIMIT = 200_000
 """Events that one recording holds; what comes after is counted only. About 100 bytes each."""

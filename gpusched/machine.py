@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import numpy as np
 
 from gpusched.backends.cache import PreparedKernel, reference
+from gpusched.dataclass import dataclass
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Access, Input, Kernel, Output, Statement
 from gpusched.store import codefiles, kernelfiles

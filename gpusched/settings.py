@@ -97,6 +97,7 @@ KINDS: dict[str, Kind] = {
     "fusion.enabled": _flag,
     "fusion.cache-directory": _or(_text, None, False),
     "fusion.cache-size": _or(_bytes, None),
+    "fusion.import-early": _flag,
     "fusion.compile": _choice("background", "wait", "off"),
     "fusion.tier": _choice("any", "fused", "unfused"),
     "fusion.compiler": _choice("service", "process"),

@@ -26,6 +26,7 @@ from distributed.worker_state_machine import (
 )
 
 from gpusched import config
+from gpusched.graph import early, hook
 from gpusched.orphans import end_with_parent
 from gpusched.workers import affinity, exits, metrics, protection, versions
 from gpusched.workers.border import host_results, open_border
@@ -133,6 +134,13 @@ class DeviceWorker(Worker):
         """Report to the scheduler this process's versions, besides what distributed reports."""
         told: dict[str, Any] = await super().get_startup_information()
         return {**told, versions.HANDSHAKE_KEY: versions.own_versions()}
+
+    async def start_unsafe(self) -> DeviceWorker:
+        """Start as distributed does, then import what tasks need while there are none."""
+        await super().start_unsafe()
+        if hook.is_enabled():
+            early.prepare_for_tasks()
+        return self
 
     def _open_device(self, *arguments: Any) -> Device:
         return open_device(*arguments)

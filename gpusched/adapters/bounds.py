@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gpusched.dataclass import dataclass
 from gpusched.installing import DISTRIBUTION
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import linecache
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from gpusched.backends import native
+from gpusched.dataclass import dataclass
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel
 from gpusched.store import (

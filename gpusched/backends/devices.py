@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from gpusched.backends import cache
 from gpusched.backends.memory import pool
+from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import SUPPORTED
 from gpusched.emit.kernel import Kernel
 from gpusched.store.handles import Runnable

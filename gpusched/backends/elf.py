@@ -13,9 +13,11 @@ import platform
 import struct
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
+
+from gpusched.dataclass import dataclass
 
 SUPPORTED = sys.platform == "linux" and platform.machine() == "x86_64"
 """Whether this machine runs such files."""

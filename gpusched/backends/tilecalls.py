@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from gpusched.dataclass import dataclass
 
 WORDS = 8
 """Words of 64 bits for each kernel: its address; where its block of arguments begins; how many

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from dask.utils import format_bytes
 
 from gpusched.chunking.target import Target, target
+from gpusched.dataclass import dataclass
 
 OVERHEAD = 0.1
 """Part of the time that tasks may cost besides their kernels: larger chunks mean fewer tasks."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import dask
 
+from gpusched.dataclass import dataclass
 from gpusched.machine import host
 
 GPU_BANDWIDTH = 1.0e12

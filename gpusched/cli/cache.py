@@ -58,7 +58,7 @@ def _summary(folder: Any, root: Path) -> dict[str, Any]:
 
     return {
         "folder": (name := folder.path.relative_to(root).as_posix()),
-        "kernels": len(folder.kernels),
+        "kernels": folder.compiled,
         "bytes": folder.size,
         "used": folder.used,
         "usable": packs.is_usable(name),
@@ -128,7 +128,8 @@ def _remove_others(root: Path) -> list[Any]:
 
 
 def _report(gone: list[Any]) -> None:
-    click.echo(f"{_number(len(gone))} removed, {_size(sum(each.size for each in gone))}")
+    compiled = sum(bool(each.code) for each in gone)
+    click.echo(f"{_number(compiled)} removed, {_size(sum(each.size for each in gone))}")
 
 
 @cache.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -147,7 +148,7 @@ def warm(context: click.Context, module: bool, script: str, arguments: tuple[str
 
     def there() -> dict[Path, int]:
         found = kernelfiles.kernels(root)
-        return {path: each.size for each in found for path in each.paths[:1]}
+        return {path: each.size for each in found for path in each.code}
 
     root = _directory()
     with _failing():

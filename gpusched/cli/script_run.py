@@ -14,6 +14,7 @@ from gpusched.cli.progress import progress, say
 from gpusched.cli.session import Session, connected, started
 from gpusched.cli.signals import leaving_at_once, stopping_cleanly
 from gpusched.cli.summary import summary
+from gpusched.store.service.client import queued_names
 
 
 class _Stopped(Exception):
@@ -49,7 +50,9 @@ def launch(
             stopped = code > 128
             if not quiet:
                 counted, seconds, missing = session.end(timeout=2 if stopped else 10)
-                print(summary(counted, seconds, session.fused, missing), file=sys.stderr)
+                compiling = queued_names() if counted.kernels_requested else ()
+                text = summary(counted, seconds, session.fused, missing, compiling)
+                print(text, file=sys.stderr)
             if stopped:
                 raise _Stopped
     except TimeoutError as error:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dask.utils import format_bytes
 
+from gpusched import config
 from gpusched.store.statistics import Statistics
 
 _BREAKS_SHOWN = 8
 
 
 def summary(
-    counted: Statistics, seconds: float, fused: bool = True, missing: Sequence[str] = ()
+    counted: Statistics,
+    seconds: float,
+    fused: bool = True,
+    missing: Sequence[str] = (),
+    compiling: Collection[str] = (),
 ) -> str:
     """Return the closing lines of a run.
 
@@ -26,16 +31,19 @@ def summary(
         Whether fusion was on.
     missing
         What is not in ``counted``, and why, in words.
+    compiling
+        Kernels that this machine's compile service has still to make.
 
     Examples
     --------
     >>> from gpusched.cli.summary import summary
-    >>> from gpusched.store.statistics import Statistics
+    >>> from gpusched import config
+    from gpusched.store.statistics import Statistics
     >>> print(summary(Statistics(), 1.5, fused=False))
     gpusched: 1.50 s
       fusion    off
     """
-    lines = [("fusion", "off")] if not fused else list(_lines(counted))
+    lines = [("fusion", "off")] if not fused else list(_lines(counted, compiling))
     lines += _memory(counted)
     lines += [("missing", text) for text in missing]
     return "\n".join(
@@ -43,7 +51,7 @@ def summary(
     )
 
 
-def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
+def _lines(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[str, str]]:
     if not counted.tasks:
         return [("tasks", "none held a function that gpusched knows, so nothing was fused")]
     lines = [
@@ -55,35 +63,39 @@ def _lines(counted: Statistics) -> Sequence[tuple[str, str]]:
             f"{format_bytes(counted.bytes_written)} written by kernels",
         ),
     ]
-    lines += [*_tiers(counted), *_device(counted)]
+    lines += [*_tiers(counted, compiling), *_device(counted)]
     if counted.edited_launches:
         lines.append(
             ("edited", f"your versions of kernels, launched {_times(counted.edited_launches)}")
         )
     if counted.compilations:
+        unused = len(counted.unused_compilations)
+        late = f", {_some(unused)} not launched any more" if unused else ""
         lines.append(
-            ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s")
+            ("compiled", f"{_times(counted.compilations)}, {counted.compile_seconds:.2f} s{late}")
         )
-    if unused := counted.unused_compilations:
-        some, seconds = _some(len(unused)), sum(unused.values())
-        lines.append(("unused", f"{some} compiled, {seconds:.2f} s of processor time"))
     return [*lines, *_breaks(counted)]
 
 
-def _tiers(counted: Statistics) -> Sequence[tuple[str, str]]:
+def _tiers(counted: Statistics, compiling: Collection[str]) -> Sequence[tuple[str, str]]:
     """Return what ran without its kernels, and what the next run takes for it."""
     if not counted.unfused_tasks:
         return []
-    tasks = f"{_of(counted.unfused_tasks, counted.tasks)} ran unfused"
-    lines = [("waiting", f"{tasks} while kernels were not compiled, {counted.unfused_seconds:.2f} "
-                         "s of all threads")]  # fmt: skip
-    if counted.kernels_requested:
-        lines.append(
-            ("next run", f"finds {_some(len(counted.kernels_requested))} compiled for them")
-        )
+    unfused, computing = counted.unfused_seconds, counted.unfused_seconds + counted.kernel_seconds
+    tasks = f"{_of(counted.unfused_tasks, counted.tasks)} ran unfused, as kernels were not compiled"
+    lines = [("waiting", f"{tasks}: {unfused:.2f} s of the {computing:.2f} s on chunks")]
+    missing = counted.unfused_microseconds
+    there = missing.keys() & (counted.kernels_requested.keys() | counted.kernels.keys())
+    seconds = sum(missing[name] for name in there) * 1e-6
+    if there:
+        told = f"finds {_of_kernels(len(there), len(missing))}, for {seconds:.2f} s of these"
+        if left := len(there.intersection(compiling)):
+            told += f"; the compile service has {_some(left)} still to make"
+    elif config.get("fusion.compile") == "off":
+        told = "takes as long: gpusched.fusion.compile is off"
     else:
-        lines.append(("next run", "takes as long: too little work so far to compile kernels for"))
-    return lines
+        told = f"takes as long: too little so far to compile {_some(len(missing))} for; runs add up"
+    return [*lines, ("next run", told)]
 
 
 def _device(counted: Statistics) -> Sequence[tuple[str, str]]:
@@ -122,6 +134,12 @@ def _tasks(number: int) -> str:
 
 def _some(kernels: int) -> str:
     return "one kernel" if kernels == 1 else f"{kernels:,} kernels"
+
+
+def _of_kernels(some: int, kernels: int) -> str:
+    if some < kernels:
+        return f"{some:,} of {kernels:,} kernels compiled"
+    return f"{'the kernel' if kernels == 1 else f'all {kernels:,} kernels'} compiled"
 
 
 def _of(some: int, tasks: int) -> str:

@@ -24,6 +24,7 @@ from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
 from gpusched.dashboard import registration
+from gpusched.graph import early
 from gpusched.workers import versions
 from gpusched.workers.handshakes import limit_handshakes, limit_requests
 
@@ -47,6 +48,8 @@ def dask_setup(scheduler: Scheduler) -> None:
     limit_requests(scheduler.http_server)
     recomputing.install(scheduler)
     fitting.install(scheduler)
+    if config.get("fusion.enabled"):
+        early.prepare_for_graphs()
 
 
 def _refuse_other_versions(scheduler: Scheduler) -> None:

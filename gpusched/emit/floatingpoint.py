@@ -10,10 +10,11 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+
+from gpusched.dataclass import dataclass
 
 HAS_FLAGS = platform.machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 """Whether kernels on this machine can read the processor's floating-point flags."""

@@ -208,7 +208,9 @@ def called_names(text: str) -> set[str]:
 
 def helper_source(text: str) -> str:
     """Return the source of the functions of `scalars` that a source calls."""
-    names = called_names(text)
+    names = called_names(text) & vars(scalars).keys()
+    if not names:
+        return ""  # To parse them all takes some milliseconds.
     return "".join(f"{_helper(name)}\n\n\n" for name in _helpers() if name in names)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import TESTS
 
 EXACT, FAST = "exact", "fast"

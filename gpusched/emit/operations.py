@@ -14,12 +14,13 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import HALF
 from gpusched.emit.floatingpoint import mask
 

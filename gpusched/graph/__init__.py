@@ -16,6 +16,8 @@ without kernels run by tiles (`tiled`), and where memory is short in `pieces`; `
 single calls gain from a kernel. On a GPU, `placing` runs what `devicechoice` decides, by
 `movement`, `cupycalls` and `transfers`, on what `moved` holds; `gpu_failures` warns.
 
+What both need is imported `early`, in processes that wait for their first graph.
+
 What these share: `subgraph`, `partials`, `quick`, `libraries`, `renaming`, `worker`, `collector`,
 and `rehearsal`, which goes through tasks without computing.
 """

@@ -6,13 +6,14 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dask.array.core import finalize
 from dask.utils import key_split
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
+from gpusched.dataclass import dataclass
 from gpusched.graph.batch import Batch, Given, Made, Step
 from gpusched.graph.cheap import Cheap, moves
 from gpusched.graph.cutting import cut_off

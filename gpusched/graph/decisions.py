@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gpusched.breaks import Reason
+from gpusched.dataclass import dataclass
 from gpusched.store.handles import Runnable
 
 

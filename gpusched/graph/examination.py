@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.dataclass import dataclass
 from gpusched.graph import safety
 from gpusched.graph.known import known
 from gpusched.graph.partials import bare

@@ -8,13 +8,13 @@ can do that, programs call `Grouped`, which computes the same dictionary.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from gpusched.breaks import GraphBreak
+from gpusched.dataclass import dataclass
 from gpusched.emit.generate import identity_value
 from gpusched.graph.quick import QUICK
 from gpusched.plan.expression import UnfusibleError

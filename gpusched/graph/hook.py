@@ -82,6 +82,20 @@ optimize = Hook()
 """What dask's configuration has while fusion is on."""
 
 
+def is_enabled() -> bool:
+    """Return whether fusion is on in this process.
+
+    Examples
+    --------
+    >>> import gpusched
+    >>> from gpusched.graph.hook import is_enabled
+    >>> with gpusched.enable():
+    ...     is_enabled()
+    True
+    """
+    return isinstance(dask.config.get("array_optimize", None), Hook)
+
+
 # Here rather than in `enable`: a process may have the hook from its configuration alone.
 entry.install()
 

@@ -20,11 +20,12 @@ from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import Grouped, grouped_for
 from gpusched.graph.partials import bare
-from gpusched.kernels.vectorized import vectorized
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record import functions, windows  # noqa: F401  (windows register themselves)
+from gpusched.record import foreign, functions, windows  # noqa: F401  (windows register themselves)
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction, one_of
+
+foreign.register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
 
 _OPERATORS = frozenset(
     getattr(operator, name)
@@ -234,7 +235,7 @@ def exact_for(function: Any) -> Any:
     >>> exact_for(reductions.moment_agg).__module__
     'gpusched.graph.moments'
     """
-    return vectorized(function) or grouped_for(_replaced(function, EXACT))
+    return foreign.recorded_form(function) or grouped_for(_replaced(function, EXACT))
 
 
 def plain_for(function: Any) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 
 from dask.system import CPU_COUNT
 
 from gpusched import config
+from gpusched.dataclass import dataclass
 from gpusched.quantities import read_bytes, read_count
 
 A_THREAD = 4

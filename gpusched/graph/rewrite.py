@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -28,6 +28,7 @@ from gpusched.adapters.tasks import (
     identity_cast,
 )
 from gpusched.breaks import GraphBreak
+from gpusched.dataclass import dataclass
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.decisions import Remaining

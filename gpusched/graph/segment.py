@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from dask.array.chunk import getitem
 
 from gpusched.backends.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.dataclass import dataclass
 from gpusched.emit.choices import ChoiceError
 from gpusched.emit.floatingpoint import take
 from gpusched.emit.operations import replaced

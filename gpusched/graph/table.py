@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from gpusched.dataclass import dataclass
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
 

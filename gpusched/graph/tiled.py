@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from gpusched.backends.devices import HOST
+from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import operation_of
 from gpusched.graph.known import enforced

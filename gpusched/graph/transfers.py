@@ -6,7 +6,7 @@ is where the operands are and how many calls there are that decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gpusched.dataclass import dataclass
 
 LINK = 12e9
 """Bytes per second between page-locked memory and the device. PCIe 4.0 with 16 lanes has 25e9, of

@@ -16,6 +16,7 @@ from gpusched.inspection.machinecode import capability, cpu_llvm, cuda_code
 from gpusched.inspection.model import ChunkArray
 from gpusched.inspection.places import Place
 from gpusched.inspection.source import annotated, input_variables, places_of
+from gpusched.inspection.units import seconds
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan import tiers
 from gpusched.store import compiletimes, worthwhile
@@ -83,7 +84,18 @@ class ExplainedKernel:
     @property
     def waits(self) -> bool:
         """Whether tasks wait until it is compiled; they run unfused otherwise."""
-        return not tiers.has_unfused(self.kernel)
+        waiting = tiers.mode() == tiers.WAIT or tiers.tier() == tiers.FUSED
+        return waiting or not tiers.has_unfused(self.kernel)
+
+    @property
+    def when_compiled(self) -> str:
+        """When it is compiled here, which it is not yet, and what tasks do until then."""
+        took = f"not compiled on this machine yet: takes about {seconds(self.compile_seconds)}"
+        if self.waits:
+            return f"{took}, tasks wait for it"
+        if tiers.mode() == tiers.OFF:
+            return "not compiled on this machine, and gpusched.fusion.compile is off: unfused"
+        return f"{took}, once that pays; unfused until then"
 
     @property
     def compile_seconds(self) -> float:

@@ -81,13 +81,15 @@ def summary(found: Explanation) -> str:
             f"Nothing is fused{why}. {count(totals.tasks_before, 'task')} as built, "
             f"{totals.tasks_after:,} as run. A task needs {memory(totals)}."
         )
+    compiled = all(kernel.compiled or kernel.waits for kernel in found.kernels)
     kernels = f"{len(found.kernels)} kernel{'s' * (len(found.kernels) != 1)}"
     return (
         f"{count(totals.tasks_before, 'task')} as built, {totals.tasks_after:,} as run; "
         f"{totals.fused_tasks:,} of them launch {kernels}, {count(totals.launches, 'time')} "
         f"in all. {bytes_(totals.bytes_moved)} read and written (least possible: "
         f"{bytes_(totals.bytes_least)}), about {seconds(totals.seconds)} on "
-        f"{count(found.machine.threads, 'thread')}. A task needs {memory(totals)}."
+        f"{count(found.machine.threads, 'thread')}{'' if compiled else ' once all are compiled'}. "
+        f"A task needs {memory(totals)}."
     )
 
 
@@ -168,9 +170,7 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
         for told in known.tuned:
             yield "", f"tuned: {told}"
         if not known.compiled:
-            until = "tasks wait for it" if known.waits else "unfused until then"
-            took = seconds(known.compile_seconds)
-            yield "", f"not compiled on this machine yet: takes about {took}, {until}"
+            yield "", known.when_compiled
         if mode != EXACT:
             yield "", f"{mode} mathematics"
         yield (

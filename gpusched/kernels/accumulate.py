@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from gpusched.backends.devices import HOST, Device, device_of
+from gpusched.dataclass import dataclass
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.reduce import ReduceKernel
 from gpusched.kernels.scalar import ScalarKernel

@@ -11,13 +11,14 @@ import dis
 import hashlib
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
+from gpusched.dataclass import dataclass
 from gpusched.kernels.errors import KernelError, location
 
 Value = Any

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpusched.dataclass import dataclass
 from gpusched.kernels import eager
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.neighbours import Offset

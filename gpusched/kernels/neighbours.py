@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import types
-from dataclasses import dataclass
 from typing import Any
 
+from gpusched.dataclass import dataclass
 from gpusched.kernels.definition import outside_of
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.trees import compiled, tree_of

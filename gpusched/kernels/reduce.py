@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from gpusched.dataclass import dataclass
 from gpusched.kernels import eager
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.errors import KernelError, location

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpusched.dataclass import dataclass
 from gpusched.kernels import eager
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.errors import KernelError, location

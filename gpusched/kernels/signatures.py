@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import DECLARABLE
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.typed import Dtypes, is_narrow

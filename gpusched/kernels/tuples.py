@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from gpusched.dataclass import dataclass
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.errors import KernelError, from_numba, location

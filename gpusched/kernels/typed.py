@@ -6,12 +6,12 @@ import hashlib
 import threading
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import DECLARABLE
 from gpusched.emit.operations import DEFINED, Operation
 from gpusched.kernels import mathematics

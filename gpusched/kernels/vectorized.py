@@ -16,12 +16,13 @@ import dis
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from gpusched.breaks import GraphBreak
+from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import DECLARABLE
 from gpusched.kernels.definition import Definition, define, inner_function, outside_of
 from gpusched.kernels.errors import KernelError

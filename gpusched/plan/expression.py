@@ -8,13 +8,14 @@ shows every one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import SUPPORTED
 
 Shape = tuple[int, ...]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from dask.array.core import concatenate_shaped
 
+from gpusched.dataclass import dataclass
 from gpusched.plan.plan import Call, Register, Registers
 
 Index = tuple[slice, ...]

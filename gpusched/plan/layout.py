@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import Any
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.generate import stride_names
 from gpusched.emit.kernel import Access, Kernel
 

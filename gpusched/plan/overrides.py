@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import threading
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from gpusched.backends.devices import Device
+from gpusched.dataclass import dataclass
 from gpusched.emit.editions import EditionError
 from gpusched.emit.kernel import EXACT, Edition, Kernel, unchecked
 from gpusched.plan.bounds import DEFAULT, Bounds, bounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from gpusched import events
 from gpusched.backends.devices import Device
+from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, note
 from gpusched.plan import timing
 from gpusched.plan.layout import Loops, passed

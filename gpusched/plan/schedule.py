@@ -6,12 +6,13 @@ import math
 import platform
 from collections import defaultdict
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gpusched.backends.devices import Device
+from gpusched.dataclass import dataclass
 from gpusched.emit import generate, hostloops
 from gpusched.emit.dtypes import HALF, computed
 from gpusched.emit.floatingpoint import HAS_FLAGS, OVERFLOW

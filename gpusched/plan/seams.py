@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpusched import events
+from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import note
 from gpusched.emit.kernel import Access
 from gpusched.plan import timing

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
+
+from gpusched.dataclass import dataclass
 
 
 class _Wanted(threading.local):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 from gpusched import events
 from gpusched.backends import tilecalls
 from gpusched.backends.devices import Device
+from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import OVERFLOW, note
 from gpusched.plan.plan import (
     Allocation,

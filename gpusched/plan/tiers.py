@@ -120,8 +120,8 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
     gain = worthwhile.gain(waiting, seconds, left, starting)
     if gain > 0:
         background.request(waiting, gain)
-    elif not all(handle.requested for handle in waiting) and worthwhile.later(waiting, starting):
-        background.request(waiting, 0.0, urgent=False)
+    elif not all(handle.requested for handle in waiting):
+        background.consider(waiting, starting)
 
 
 class Unfused:
@@ -145,15 +145,20 @@ class Unfused:
         self._synchronize = synchronize
 
     def __enter__(self) -> None:
+        missing = [kernel.name for kernel in self._kernels if not kernel.ready]
+        # It may have become ready since somebody looked.
+        self._missing = missing or [self._kernels[0].name]
         self._started = perf_counter()
 
     def __exit__(self, *exception: object) -> None:
         self._synchronize()
         seconds = perf_counter() - self._started
         if events.active:
-            events.record_since("unfused", self._kernels[0].name, self._started)
+            events.record_since("unfused", self._missing[0], self._started)
         with updating() as counters:
             counters.tasks += 1
             counters.unfused_tasks += 1
             counters.unfused_seconds += seconds
+            for name in self._missing:
+                counters.unfused_microseconds[name] += round(seconds * 1e6 / len(self._missing))
         spent(self._kernels, seconds, self._left)

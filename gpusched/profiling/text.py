@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING
@@ -42,7 +43,8 @@ def text(found: Profile) -> str:
         The profile.
     """
     lines = [summary(found), "", *_spent(found)]
-    for rows in (_kernels(found), _outside(found), _contention(found), cluster(found)):
+    parts = (_kernels, _unfused, _outside, _contention, cluster)
+    for rows in (part(found) for part in parts):
         told = list(rows)
         lines += ["", *told] if told else []
     for note in found.notes:
@@ -94,6 +96,23 @@ def _kernels(found: Profile) -> Iterator[str]:
             yield f"    and {count(len(row.places) - _LINES, 'other line')}"
     if len(found.kernels) > _KERNELS:
         yield f"  and {len(found.kernels) - _KERNELS} others"
+
+
+def _unfused(found: Profile) -> Iterator[str]:
+    spent: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for span in found.timeline.spans:
+        if span.kind == "unfused":
+            spent[span.name] += round(1e9 * span.seconds)
+            times[span.name] += 1
+    if not spent:
+        return
+    yield "Kernels that were not compiled, by the time of the tasks that ran without them"
+    for name, nanoseconds in spent.most_common(_TASKS):
+        yield f"  {name}"
+        yield f"    {count(times[name], 'task')}, {seconds(1e-9 * nanoseconds)} in all"
+    if len(spent) > _TASKS:
+        yield f"  and {len(spent) - _TASKS} others"
 
 
 def _outside(found: Profile) -> Iterator[str]:

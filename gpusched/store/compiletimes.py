@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpusched.dataclass import dataclass
 from gpusched.store import codefiles, kernelfiles
 
 FILE = "compile-times.json"

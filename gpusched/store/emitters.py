@@ -26,7 +26,7 @@ def digest() -> str:
 
     Notes
     -----
-    Thread-safe. Takes 3 ms, once per process.
+    Thread-safe. Takes 4 ms, once per process.
     """
     return digest_of(Path(__file__).parents[1])
 
@@ -38,7 +38,7 @@ def digest_of(root: Path) -> str:
         for path in sorted(_modules(str(root / package))):
             with open(path, "rb") as file:
                 text = file.read()
-            place = Path(path).relative_to(root).as_posix()
+            place = path[len(str(root)) + 1 :].replace(os.sep, "/")
             found.update(f"{place} {len(text)} ".encode() + text)
     return found.hexdigest()
 
@@ -71,7 +71,7 @@ def toolchain(packages: tuple[str, ...] = HOST) -> str:
 
 def _version(package: str) -> str:
     try:
-        return importlib.metadata.version(package)
+        return processors.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "none"
 

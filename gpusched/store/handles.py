@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
 from gpusched.store.statistics import compiling_for
 

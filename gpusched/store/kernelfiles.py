@@ -14,13 +14,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import dask
 from dask.utils import parse_bytes
 
 from gpusched import config
+from gpusched.dataclass import dataclass
 from gpusched.files import UnsafeFolderError, is_own
 from gpusched.store import codefiles
 
@@ -75,6 +75,11 @@ class KernelFiles:
     used: float
     """When the last of them was written or loaded, in seconds since 1970, to within a day."""
 
+    @property
+    def code(self) -> tuple[Path, ...]:
+        """The files of machine code; none where a source was written and nothing was compiled."""
+        return tuple(path for path in self.paths if path.suffix in TARGETS.values())
+
     def remove(self) -> None:
         """Remove the files; what another process has removed already is no error."""
         for path in self.paths:
@@ -89,6 +94,11 @@ class Folder:
     made_with: dict[str, str]
     """Versions and processor by name; empty if they are not known."""
     kernels: tuple[KernelFiles, ...]
+
+    @property
+    def compiled(self) -> int:
+        """How many kernels have machine code here."""
+        return sum(bool(each.code) for each in self.kernels)
 
     @property
     def size(self) -> int:

@@ -17,10 +17,11 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from gpusched.dataclass import dataclass
 from gpusched.files import is_own
 from gpusched.store import codefiles, emitters, kernelfiles, tuned
 

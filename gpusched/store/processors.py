@@ -70,7 +70,7 @@ def _kind() -> str:
     """
     found: dict[str, str] = {}
     try:
-        parts = [importlib.metadata.version("llvmlite")]
+        parts = [version("llvmlite")]
         with _CPUINFO.open() as lines:
             for line in itertools.takewhile(str.strip, lines):
                 field, _, value = line.partition(":")
@@ -81,6 +81,18 @@ def _kind() -> str:
         return ""
     parts += [found.get(field, "") for field in _FIELDS]
     return hashlib.blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def version(package: str) -> str:
+    """Return the version of an installed package; a file is read for it, once.
+
+    Raises
+    ------
+    importlib.metadata.PackageNotFoundError
+        If it is not installed.
+    """
+    return importlib.metadata.version(package)
 
 
 def _from_llvm() -> tuple[str, str]:

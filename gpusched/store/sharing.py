@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
@@ -21,6 +20,7 @@ import dask
 from dask.utils import parse_timedelta
 
 from gpusched import events
+from gpusched.dataclass import dataclass
 from gpusched.store import codefiles, kernelfiles
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from gpusched.breaks import Reason
+from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import EDITED
 
 
@@ -33,6 +34,8 @@ class Statistics:
     """Chunk tasks that ran as the calls they were recorded from, as kernels were not compiled."""
     unfused_seconds: float = 0.0
     """Seconds spent in those, summed over threads."""
+    unfused_microseconds: Counter[str] = field(default_factory=Counter)
+    """The same by the kernel that was missing, in equal shares where there were several."""
     kernels_requested: Counter[str] = field(default_factory=Counter)
     """Kernels that were asked for while tasks went on without them, by name."""
     launches: int = 0

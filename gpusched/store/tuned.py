@@ -10,12 +10,13 @@ import re
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from gpusched import config
+from gpusched.dataclass import dataclass
 from gpusched.emit import choices
 from gpusched.emit.kernel import Kernel, Options
 from gpusched.store import codefiles, emitters, kernelfiles, kernelstore, processors, sharing

@@ -7,9 +7,9 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpusched.dataclass import dataclass
 from gpusched.store import codefiles
 
 logger = logging.getLogger(__name__)

@@ -62,12 +62,11 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     return SAVED * (ahead - without) - cost
 
 
-def later(handles: Iterable[Handle], starting: float = 0.0) -> bool:
-    """Return whether kernels are worth the time that nothing else on this machine uses.
+def surplus(handle: Handle) -> float:
+    """Return by how many seconds what has been done without a kernel exceeds its compilation.
 
-    Whoever has run something for as long as its compilation takes may well do so again, be it in
-    one run of a script or in many.
+    If it does, it is worth the time that nothing else on this machine uses: whoever has run
+    something for as long as its compilation takes may well do so again, be it in one run of a
+    script or in many.
     """
-    waiting, times = list(handles), unfusedtimes.here()
-    spent = sum(handle.spent + times.before(handle.name) for handle in waiting)
-    return spent > starting + sum(map(expected, waiting))
+    return handle.spent + unfusedtimes.here().before(handle.name) - expected(handle)

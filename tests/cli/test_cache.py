@@ -164,6 +164,17 @@ def test_kernels_go_by_age_by_size_and_all(kept: Path) -> None:
     assert "gpusched cache warm SCRIPT" in done.output
 
 
+def test_what_was_written_and_not_compiled_is_no_kernel(kept: Path) -> None:
+    """As it is where tasks run unfused, and a compilation does not pay."""
+    (code,) = machine_code(kept)
+    for name in ("first_1f.py", "second_2f.py"):
+        code.with_name(name).write_text("# not compiled")
+    told = json.loads(call("cache", "info", "--json").output)
+    assert [each["kernels"] for each in told["made"]] == [1]
+    assert call("cache", "clear").output.startswith("1 kernel removed")
+    assert list(kept.rglob("*.py")) == []
+
+
 def test_whoever_writes_removes_what_was_not_used_for_longest(kept: Path) -> None:
     (code,) = machine_code(kept)
     day = time.time() - 864000
@@ -189,6 +200,11 @@ def test_a_folder_that_others_may_write_is_left_alone(kept: Path) -> None:
 def test_a_fresh_process_compiles_nothing_with_a_pack(gpusched: Runner, tmp_path: Path) -> None:
     gpusched.environment["XDG_CACHE_HOME"] = str(tmp_path / "first")
     gpusched.script(PROGRAM)
+    mode = "DASK_GPUSCHED__FUSION__COMPILE"
+    gpusched.environment[mode] = "off"
+    assert gpusched("run", "--local", "--quiet", "script.py").returncode == 0
+    assert list(tmp_path.rglob("first/**/*.py")), "there are sources that nothing is compiled of"
+    gpusched.environment[mode] = "wait"
     warm = gpusched("cache", "warm", "script.py")
     assert warm.returncode == 0, warm.stderr
     total, compiled, _, _ = warm.stdout.split()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import dask
+
 from gpusched.cli.summary import summary
 from gpusched.store.statistics import Statistics
 
@@ -26,8 +28,7 @@ def test_everything_counted_is_told() -> None:
         "  tasks     1,200 with array functions, 1,000 of them fused",
         "  kernels   2, launched 1,000 times",
         "  data      1.00 GiB read and 1.00 MiB written by kernels",
-        "  compiled  2 times, 0.50 s",
-        "  unused    one kernel compiled, 0.12 s of processor time",
+        "  compiled  2 times, 0.50 s, one kernel not launched any more",
         "  unfused   sort: no scalar meaning (3 times)",
         "  unfused   fft: not known (once)",
     ]
@@ -70,15 +71,36 @@ def test_missing_counts_are_named() -> None:
 
 
 def test_what_ran_without_its_kernels_is_told_with_what_the_next_run_finds() -> None:
-    counted = Statistics(tasks=40, fused_tasks=28, unfused_tasks=12, unfused_seconds=3.456,
-                         kernels_requested=Counter(first=2, second=1, third=1))  # fmt: skip
+    counted = Statistics(
+        tasks=40, fused_tasks=28, unfused_tasks=12, unfused_seconds=3.456, kernel_seconds=1.0,
+        unfused_microseconds=Counter(first=2_000_000, second=1_000_000, third=456_000),
+        kernels_requested=Counter(first=2), kernels=Counter(second=28),
+    )  # fmt: skip
     lines = summary(counted, 2.0).splitlines()
     assert lines[4:6] == [
-        "  waiting   12 of 40 tasks ran unfused while kernels were not compiled, 3.46 s of all "
-        "threads",
-        "  next run  finds 3 kernels compiled for them",
+        "  waiting   12 of 40 tasks ran unfused, as kernels were not compiled: 3.46 s of the "
+        "4.46 s on chunks",
+        "  next run  finds 2 of 3 kernels compiled, for 3.00 s of these",
     ]
-    counted = Statistics(tasks=4, unfused_tasks=4, unfused_seconds=0.1)
+    counted.kernels_requested["third"] = 1
+    assert "finds all 3 kernels compiled, for 3.46 s" in summary(counted, 2.0)
+    lines = summary(counted, 2.0, compiling=["third", "another process's"]).splitlines()
+    assert lines[5].endswith("of these; the compile service has one kernel still to make")
+
+
+def test_too_little_work_for_a_compilation_is_said() -> None:
+    counted = Statistics(tasks=4, unfused_tasks=4, unfused_seconds=0.1,
+                         unfused_microseconds=Counter(first=100_000))  # fmt: skip
     lines = summary(counted, 2.0).splitlines()
     assert "all 4 tasks ran unfused" in lines[4]
-    assert lines[5] == "  next run  takes as long: too little work so far to compile kernels for"
+    told = "  next run  takes as long: too little so far to compile one kernel for; runs add up"
+    assert lines[5] == told
+    with dask.config.set({"gpusched.fusion.compile": "off"}):
+        assert summary(counted, 2.0).splitlines()[5].endswith("gpusched.fusion.compile is off")
+
+
+def test_kernels_that_came_too_late_are_told() -> None:
+    counted = Statistics(tasks=4, compilations=2, compile_seconds=0.5,
+                         compilation_microseconds=Counter(first=400_000, second=100_000),
+                         kernels=Counter(second=1))  # fmt: skip
+    assert "  compiled  2 times, 0.50 s, one kernel not launched any more" in summary(counted, 2.0)

@@ -97,6 +97,8 @@ def test_chunks_switch_to_kernels_when_these_are_compiled(compiler: Compiler, pa
     np.testing.assert_array_equal(first, expression(VALUES))
     assert (counts.unfused_tasks, counts.tasks, counts.launches) == (8, 8, 0)
     assert counts.compilations == 0 and counts.unfused_seconds > 0
+    (spent,) = counts.unfused_microseconds.values()
+    assert abs(spent * 1e-6 - counts.unfused_seconds) < 1e-4
     assert len(compiler.asked) == 1
     compiler.work()
     second, counts = computed(expression)

@@ -30,7 +30,7 @@ def test_a_kernel_is_compiled_once_it_has_run(folder: Path) -> None:
         assert not found.kernels[0].compiled and not found.to_dict()["kernels"][0]["compiled"]
         text = " ".join(found.text().split())
         assert "not compiled on this machine yet: takes about " in text
-        assert "unfused until then" in text
+        assert "tasks wait for it" in text and "once all are compiled" not in text
         assert not list(folder.rglob("*.py")), "explaining leaves nothing"
         y.compute(scheduler="sync")
         assert gpusched.explain(y).kernels[0].compiled
@@ -38,6 +38,18 @@ def test_a_kernel_is_compiled_once_it_has_run(folder: Path) -> None:
         found = gpusched.explain(y)
     assert found.kernels[0].compiled, "in a file"
     assert "not compiled" not in found.text()
+
+
+def test_what_tasks_do_until_then_follows_from_the_configuration() -> None:
+    x = da.from_array(np.ones((200, 300)), chunks=(100, 300))
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "background"}):
+        found = gpusched.explain(np.exp(x) * 3 + x)
+        text = " ".join(found.text().split())
+        assert "once that pays; unfused until then" in text and "once all are compiled" in text
+        with dask.config.set({"gpusched.fusion.tier": "fused"}):
+            assert "tasks wait for it" in " ".join(found.text().split())
+        with dask.config.set({"gpusched.fusion.compile": "off"}):
+            assert "gpusched.fusion.compile is off: unfused" in " ".join(found.text().split())
 
 
 def test_kernels_of_ones_own_are_waited_for() -> None:

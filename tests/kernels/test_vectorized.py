@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
+import types
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -18,6 +21,7 @@ import pytest
 import gpusched
 from gpusched.breaks import GraphBreak
 from gpusched.kernels.vectorized import Vectorized, vectorized
+from gpusched.record import foreign
 from gpusched.record.foreign import recorded_form
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.record.recording import assert_same, check, record
@@ -263,3 +267,24 @@ def test_the_form_calls_the_ufunc_itself_on_arrays() -> None:
     assert isinstance(form, Vectorized)
     assert form.__name__ == "weighed"
     np.testing.assert_array_equal(form(numbers("f4"), 2), weighed()(numbers("f4"), 2))
+
+
+def test_what_knows_a_library_is_imported_once_the_library_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "knows_a_library.py").write_text(
+        "from gpusched.record import foreign\n"
+        "class Library:\n"
+        "    def owns(self, function): return function == 'a ufunc'\n"
+        "    def form(self, function): return 'its form'\n"
+        "foreign.register(Library())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(foreign, "_libraries", [])
+    monkeypatch.setattr(foreign, "_lazy", {})
+    foreign.register_lazy("a_library", "knows_a_library")
+    assert recorded_form("a ufunc") is None
+    monkeypatch.setitem(sys.modules, "a_library", types.ModuleType("a_library"))
+    assert recorded_form("a ufunc") == "its form"
+    monkeypatch.delitem(sys.modules, "knows_a_library")
+    assert recorded_form("a ufunc") == "its form"

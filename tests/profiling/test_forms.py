@@ -187,3 +187,16 @@ def test_tasks_outside_kernels_are_named() -> None:
     assert found.outside_kernels == {"sort": 5.0, "load": 1.0}
     assert re.search(r"Tasks, outside kernels\n  sort +5.0 s\n  load +1.0 s", found.text())
     assert "<h2>Tasks, outside kernels</h2>" in found.html()
+
+
+def test_text_names_the_kernels_that_were_missing() -> None:
+    worker = [event("unfused", "first_1f", 0, 1, task=("x", 0)),
+              event("unfused", "second_2f", 1, 3, task=("x", 1)),
+              event("unfused", "first_1f", 3, 6, task=("x", 2))]  # fmt: skip
+    lines = profile(("0", worker), seconds=6.0).text().splitlines()
+    start = lines.index(
+        "Kernels that were not compiled, by the time of the tasks that ran without them"
+    )
+    assert [line.strip() for line in lines[start + 1 : start + 5]] == [
+        "first_1f", "2 tasks, 4.0 s in all", "second_2f", "1 task, 2.0 s in all",
+    ]  # fmt: skip

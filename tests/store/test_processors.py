@@ -80,7 +80,7 @@ def test_an_llvm_of_unknown_version_is_asked_each_time(
     def unknown(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "version", unknown)
+    monkeypatch.setattr(processors, "version", unknown)
     assert machine.described() == machine.described() == machine.answer
     assert machine.asked == 2
 

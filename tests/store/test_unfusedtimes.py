@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from gpusched.store import unfusedtimes
+from gpusched.store.background import Background
 from gpusched.store.unfusedtimes import FILE, KEPT, LARGEST, LEAST, Times, here
-from gpusched.store.worthwhile import expected, gain, later
+from gpusched.store.worthwhile import expected, gain
 from tests.store.test_worthwhile import handle_of
 
 
@@ -65,8 +66,8 @@ def test_many_short_runs_have_a_kernel_compiled_where_nothing_else_runs(
 ) -> None:
     code = handle_of(lambda x: np.exp(x) + x)
     code.spent = expected(code) / 2
-    assert not later([code])
+    assert not Background().considered([code], 0.0)
     here().add(code.name, expected(code))
     monkeypatch.setattr(unfusedtimes, "_times", {})  # As another process finds it.
-    assert later([code])
+    assert Background().considered([code], 0.0)
     assert gain([code], code.spent, 0) < 0, "it takes no time from this run's tasks"

@@ -10,8 +10,9 @@ import pytest
 
 from gpusched.backends.cache import reference
 from gpusched.store import worthwhile
+from gpusched.store.background import Background
 from gpusched.store.handles import Handle
-from gpusched.store.worthwhile import expected, gain, later
+from gpusched.store.worthwhile import expected, gain
 from tests.record.recording import record
 
 
@@ -29,6 +30,10 @@ def handle_of(function: Callable[..., Any]) -> Handle:
 
 def add(x: Any) -> Any:
     return x + 1 + x
+
+
+def exponential(x: Any) -> Any:
+    return np.exp(x) + 1
 
 
 def test_larger_kernels_are_expected_to_take_longer() -> None:
@@ -67,12 +72,16 @@ def test_more_cores_do_more_without(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gain([code], seconds, 1) < 0
 
 
+def considered(waiting: Background, *handles: Handle, starting: float = 0.0) -> list[Handle]:
+    return waiting.considered(handles, starting)
+
+
 def test_what_has_taken_as_long_as_its_compilation_is_compiled_in_idle_time() -> None:
     code = handle_of(add)
     code.spent = 0.9 * expected(code)
-    assert not later([code])
+    assert considered(Background(), code) == []
     code.spent = 1.1 * expected(code)
-    assert later([code]) and gain([code], code.spent, 0) < 0
+    assert considered(Background(), code) == [code] and gain([code], code.spent, 0) < 0
 
 
 def test_the_start_of_a_compiler_counts_too() -> None:
@@ -80,5 +89,29 @@ def test_the_start_of_a_compiler_counts_too() -> None:
     cost = expected(code)
     assert gain([code], cost, 20) > 0 > gain([code], cost, 20, starting=10 * cost)
     assert gain([code], cost, 200, starting=10 * cost) > 0
-    code.spent = 2 * cost
-    assert later([code]) and not later([code], starting=10 * cost)
+
+
+def test_the_start_of_a_compiler_is_a_cost_of_all_kernels_together() -> None:
+    waiting, one, other = Background(), handle_of(add), handle_of(exponential)
+    start = 4 * expected(one)
+    one.spent, other.spent = 4 * expected(one), expected(other) + 2 * expected(one)
+    assert considered(waiting, one, starting=start) == []
+    assert considered(waiting, one, starting=start) == [], "counted once"
+    assert considered(waiting, other, starting=start) == [one, other]
+
+
+def test_what_has_been_compiled_meanwhile_pays_for_no_start() -> None:
+    waiting, one, other = Background(), handle_of(add), handle_of(exponential)
+    one.spent, other.spent = 4 * expected(one), 2 * expected(other)
+    assert considered(waiting, one, starting=100.0) == []
+    one.ready = True
+    assert considered(waiting, other, starting=expected(other)) == []
+    assert considered(waiting, other) == [other]
+
+
+def test_a_plan_needs_all_of_its_kernels() -> None:
+    one, other = handle_of(add), handle_of(exponential)
+    one.spent = expected(one) + 0.5 * expected(other)
+    assert considered(Background(), one, other) == []
+    one.spent = expected(one) + 1.5 * expected(other)
+    assert considered(Background(), one, other) == [one, other]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ from dask._expr import (
 from dask.blockwise import blockwise as make_blockwise
 from dask.delayed import unpack_collections
 from dask.layers import ArrayBlockwiseDep
+
+from gpusched.dataclass import dataclass
 
 __all__ = [
     "ArrayBlockwiseDep",

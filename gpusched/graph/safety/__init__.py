@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import dask
@@ -17,6 +17,7 @@ import numpy as np
 
 from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.dataclass import dataclass
 from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.partials import applied, bare
 from gpusched.graph.safety.calls import Unsafe

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from gpusched.dataclass import dataclass
 
 
 class Kind(enum.Enum):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gpusched.breaks import GraphBreak
+from gpusched.dataclass import dataclass
 from gpusched.graph.safety.calls import refuse
 from gpusched.graph.safety.kinds import Kind, aged, joined
 

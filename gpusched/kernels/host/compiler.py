@@ -7,7 +7,6 @@ import copy
 import linecache
 import types as python_types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -15,6 +14,7 @@ import numpy as np
 from numba import types
 from numba.core.errors import NumbaError
 
+from gpusched.dataclass import dataclass
 from gpusched.kernels import mathematics
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.host import generate

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 import copy
-from dataclasses import dataclass
 
+from gpusched.dataclass import dataclass
 from gpusched.kernels.arrays import poison
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.regions import (

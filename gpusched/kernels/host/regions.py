@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.parsing import parse, parse_expression
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.rewrite import Barrier

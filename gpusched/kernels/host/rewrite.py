@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from gpusched.dataclass import dataclass
 from gpusched.emit.parsing import parse_expression
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.names import CudaNames, Path, dtype_named, numpy_dtype

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpusched.dataclass import dataclass
 from gpusched.emit import choices
 from gpusched.emit.operations import DEFINED
 from gpusched.store import codefiles, compiletimes, emitters, processors, worthwhile
@@ -276,6 +276,12 @@ def urge(name: str, gain: float) -> None:
 def status() -> dict[str, Any] | None:
     """Return what the service is doing; None if none answers. None is started."""
     return _answer("status")
+
+
+def queued_names() -> list[str]:
+    """Return the names of the kernels that the service has still to make; none is started."""
+    answer = status() or {"jobs": []}
+    return [str(job["name"]) for job in answer["jobs"]]
 
 
 def made() -> dict[str, float]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from gpusched.dataclass import dataclass
 
 TRIES = 2
 """How often a kernel is begun whose worker dies of it."""

@@ -7,9 +7,9 @@ import socket
 import struct
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpusched.dataclass import dataclass
 from gpusched.files import is_own, own_folder
 
 _LONGEST = 100

@@ -1,0 +1,52 @@
+"""Imports while a process has nothing to do."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import dask
+import pytest
+from distributed import Client
+
+from gpusched import Cluster
+from gpusched.graph import early
+from gpusched.store import emitters
+
+ON = {"gpusched.fusion.import-early": True}
+
+
+def _imported() -> set[str]:
+    """Return what is there when this process's early imports are done."""
+    for thread in threading.enumerate():
+        if thread.name == "gpusched-import":
+            thread.join()
+    return {*early.GRAPHS, *early.TASKS} & sys.modules.keys()
+
+
+def test_threads_import_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[str] = []
+    monkeypatch.setattr(emitters, "folder_name", lambda: known.append("identified"))
+    with dask.config.set(ON):
+        for thread in (early.prepare_for_tasks(), early.prepare_for_graphs()):
+            assert thread is not None and thread.daemon
+            thread.join()
+    assert {*early.TASKS, *early.GRAPHS} <= sys.modules.keys()
+    assert known == ["identified"]
+
+
+def test_configuration_may_leave_it_to_the_first_graph() -> None:
+    with dask.config.set({"gpusched.fusion.import-early": False}):
+        assert early.prepare_for_tasks() is None and early.prepare_for_graphs() is None
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("fuse", [True, False])
+def test_workers_import_before_their_first_task_where_fusion_is_on(fuse: bool) -> None:
+    with (
+        dask.config.set(ON),
+        Cluster(1, 1, gpus=0, fuse=fuse) as cluster,
+        Client(cluster) as client,
+    ):
+        (found,) = client.run(_imported).values()
+    assert found >= set(early.TASKS) if fuse else not found
