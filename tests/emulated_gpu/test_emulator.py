@@ -340,7 +340,7 @@ def test_another_process_sees_the_memory_until_it_is_closed() -> None:
 
 def test_a_process_does_not_open_its_own_memory() -> None:
     handle = cupy.cuda.runtime.ipcGetMemHandle(cupy.zeros(4).data.ptr)
-    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="InvalidContext|DeviceUninit"):
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="InvalidContext"):
         cupy.cuda.runtime.ipcOpenMemHandle(handle)
 
 
