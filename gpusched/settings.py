@@ -132,6 +132,7 @@ KINDS: dict[str, Kind] = {
     "worker.check-versions": _flag,
     "serialization.compression": _choice("auto", True, False),
     "serialization.bandwidth": _bytes,
+    "serialization.between-gpus": _choice("auto", "host"),
     "serialization.without-gpu": _choice("error", "host"),
     "threadsafe.policies": _or(_mapping, None),
     "threadsafe.enabled": _flag,

@@ -11,7 +11,7 @@ from dask.typing import Key
 from distributed import Client
 
 from gpusched import placed
-from gpusched.adapters.tasks import Alias, Task
+from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
 from gpusched.plan.placement import OFF, placement
 from gpusched.store.statistics import updating
@@ -102,7 +102,7 @@ class Border:
         """Return what a task returns."""
         if _takes_placed(spec):
             return self._mover.run(spec, values, self._store.replace)
-        if not any(map(holds_placed, values.values())):
+        if not any(map(holds_placed, values.values())) and not _holds_program(spec):
             return spec(values)
         # The first such task imports dask.array, as the one has that its chunks come from.
         from gpusched.graph.placing import run_other
@@ -115,6 +115,13 @@ def _takes_placed(spec: Any) -> bool:
     if type(spec) is Task and hasattr(spec.func, TAKES_PLACED):
         return all(map(_only_picks_results, spec.args))
     return type(spec) is Alias
+
+
+def _holds_program(spec: Any) -> bool:
+    """Return whether dask has put a program into a task with others, where it gets host arrays."""
+    if type(spec) is not Task or spec.func is not execute_subgraph:
+        return False
+    return any(hasattr(getattr(node, "func", None), TAKES_PLACED) for node in spec.args[0].values())
 
 
 def _only_picks_results(arg: Any) -> bool:

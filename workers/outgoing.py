@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from distributed.comm.addressing import get_address_host
 from distributed.comm.core import Comm
 
-from gpusched.serialization.codec.link import KEY, Link, Transfer, usual
+from gpusched.serialization.codec.link import KEY, Link, Peer, Transfer, usual
+from gpusched.store.statistics import updating
 
 Span = tuple[float, float]
 _REMEMBERED = 8
@@ -47,9 +48,9 @@ class Traffic:
         self._going: dict[Transfer, float] = {}
         self._arrived: deque[Span] = deque(maxlen=_REMEMBERED)
 
-    def begin(self, now: float) -> Transfer:
-        """Return a new message."""
-        transfer = Transfer(self.link)
+    def begin(self, now: float, peer: Peer | None = None) -> Transfer:
+        """Return a new message, for the GPU of `peer` if that copies from this one's memory."""
+        transfer = Transfer(self.link, peer)
         self._going[transfer] = now
         return transfer
 
@@ -80,18 +81,32 @@ class Outgoing:
         return {host: traffic.link for host, traffic in self._traffic.items()}
 
     @contextmanager
-    def transfer(self, comm: Comm) -> Iterator[Sent]:
-        """Give serializers what is known of a connection while a message is written to it."""
+    def transfer(self, comm: Comm, peer: Peer | None = None) -> Iterator[Sent]:
+        """Give serializers what is known of a connection while a message is written to it.
+
+        Parameters
+        ----------
+        comm
+            The connection.
+        peer
+            The way to the receiver's GPU, if that can copy from this one's memory.
+        """
         host = get_address_host(comm.peer_address)
         if host not in self._traffic:
             self._traffic[host] = Traffic(usual(comm.local_address, comm.peer_address))
         traffic, sent = self._traffic[host], Sent()
         # Serializers get this very dictionary, and no other message takes the connection meanwhile.
-        transfer = comm.remote_info[KEY] = traffic.begin(time.monotonic())
+        transfer = comm.remote_info[KEY] = traffic.begin(time.monotonic(), peer)
         try:
             yield sent
         finally:
             comm.remote_info.pop(KEY, None)
+            # The answer says that the receiver has copied them; without one it never will.
+            transfer.release()
+            if sent.nbytes:
+                with updating() as counters:
+                    counters.bytes_between_devices += transfer.direct
+                    counters.bytes_through_host += transfer.through_host
             traffic.end(transfer, time.monotonic(), sent.nbytes)
 
 

@@ -32,7 +32,7 @@ from gpusched.workers import affinity, exits, metrics, protection, versions
 from gpusched.workers.border import host_results, open_border
 from gpusched.workers.damaged import Damaged
 from gpusched.workers.device import Device, open_device
-from gpusched.workers.execution import Execution
+from gpusched.workers.execution import Execution, forget_variables
 from gpusched.workers.handshakes import limit_handshakes, limit_requests
 from gpusched.workers.kernels import WorkerKernels
 from gpusched.workers.lanes import fetch_parts, parts
@@ -44,6 +44,7 @@ from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
 from gpusched.workers.onstream import Coroutine, OnStream
 from gpusched.workers.outgoing import Outgoing
+from gpusched.workers.peers import Peers
 from gpusched.workers.unreadable import Unreadable, fetch_each
 from gpusched.workers.watched import Watched
 
@@ -123,6 +124,7 @@ class DeviceWorker(Worker):
         protection.start(self)
         self.kernels = WorkerKernels(self)
         self.damaged = Damaged(self)
+        self.peers = Peers(self)
         self.watched = Watched(self)
 
     @property
@@ -170,15 +172,21 @@ class DeviceWorker(Worker):
             await asyncio.to_thread(self.data.close)
         return closed
 
-    async def get_data(self, comm: Any, keys: Collection[Key], *args: Any, **kwargs: Any) -> Any:
+    async def get_data(self, comm: Any, keys: Collection[Key], who: str | None = None,
+                       *args: Any, **kwargs: Any) -> Any:  # fmt: skip
         """Send results to another worker or a client; spilled ones are read off the event loop."""
         await self._bring_up(keys)
-        with self.outgoing.transfer(comm) as sent:
+        with self.outgoing.transfer(comm, self.peers.way_to(who)) as sent:
             try:
-                answer = await super().get_data(comm, keys, *args, **kwargs)
+                answer = await super().get_data(comm, keys, who, *args, **kwargs)
             except LostValueError:
                 # Spilled again and damaged since. It is not here any more, which the receiver sees.
-                answer = await super().get_data(comm, keys, *args, **kwargs)
+                answer = await super().get_data(comm, keys, who, *args, **kwargs)
+            except OSError as error:
+                self.peers.forget(who)
+                # distributed's log keeps it, and with it the results that were to be sent.
+                forget_variables(error)
+                raise
             if answer is Status.dont_reply:
                 sent.nbytes = self.transfer_outgoing_log[-1]["compressed"] or 0
         return answer
@@ -258,10 +266,12 @@ class DeviceWorker(Worker):
                 # On the connection, the other worker still waits for an answer to what it has sent.
                 for comm in list(self.rpc.available.get(worker, ())):
                     comm.abort()
+                await self.peers.withdraw(worker, event)
             return event
 
         if self.admission is not None:
             await self.admission.make_way()
+        await self.peers.introduce(worker)
         sizes = {key: self.state.tasks[key].get_nbytes() for key in to_gather}
         event = await fetch_parts(fetch, parts(sizes))
         if not isinstance(event, GatherDepFailureEvent) or self.status not in WORKER_ANY_RUNNING:

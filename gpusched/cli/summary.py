@@ -108,6 +108,10 @@ def _device(counted: Statistics) -> Sequence[tuple[str, str]]:
         f"{format_bytes(counted.bytes_to_host)} back"
     )
     lines = [("device", f"{_of(counted.device_tasks, tasks)} ran on GPUs, {copied}")]
+    between, through = counted.bytes_between_devices, counted.bytes_through_host
+    if between or through:
+        sent = f"{format_bytes(between)} from GPU to GPU, {format_bytes(through)} through the host"
+        lines.append(("sent", sent))
     return lines + [
         ("on host", f"{operation}: {reason} ({_times(count)})")
         for (operation, reason), count in counted.host_reasons.most_common(_BREAKS_SHOWN)

@@ -214,6 +214,9 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
         return node, []
     if not isinstance(result, Register):
         return node, []
+    again = translation.rewritten_before()
+    if again is not None:
+        return Task(node.key, *again, _data_producer=node.data_producer), []
     program = translation.program()
     changing = conflict(program.steps, program.inputs)
     if changing is not None:
@@ -226,10 +229,14 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
 
 
 def worthwhile(task: Task, functions: Functions) -> bool:
-    """Return whether a task has a function that is recorded and computes, or one of `EXACT`."""
+    """Return whether a task has a function that is recorded and computes, or one of `EXACT`.
+
+    dask puts programs of a graph that is optimised again into tasks of other tasks and their other
+    names: a worker must see that there is a program, whose chunks may stay on its device.
+    """
     if task.func is execute_subgraph:
-        inner = task.args[0].values()
-        return any(worthwhile(node, functions) for node in inner if type(node) is Task)
+        inner = [node for node in task.args[0].values() if type(node) is Task]
+        return any(type(node.func) is Program or worthwhile(node, functions) for node in inner)
     function, kwargs = called(task)
     if exact_for(function) is not function:
         return True
@@ -299,6 +306,14 @@ class _Translation:
         if lasts([(step.function, step.args, step.kwargs) for step in found.steps]):
             keep(key, found)
         return found
+
+    def rewritten_before(self) -> list[Any] | None:
+        """Return a program and its inputs if there is nothing else; None if there is."""
+        if len(self.steps) != 1 or type(self.steps[0].function) is not Program:
+            return None
+        program, args = self.steps[0].function, self.steps[0].args
+        given = [self.inputs[a.number] if type(a) is Register else DataNode(None, a) for a in args]
+        return [program, *given]
 
     def task(self, task: Task, known_keys: dict[Any, Any]) -> Any:
         """Return where a task's result is."""

@@ -87,6 +87,10 @@ class Statistics:
     """Bytes of chunks that were copied to a GPU for tasks that know nothing of it."""
     bytes_to_host: int = 0
     """Bytes of such chunks that were copied back, for functions that need NumPy's arrays."""
+    bytes_between_devices: int = 0
+    """Bytes of GPU memory that another worker's GPU has copied from this one's, for its tasks."""
+    bytes_through_host: int = 0
+    """Bytes of GPU memory that were sent through host memory, to other workers and clients."""
     spilled_bytes: int = 0
     """Bytes of results that were written to disk, for want of memory."""
     unspilled_bytes: int = 0

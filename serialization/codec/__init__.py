@@ -1,7 +1,8 @@
 """Compression of buffers of numbers: a shuffle at the item size, then LZ4, where that pays.
 
 The shuffle and LZ4 are c-blosc's, from numcodecs. `blocks` compresses, `choice` decides whether to,
-from a small sample and from what is known of the `link` over which the bytes will go.
+from a small sample and from what is known of the `link` over which the bytes will go. Where the
+receiver's GPU can copy the buffer itself, `interprocess` says where it is instead.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpusched import config, events
-from gpusched.serialization.codec import blocks, choice, device, link
+from gpusched.serialization.codec import blocks, choice, device, interprocess, link
+from gpusched.serialization.codec.interprocess import Handle
 from gpusched.serialization.codec.link import KEY, Link, Transfer
 from gpusched.serialization.frames import CorruptFrameError
 
@@ -55,6 +57,9 @@ def encode(data: Any, itemsize: int, context: Context | None) -> tuple[list[Any]
     tuple
         What `decode` needs to know, and frames in host memory.
     """
+    offered = _offered(data, context)
+    if offered is not None:
+        return [interprocess.NAME, *offered], []
     wanted = config.get("serialization.compression")
     way, found = None, None
     if context is not None and wanted is not False:
@@ -78,6 +83,21 @@ def encode(data: Any, itemsize: int, context: Context | None) -> tuple[list[Any]
     return [_NAME, blocks.BLOCK], frames
 
 
+def _offered(data: Any, context: Context | None) -> Handle | None:
+    """Return where a buffer is, if the receiver is to copy it to its GPU itself."""
+    if isinstance(data, np.ndarray) or context is None or is_file(context):
+        return None
+    way = link.to(context)
+    if not isinstance(way, Transfer):
+        return None
+    offered = interprocess.offer(data) if choice.directly(data.nbytes, way) else None
+    if offered is None:
+        way.through_host += data.nbytes
+    else:
+        way.hold(data)
+    return offered
+
+
 def _note(way: Link | Transfer | None, decoding: float = 0.0) -> None:
     if isinstance(way, Transfer):
         way.prepared(time.monotonic(), decoding)
@@ -91,7 +111,8 @@ def decode(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
     CorruptFrameError
         If the frames do not hold so many bytes.
     """
-    return _decoded(how, frames, nbytes, lambda frame: frame, blocks.decode)
+    plain = _Ways(lambda frame: frame, blocks.decode, interprocess.fetch_to_host)
+    return _decoded(how, frames, nbytes, plain)
 
 
 def decode_to_device(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
@@ -102,7 +123,7 @@ def decode_to_device(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
     CorruptFrameError
         If the frames do not hold so many bytes.
     """
-    return _decoded(how, frames, nbytes, to_device, device.decode)
+    return _decoded(how, frames, nbytes, _Ways(to_device, device.decode, interprocess.fetch))
 
 
 def to_device(frame: Any, wait: bool = True) -> Any:
@@ -113,22 +134,28 @@ def to_device(frame: Any, wait: bool = True) -> Any:
     return device.upload(np.frombuffer(frame, np.uint8), wait)
 
 
-def _decoded(
-    how: Any,
-    frames: Sequence[Any],
-    nbytes: int,
-    plain: Callable[[Any], Any],
-    coded: Callable[[Sequence[Any], int, int], Any],
-) -> Any:
+class _Ways(NamedTuple):
+    """What returns the bytes of a buffer, by how it was sent."""
+
+    plain: Callable[[Any], Any]
+    coded: Callable[[Sequence[Any], int, int], Any]
+    offered: Callable[[Handle, int], Any]
+
+
+def _decoded(how: Any, frames: Sequence[Any], nbytes: int, ways: _Ways) -> Any:
     if how is None:
         if len(frames) != 1 or memoryview(frames[0]).nbytes != nbytes:
             raise CorruptFrameError(f"one frame of {nbytes} bytes was expected")
-        return plain(frames[0])
+        return ways.plain(frames[0])
     match how:
         case [str(name), int(block)] if name == _NAME:
             started = time.perf_counter()
-            found = coded(frames, nbytes, block)
+            found = ways.coded(frames, nbytes, block)
             if events.active:
                 events.record_since("compression", "decompress", started, nbytes)
             return found
+        case [str(name), bytes(handle), int(offset), int(process), float(began)] if (
+            name == interprocess.NAME and not frames
+        ):
+            return ways.offered(Handle(handle, offset, process, began), nbytes)
     raise CorruptFrameError(f"codec: expected {_NAME!r}, found {how!r:.100}")

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gpusched.serialization.codec import blocks, sampling
-from gpusched.serialization.codec.link import Link, Transfer
+from gpusched.serialization.codec.link import LEAST, Link, Transfer
 from gpusched.serialization.codec.sampling import Sample
 
 _SMALLEST = 64 << 10
 """Bytes of a buffer; what a shorter one saves is less than what looking at it costs."""
+_OPENING = 2e-4
+"""Seconds that opening and closing another process's GPU memory takes."""
 _GAIN = 0.9
 """Share of the time without compression that it must promise to stay below."""
 _LEAST_RATIO = 1.05
@@ -66,6 +68,38 @@ def choose(data: Any, itemsize: int, link: Link | Transfer | None) -> Sample | N
             found.append(sampling.whole(begun, parts, itemsize))
     best = min(found, key=cost, default=None)
     return best if best and best.ratio >= _LEAST_RATIO and cost(best) <= most else None
+
+
+def directly(nbytes: int, transfer: Transfer) -> bool:
+    """Return whether the receiver is to copy a buffer of GPU memory to its GPU itself.
+
+    Otherwise it takes the link through the host. Both ways are judged by what they took before.
+
+    Parameters
+    ----------
+    nbytes
+        Of the buffer.
+    transfer
+        The message.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.codec.choice import directly
+    >>> from gpusched.serialization.codec.link import Link, Peer, Transfer
+    >>> link, peer = Link(1e9), Peer()
+    >>> directly(1 << 30, Transfer(link, peer)), directly(1 << 10, Transfer(link, peer))
+    (True, False)
+    >>> for _ in range(3):
+    ...     peer.observe(nbytes=1 << 30, seconds=20.0)
+    >>> directly(1 << 30, Transfer(link, peer)), directly(1 << 30, Transfer(link))
+    (False, False)
+    """
+    peer = transfer.peer
+    if peer is None or nbytes < _SMALLEST:
+        return False
+    if _OPENING + nbytes / peer.bandwidth < nbytes / transfer.bandwidth:
+        return True
+    return nbytes >= LEAST and peer.is_due()
 
 
 def _cost(nbytes: int, link: Link | Transfer | None) -> Callable[[Sample], float]:

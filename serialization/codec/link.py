@@ -16,7 +16,7 @@ from gpusched import config
 KEY = "gpusched-link"
 """Where a `Transfer` stands among what distributed knows of the receiver."""
 
-_LEAST = 1 << 20
+LEAST = 1 << 20
 """Bytes: shorter messages measure the delay more than the bandwidth."""
 _MEMORY = 5
 """Observations that count."""
@@ -63,7 +63,7 @@ class Link:
 
     def observe(self, nbytes: int, seconds: float) -> None:
         """Take into account how long so many bytes took that were not compressed."""
-        if nbytes < _LEAST or seconds <= 0:
+        if nbytes < LEAST or seconds <= 0:
             return
         with self._lock:
             self.observations += 1
@@ -82,6 +82,45 @@ class Link:
             self.observe(nbytes, seconds)
 
 
+_FROM_GPU_TO_GPU = 1e10
+"""Bytes per second that are assumed of copies from GPU to GPU: about half of what PCIe 4.0 has."""
+_FEWEST = 3
+"""Observations below which the assumption holds."""
+_AGAIN = 50
+"""Messages after which a way that was slower is tried again."""
+
+
+class Peer(Link):
+    """The way from this process's GPU to another one of the machine, which copies by itself.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.codec.link import Peer
+    >>> peer = Peer()
+    >>> [peer.is_due() for _ in range(100)].count(True)
+    2
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_FROM_GPU_TO_GPU)
+        self._passed = 0
+
+    def observe(self, nbytes: int, seconds: float) -> None:
+        """Take into account how long so many bytes took; the first messages alone say nothing.
+
+        For those the receiver may have to load a library, or its GPU to open a context.
+        """
+        super().observe(nbytes, seconds)
+        if self.observations < _FEWEST:
+            self.bandwidth = _FROM_GPU_TO_GPU
+
+    def is_due(self) -> bool:
+        """Return whether a message for which it seems slower takes it, to find out."""
+        with self._lock:
+            self._passed += 1
+            return self._passed % _AGAIN == 0
+
+
 class Transfer:
     """One message on its way over a link.
 
@@ -89,6 +128,8 @@ class Transfer:
     ----------
     link
         Which it takes.
+    peer
+        What GPU memory may take instead; None if the receiver cannot copy it.
 
     Notes
     -----
@@ -105,8 +146,14 @@ class Transfer:
     <Link 100 MB/s, 1 observations>
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, peer: Peer | None = None) -> None:
         self.link = link
+        self.peer = peer
+        self.through_host = 0
+        """Bytes of GPU memory that were copied to the host for it."""
+        self.direct = 0
+        """Bytes of GPU memory that the receiver copies itself."""
+        self._held: list[Any] = []
         self.ready: float | None = None
         """When the last of its buffers was ready to be sent, by `time.monotonic`."""
         self.decoding = 0.0
@@ -127,6 +174,15 @@ class Transfer:
         self.ready = now
         self.decoding += decoding
 
+    def hold(self, data: Any) -> None:
+        """Keep a buffer in GPU memory until the receiver has copied it."""
+        self._held.append(data)
+        self.direct += data.nbytes
+
+    def release(self) -> None:
+        """Let go of the buffers: the receiver has copied them, or never will."""
+        self._held.clear()
+
     def done(self, nbytes: int, begun: float, ended: float, beside: float = 1.0) -> None:
         """Note that it has arrived.
 
@@ -141,6 +197,8 @@ class Transfer:
         """
         sending = ended - (begun if self.ready is None else self.ready)
         rest = sending - self.decoding
+        if nbytes and self.peer is not None and self.direct > nbytes:
+            self.peer.observe(self.direct, (ended - begun) / beside)
         # The others took their share of the link.
         observe = self.link.observe_least if self.decoding else self.link.observe
         observe(nbytes, rest / beside)

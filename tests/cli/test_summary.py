@@ -38,9 +38,11 @@ def test_where_a_numpy_program_ran_is_told() -> None:
     counted = Statistics(
         tasks=9, device_tasks=8, host_tasks=1, bytes_to_device=2**30, bytes_to_host=2**20,
         host_reasons=Counter({("sort", "no kernel computes it"): 1}),
+        bytes_between_devices=3 * 2**30, bytes_through_host=2**20,
     )  # fmt: skip
     assert summary(counted, 2.0).splitlines()[4:] == [
         "  device    8 of 9 tasks ran on GPUs, 1.00 GiB copied to GPUs and 1.00 MiB back",
+        "  sent      3.00 GiB from GPU to GPU, 1.00 MiB through the host",
         "  on host   sort: no kernel computes it (once)",
     ]
 

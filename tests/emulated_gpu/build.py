@@ -18,7 +18,15 @@ CUBLASLT = "libcublasLt.so.13"
 CURAND = "libcurand.so.10"
 
 _SOURCES = {
-    DRIVER: ("driver.c", "memory.c", "modules.c", "kernels.c", "streams.c", "cupy_runtime.c"),
+    DRIVER: (
+        "driver.c",
+        "memory.c",
+        "modules.c",
+        "kernels.c",
+        "streams.c",
+        "interprocess.c",
+        "cupy_runtime.c",
+    ),
     NVML: ("nvml.c",),
     CUBLAS: ("cublas.c",),
     CUBLASLT: ("cublaslt.c",),

@@ -24,6 +24,7 @@ def load() -> None:
         ctypes.CDLL(str(found[name]), mode=ctypes.RTLD_GLOBAL)
     driver.emulator_in_use.restype = ctypes.c_size_t
     driver.emulator_page_locked.restype = ctypes.c_size_t
+    driver.emulator_imported.restype = ctypes.c_size_t
 
 
 def pending() -> int:
@@ -39,6 +40,11 @@ def in_use(device: int = 0) -> int:
 def page_locked() -> int:
     """Return the bytes of host memory that are page-locked."""
     return driver.emulator_page_locked()
+
+
+def imported() -> int:
+    """Return the bytes of other processes' device memory that are open here."""
+    return driver.emulator_imported()
 
 
 def launches() -> int:

@@ -37,14 +37,7 @@ _LEFT = {
     "make_PitchedPtr",
     "make_Pos",
 }
-_NOT_THERE = (
-    "ipcCloseMemHandle",
-    "ipcGetEventHandle",
-    "ipcGetMemHandle",
-    "ipcOpenEventHandle",
-    "ipcOpenMemHandle",
-    "deviceDisablePeerAccess",
-)
+_NOT_THERE = ("ipcGetEventHandle", "ipcOpenEventHandle", "deviceDisablePeerAccess")
 
 _api = ctypes.pythonapi
 _api.PyCapsule_GetName.restype = ctypes.c_char_p
@@ -106,6 +99,8 @@ def install(runtime: ModuleType) -> None:
         )
     for name in _NOT_THERE:
         setattr(runtime, name, _not_there(name))
+    for name, function in _interprocess(runtime).items():
+        setattr(runtime, name, function)
     _kept.extend([library, functions])
 
 
@@ -169,6 +164,37 @@ def _pointer_attributes(runtime: ModuleType) -> Callable[[int], Any]:
         )
 
     return attributes
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("bytes", ctypes.c_char * 64),)
+
+
+def _interprocess(runtime: ModuleType) -> dict[str, Callable[..., Any]]:
+    """Return CuPy's functions for memory of other processes, which Python alone calls."""
+    library = ctypes.CDLL(build.DRIVER)
+
+    def check(status: int) -> None:
+        if status:
+            raise runtime.CUDARuntimeError(status)
+
+    def get(address: int) -> bytes:
+        runtime.getDevice()
+        handle = _Handle()
+        check(library.cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(address)))
+        return bytes(handle)
+
+    def opened(handle: bytes, flags: int = 1) -> int:
+        runtime.setDevice(runtime.getDevice())
+        address = ctypes.c_uint64()
+        given = _Handle.from_buffer_copy(handle)
+        check(library.cuIpcOpenMemHandle_v2(ctypes.byref(address), given, flags))
+        return address.value
+
+    def close(address: int) -> None:
+        check(library.cuIpcCloseMemHandle(ctypes.c_uint64(address)))
+
+    return {"ipcGetMemHandle": get, "ipcOpenMemHandle": opened, "ipcCloseMemHandle": close}
 
 
 # Keys of CuPy's dictionary that are CUdevice_attribute's; the others are 0.

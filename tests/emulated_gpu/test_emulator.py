@@ -294,3 +294,58 @@ def test_headers_are_found_without_a_process_and_without_a_toolkit(
     assert locate("cudart") is not None
     monkeypatch.setattr(find_nvidia_headers, "_locate_in_anchor_layout", lambda *_: None)
     assert locate("cudart").abs_path == str(emulated_gpu.build.SOURCE)
+
+
+OWNER = """
+import sys
+x = cupy.arange(1000, dtype="f8")
+cupy.cuda.Device().synchronize()
+print(json.dumps([cupy.cuda.runtime.ipcGetMemHandle(x.data.ptr).hex(), x.data.ptr]), flush=True)
+sys.stdin.readline()
+x[:] = -1
+cupy.cuda.Device().synchronize()
+print(json.dumps("written"), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_another_process_sees_the_memory_until_it_is_closed() -> None:
+    code = f"import json, cupy\n{OWNER}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdin is not None
+        assert owner.stdout is not None
+        handle, _ = json.loads(owner.stdout.readline())
+        runtime = cupy.cuda.runtime
+        address = runtime.ipcOpenMemHandle(bytes.fromhex(handle))
+        assert runtime.ipcOpenMemHandle(bytes.fromhex(handle)) == address
+        memory = cupy.cuda.UnownedMemory(address, 8000, None)
+        theirs = cupy.ndarray(1000, "f8", cupy.cuda.MemoryPointer(memory, 0))
+        np.testing.assert_array_equal(theirs.get(), np.arange(1000.0))
+        owner.stdin.write("\n")
+        owner.stdin.flush()
+        assert json.loads(owner.stdout.readline()) == "written"
+        assert (theirs.get() == -1).all()
+        with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="InvalidValue"):
+            runtime.free(address)
+        runtime.ipcCloseMemHandle(address)
+        assert emulator.imported() > 0
+        runtime.ipcCloseMemHandle(address)
+        assert emulator.imported() == 0
+        owner.stdin.close()
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="InvalidValue"):
+        runtime.ipcOpenMemHandle(bytes.fromhex(handle))
+
+
+def test_a_process_does_not_open_its_own_memory() -> None:
+    handle = cupy.cuda.runtime.ipcGetMemHandle(cupy.zeros(4).data.ptr)
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="InvalidContext"):
+        cupy.cuda.runtime.ipcOpenMemHandle(handle)
+
+
+def test_memory_of_a_pool_of_the_drivers_has_no_handle() -> None:
+    address = cupy.cuda.runtime.mallocAsync(64, 0)
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="InvalidValue"):
+        cupy.cuda.runtime.ipcGetMemHandle(address)
+    cupy.cuda.runtime.freeAsync(address, 0)

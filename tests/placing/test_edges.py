@@ -93,6 +93,48 @@ def test_graphs_that_are_optimised_twice_stay_on_the_device(worker: GpuWorker) -
     assert (seen == 1).all()
 
 
+def optimised(x: da.Array) -> da.Array:
+    (found,) = dask.optimize(x)
+    return found
+
+
+OPTIMISED_BEFORE: dict[str, Callable[[da.Array, Any], Any]] = {
+    "computed": lambda x, get: optimised(x).compute(scheduler=get),
+    "persisted": lambda x, get: optimised(x).persist(scheduler=get).compute(scheduler=get),
+    "stored": lambda x, get: stored(optimised(x), get),
+    "shown in another way": lambda x, get: optimised(x).T.compute(scheduler=get).T,
+    "twice": lambda x, get: optimised(optimised(x)).compute(scheduler=get),
+    "with functions": lambda x, get: optimised(x).map_blocks(_type_of).compute(scheduler=get),
+}
+
+
+def stored(x: da.Array, get: Any) -> np.ndarray:
+    target = np.empty(x.shape)
+    da.store(x, target, scheduler=get)
+    return target
+
+
+@pytest.mark.parametrize("blocks", [2, 40], ids=["few nodes", "many nodes"])
+@pytest.mark.parametrize("how", OPTIMISED_BEFORE)
+def test_what_was_optimised_before_is_computed_on_the_device(
+    how: str, blocks: int, worker: GpuWorker
+) -> None:
+    values = np.tile(host(), (blocks // 2, 1))
+    x = da.from_array(values, chunks=(32, 512)) * 2 + 1
+    found, counts = counted(lambda: OPTIMISED_BEFORE[how](x, worker.get))
+    assert counts.device_tasks >= blocks
+    wanted = np.ones_like(values) if how == "with functions" else values * 2 + 1
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_programs_inside_of_other_tasks_are_counted_where_they_run(worker: GpuWorker) -> None:
+    x = optimised(chunks())
+    with gpusched.disable():
+        found, counts = counted(lambda: x.map_blocks(_type_of).compute(scheduler=worker.get))
+    np.testing.assert_array_equal(found, np.ones_like(host()))
+    assert counts.host_tasks == 2
+
+
 def test_what_a_task_computes_itself_lies_in_host_memory(worker: GpuWorker) -> None:
     def nested(block: np.ndarray) -> np.ndarray:
         own = da.from_array(np.ones(block.shape), chunks=(16, 512)) * 2 + 1

@@ -155,11 +155,13 @@ def test_kernels_are_those_of_the_statistics() -> None:
         total.unfused_tasks, total.unfused_seconds = 1, 0.25
         total.device_tasks, total.host_tasks = 12, 13
         total.bytes_to_device, total.bytes_to_host = 14, 15
+        total.bytes_between_devices, total.bytes_through_host = 16, 17
     assert collect(object())["kernels"] == {
         "tasks": 5, "fused_tasks": 4, "launches": 3, "seconds": 0.5,
         "compilations": 2, "compile_seconds": 1.5, "distinct": 2,
         "device_tasks": 12, "host_tasks": 13,
         "device_copied_bytes": 14, "host_copied_bytes": 15,
+        "between_devices_bytes": 16, "through_host_bytes": 17,
         "loaded": 7, "received": 8, "waited": 9, "unshared": 3,
         "buffers_made": 10, "buffers_reused": 11, "unfused_tasks": 1, "unfused_seconds": 0.25,
     }  # fmt: skip

@@ -98,6 +98,8 @@ _KERNELS = {"launches": "launches", "seconds": "kernel_seconds", "compilations":
             "compile_seconds": "compile_seconds", "fused_tasks": "fused_tasks",
             "tasks": "tasks", "device_tasks": "device_tasks", "host_tasks": "host_tasks",
             "device_copied_bytes": "bytes_to_device", "host_copied_bytes": "bytes_to_host",
+            "between_devices_bytes": "bytes_between_devices",
+            "through_host_bytes": "bytes_through_host",
             "unfused_tasks": "unfused_tasks",
             "unfused_seconds": "unfused_seconds", "distinct": "", "buffers_made": "buffers_made",
             "buffers_reused": "buffers_reused"}  # fmt: skip

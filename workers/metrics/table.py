@@ -105,6 +105,10 @@ METRICS = (
            "Bytes of such chunks that were copied to the GPU."),
     Metric("kernels", "host_copied_bytes", "host_copied_bytes_total", "counter",
            "Bytes of such chunks that were copied back to the host."),
+    Metric("kernels", "between_devices_bytes", "between_devices_bytes_total", "counter",
+           "Bytes of GPU memory that other workers' GPUs copied from the worker's."),
+    Metric("kernels", "through_host_bytes", "through_host_bytes_total", "counter",
+           "Bytes of GPU memory that the worker sent to others through host memory."),
     Metric("kernels", "unfused_tasks", "unfused_tasks_total", "counter",
            "Chunk tasks that ran as the calls they were recorded from, as kernels were not "
            "compiled."),

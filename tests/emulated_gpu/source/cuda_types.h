@@ -22,6 +22,7 @@ typedef struct CUkern_st *CUkernel;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct CUipcMemHandle_st { char reserved[64]; } CUipcMemHandle;
 typedef struct CUuuid_st { char bytes[16]; } CUuuid;
 typedef int CUdevice_attribute, CUdevice_P2PAttribute, CUfunction_attribute, CUpointer_attribute, CUmemPool_attribute;
 typedef int CUlimit, CUfunc_cache, CUjit_option, CUlibraryOption;

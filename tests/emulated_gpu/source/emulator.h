@@ -22,6 +22,7 @@ typedef struct block {
   char *start;
   size_t size; /* in bytes, a multiple of the granularity */
   int used;
+  int pooled; /* by cuMemAllocAsync: no other process can open it */
   struct block *next;
 } block;
 
@@ -50,6 +51,10 @@ int is_page_locked(const void *address);
 int release(void *address); /* 0: no allocation begins there */
 void open_memory(void);  /* While open, device memory can be read and written (option "protect"). */
 void close_memory(void);
+void change_imports(int access); /* protection of all imported memory */
+block *import_at(const void *address); /* NULL: no imported memory */
+int arena_file(void); /* which all devices' memory is in, one after the other */
+size_t arena_offset(const void *address);
 int now_fails(long *countdown); /* 1 once, when a countdown that somebody set reaches its end */
 extern long allocations_until_failure, launches_until_failure;
 

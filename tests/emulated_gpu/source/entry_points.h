@@ -97,6 +97,11 @@ ENTRY(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, 
 ENTRY(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep))
 ENTRY(cuMemPoolDestroy, (CUmemoryPool pool))
 
+/* Memory of other processes: interprocess.c */
+ENTRY(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr address))
+ENTRY(cuIpcOpenMemHandle_v2, (CUdeviceptr *address, CUipcMemHandle handle, unsigned flags))
+ENTRY(cuIpcCloseMemHandle, (CUdeviceptr address))
+
 /* Copies, streams and events: streams.c */
 ENTRY(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))
 ENTRY(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))
@@ -106,6 +111,8 @@ ENTRY(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes))
 ENTRY(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))
 ENTRY(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))
 ENTRY(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))
+ENTRY(cuMemcpyPeer, (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes))
+ENTRY(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes, CUstream stream))
 ENTRY(cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t count))
 ENTRY(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t count, CUstream stream))
 ENTRY(cuMemsetD16Async, (CUdeviceptr to, unsigned short value, size_t count, CUstream stream))

@@ -4,17 +4,22 @@
  * what reads either gets values that no test expects. */
 #define _GNU_SOURCE
 #include "emulator.h"
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define ARENA ((size_t)32 << 30)
 #define GRANULARITY 512
 static char *arenas;
+static int file = -1; /* Without a name, so that nothing is left of it, however the process ends. */
 static int opened, protect;
 
 static void make_arenas(void) {
   protect = (int)option("protect", 0);
-  arenas = mmap(0, ARENA * MOST_DEVICES, protect ? PROT_NONE : PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  file = memfd_create("emulated-gpu", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, ARENA * MOST_DEVICES)) perror("memory of the emulated GPU"), abort();
+  arenas = mmap(0, ARENA * MOST_DEVICES, protect ? PROT_NONE : PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (arenas == MAP_FAILED) perror("memory of the emulated GPU"), abort();
   for (int k = 0; k < MOST_DEVICES; k++) {
     devices[k].arena = arenas + k * ARENA;
     devices[k].blocks = calloc(1, sizeof(block));
@@ -23,21 +28,31 @@ static void make_arenas(void) {
   }
 }
 
-static void change_protection(int access) { mprotect(arenas, ARENA * MOST_DEVICES, access); }
+int arena_file(void) { return file; }
+size_t arena_offset(const void *address) { return (char *)address - arenas; }
+static void change_protection(int access) {
+  mprotect(arenas, ARENA * MOST_DEVICES, access);
+  change_imports(access);
+}
 void open_memory(void) { if (protect && !opened++) change_protection(PROT_READ | PROT_WRITE); }
 void close_memory(void) { if (protect && !--opened) change_protection(PROT_NONE); }
 /* For Python, which sorts in device memory. */
 EXPORT void emulator_open(void) { LOCK; open_memory(); }
 EXPORT void emulator_close(void) { close_memory(); UNLOCK; }
 
-device *device_of_pointer(const void *address) {
+static int is_own(const void *address) {
   char *at = (char *)address;
-  return arenas && at >= arenas && at < arenas + ARENA * MOST_DEVICES ? &devices[(at - arenas) / ARENA] : 0;
+  return arenas && at >= arenas && at < arenas + ARENA * MOST_DEVICES;
+}
+device *device_of_pointer(const void *address) {
+  if (is_own(address)) return &devices[arena_offset(address) / ARENA];
+  /* Its own device may not be visible here: it counts as the first one that is. */
+  return import_at(address) ? devices : 0;
 }
 
 block *block_at(const void *address) {
-  device *where = device_of_pointer(address);
-  for (block *b = where ? where->blocks : 0; b; b = b->next)
+  if (!is_own(address)) return import_at(address);
+  for (block *b = device_of_pointer(address)->blocks; b; b = b->next)
     if (b->used && (char *)address >= b->start && (char *)address < b->start + b->size) return b;
   return 0;
 }
@@ -65,6 +80,7 @@ static void *take(device *where, size_t bytes) {
   if (!b) return 0;
   split(b, size);
   b->used = 1;
+  b->pooled = 0;
   where->in_use += size;
   if (where->in_use > where->peak) where->peak = where->in_use;
   emulator_counts[ALLOCATIONS]++;
@@ -82,15 +98,21 @@ static void join_free(block *b) {
     }
 }
 
+/* Of what is released the pages are given back where they are many; they read as zeros then. */
+static void give_back(block *b) {
+  size_t first = (arena_offset(b->start) + 4095) / 4096 * 4096, end = (arena_offset(b->start) + b->size) / 4096 * 4096;
+  fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, first, end - first);
+}
+
 int release(void *address) {
   block *b = block_at(address);
-  if (!b || b->start != (char *)address) return 0;
+  if (!b || b->start != (char *)address || !is_own(address)) return 0;
   device *where = device_of_pointer(address);
   poison(b, 0xEE);
   b->used = 0;
   where->in_use -= b->size;
   emulator_counts[RELEASES]++;
-  if (b->size >= (size_t)1 << 20) madvise(b->start, b->size, MADV_FREE);
+  if (b->size >= (size_t)64 << 20) give_back(b);
   join_free(where->blocks);
   return 1;
 }
@@ -112,8 +134,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
   return *address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) { return cuMemAlloc_v2(address, bytes); }
-CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) { return cuMemAlloc_v2(address, bytes); }
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) { return cuMemAlloc_v2(address, bytes); }
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
+  CUresult error = cuMemAlloc_v2(address, bytes);
+  if (!error) block_at((void *)*address)->pooled = 1;
+  return error;
+}
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) { return cuMemAllocAsync(address, bytes, stream); }
 CUresult cuMemFree_v2(CUdeviceptr address) {
   if (!address) return CUDA_SUCCESS;
   if (failure) return (CUresult)failure;

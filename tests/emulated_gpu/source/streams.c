@@ -86,12 +86,13 @@ static double seconds(void) {
   return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* Bytes per second between host and device, at most; 0: as fast as memory is. */
+/* Bytes per second between host and device, and from other processes' devices, at most; 0: as fast as memory is. */
 static long copy_rate = -1;
 EXPORT void emulator_set_copy_rate(long rate) { LOCK; copy_rate = rate; UNLOCK; }
 static void take_time(const operation *o) {
   if (copy_rate < 0) copy_rate = option("copy-rate", 0);
-  if (!copy_rate || !device_of_pointer(o->to) == !device_of_pointer(o->from)) return;
+  int imported = import_at(o->to) || import_at(o->from);
+  if (!copy_rate || (!device_of_pointer(o->to) == !device_of_pointer(o->from) && !imported)) return;
   double wait = (double)o->rows * o->bytes / copy_rate;
   struct timespec pause = {(time_t)wait, (long)((wait - (time_t)wait) * 1e9)};
   while (nanosleep(&pause, &pause)) {}
@@ -245,6 +246,8 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) { NEED_
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) { NEED_CONTEXT; return copy((void *)to, from, bytes, stream, 0); }
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) { NEED_CONTEXT; return copy(to, (void *)from, bytes, stream, 0); }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { NEED_CONTEXT; return copy((void *)to, (void *)from, bytes, stream, 0); }
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext of, size_t bytes) { return cuMemcpy(to, from, bytes); }
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext of, size_t bytes, CUstream stream) { return cuMemcpyAsync(to, from, bytes, stream); }
 
 static CUresult fill(CUdeviceptr to, int value, int width, size_t count, CUstream stream) {
   NEED_CONTEXT;

@@ -12,7 +12,7 @@ import pytest
 from gpusched.serialization import codec
 from gpusched.serialization.codec import choice, sampling
 from gpusched.serialization.codec.choice import choose
-from gpusched.serialization.codec.link import KEY, Link, Transfer
+from gpusched.serialization.codec.link import KEY, Link, Peer, Transfer
 
 MIB = 1 << 20
 SLOW = Link(1e5)
@@ -131,3 +131,27 @@ def test_end_that_differs_from_the_beginning_is_seen() -> None:
     data = np.concatenate([np.zeros(MIB // 2, np.uint8), NOISE[: MIB // 2]])
     found = choose(data, 8, SLOW)
     assert found is not None and found.ratio < 4
+
+
+def slow(peer: Peer) -> Peer:
+    for _ in range(5):
+        peer.observe(1 << 30, 1000.0)
+    return peer
+
+
+def test_gpu_memory_goes_the_way_that_was_faster() -> None:
+    peer = Peer()
+    assert choice.directly(1 << 30, Transfer(Link(1e9), peer))
+    assert not choice.directly(1 << 30, Transfer(Link(1e15), peer))
+    assert not choice.directly(1 << 30, Transfer(Link(1e9), slow(peer)))
+    assert not choice.directly(1 << 30, Transfer(Link(1e9)))
+
+
+def test_opening_memory_does_not_pay_for_little() -> None:
+    assert not choice.directly(63 << 10, Transfer(Link(1.0), Peer()))
+    assert not choice.directly(100 << 10, Transfer(Link(1e9), Peer()))
+
+
+def test_the_slower_way_is_tried_again_now_and_then() -> None:
+    transfer = Transfer(Link(1e9), slow(Peer()))
+    assert sum(choice.directly(1 << 30, transfer) for _ in range(200)) == 4

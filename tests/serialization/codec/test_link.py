@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from gpusched.serialization.codec.link import KEY, Link, Transfer, to, usual
+from gpusched.serialization.codec.link import KEY, Link, Peer, Transfer, to, usual
 
 SECOND = 100 << 20
 """Bytes a second of the links here."""
@@ -97,3 +98,33 @@ def test_messages_on_the_same_link_took_their_share() -> None:
     link = Link(1.0)
     Transfer(link).done(SECOND, begun=0.0, ended=3.0, beside=3.0)
     assert link.bandwidth == pytest.approx(SECOND)
+
+
+def test_memory_that_the_receiver_copies_itself_says_nothing_of_the_link() -> None:
+    link, peer = Link(5.0), Peer()
+    for _ in range(3):
+        transfer = Transfer(link, peer)
+        transfer.hold(np.zeros(SECOND, np.uint8))
+        transfer.prepared(now=0.5)
+        transfer.done(500, begun=0.0, ended=2.0, beside=2.0)
+        transfer.release()
+    assert peer.bandwidth == pytest.approx(SECOND)
+    assert (link.bandwidth, link.observations) == (5.0, 0)
+
+
+def test_memory_in_a_message_that_never_arrives_says_nothing() -> None:
+    peer = Peer()
+    transfer = Transfer(Link(5.0), peer)
+    transfer.hold(np.zeros(SECOND, np.uint8))
+    transfer.done(0, begun=0.0, ended=2.0)
+    assert peer.observations == 0
+
+
+def test_the_first_messages_to_a_gpu_say_nothing_yet() -> None:
+    peer = Peer()
+    assumed = peer.bandwidth
+    peer.observe(SECOND, 100.0)
+    peer.observe(SECOND, 1.0)
+    assert peer.bandwidth == assumed
+    peer.observe(SECOND, 1.0)
+    assert peer.bandwidth == pytest.approx(SECOND)
