@@ -37,8 +37,7 @@ def summary(
     Examples
     --------
     >>> from gpusched.cli.summary import summary
-    >>> from gpusched import config
-    from gpusched.store.statistics import Statistics
+    >>> from gpusched.store.statistics import Statistics
     >>> print(summary(Statistics(), 1.5, fused=False))
     gpusched: 1.50 s
       fusion    off
