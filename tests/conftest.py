@@ -52,13 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the tests themselves, and all modules, out of garbage collections: a seventh of a run.
-
-    Compiling makes many objects, too, and each full collection goes through all that numba keeps.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 50)
+    """Spend less on garbage collections."""
+    tiers.collect_less()
 
 
 watch = tiers.Watch()

@@ -9,6 +9,7 @@ starts a process or takes longer than `LIMIT` fails.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 import time
@@ -59,6 +60,16 @@ def is_default(config: pytest.Config) -> bool:
     """Return whether this run is one of the default tier, by its expression of markers."""
     measured = getattr(config.option, "cov_source", None)  # Which takes time of its own.
     return "or essential" in config.option.markexpr and not measured
+
+
+def collect_less() -> None:
+    """Leave what is there now out of garbage collections, and make them rare: a seventh of a run.
+
+    There are ten thousand tests, compiling makes many objects, and numba keeps many.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 50)
 
 
 def set_markers(items: Iterable[pytest.Item]) -> None:

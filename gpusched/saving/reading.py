@@ -186,7 +186,7 @@ def _arrays(reader: Reader, headers: Any) -> list[np.ndarray]:
         match header:
             case {"sealed": str(sealed), "frames": list(lengths)}:
                 frames = reader.frames(f"arrays/{number}", lengths)
-                array, _ = host.unpack({"gpusched": _decoded(sealed)}, frames)
+                array, _ = host.unpack({"gpusched": _decoded(sealed)}, frames, from_file=True)
                 elements.check(array)
                 arrays.append(array)
             case _:

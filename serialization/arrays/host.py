@@ -96,8 +96,19 @@ def pack_bytes(
     return header, frames
 
 
-def unpack(header: dict[str, Any], frames: list[Any]) -> tuple[np.ndarray, dict[str, Any]]:
+def unpack(
+    header: dict[str, Any], frames: list[Any], from_file: bool = False
+) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the array, and what else was said of it.
+
+    Parameters
+    ----------
+    header
+        What `pack` returned first.
+    frames
+        And second.
+    from_file
+        Whether they come from a file, and not from a process of the cluster.
 
     Raises
     ------
@@ -105,7 +116,7 @@ def unpack(header: dict[str, Any], frames: list[Any]) -> tuple[np.ndarray, dict[
         If the header or the frames are not those that were packed.
     """
     described = _described(header, frames)
-    data = codec.decode(described.how, frames, described.nbytes)
+    data = codec.decode(described.how, frames, described.nbytes, from_file)
     if described.writeable and memoryview(data).readonly:
         # The bytes rather than the array, which may repeat them a million times.
         data = np.frombuffer(data, np.uint8).copy()

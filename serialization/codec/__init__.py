@@ -103,16 +103,27 @@ def _note(way: Link | Transfer | None, decoding: float = 0.0) -> None:
         way.prepared(time.monotonic(), decoding)
 
 
-def decode(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
+def decode(how: Any, frames: Sequence[Any], nbytes: int, from_file: bool = False) -> Any:
     """Return the bytes of a buffer, checked before memory is taken.
+
+    Parameters
+    ----------
+    how
+        What `encode` returned first.
+    frames
+        And second.
+    nbytes
+        Length of the buffer.
+    from_file
+        Whether they come from a file, which has no business in the memory of other processes.
 
     Raises
     ------
     CorruptFrameError
         If the frames do not hold so many bytes.
     """
-    plain = _Ways(lambda frame: frame, blocks.decode, interprocess.fetch_to_host)
-    return _decoded(how, frames, nbytes, plain)
+    offered = None if from_file else interprocess.fetch_to_host
+    return _decoded(how, frames, nbytes, _Ways(lambda frame: frame, blocks.decode, offered))
 
 
 def decode_to_device(how: Any, frames: Sequence[Any], nbytes: int) -> Any:
@@ -139,7 +150,8 @@ class _Ways(NamedTuple):
 
     plain: Callable[[Any], Any]
     coded: Callable[[Sequence[Any], int, int], Any]
-    offered: Callable[[Handle, int], Any]
+    offered: Callable[[Handle, int], Any] | None
+    """None refuses a buffer that is in another process's memory."""
 
 
 def _decoded(how: Any, frames: Sequence[Any], nbytes: int, ways: _Ways) -> Any:
@@ -155,7 +167,7 @@ def _decoded(how: Any, frames: Sequence[Any], nbytes: int, ways: _Ways) -> Any:
                 events.record_since("compression", "decompress", started, nbytes)
             return found
         case [str(name), bytes(handle), int(offset), int(process), float(began)] if (
-            name == interprocess.NAME and not frames
+            name == interprocess.NAME and ways.offered is not None and not frames
         ):
             return ways.offered(Handle(handle, offset, process, began), nbytes)
     raise CorruptFrameError(f"codec: expected {_NAME!r}, found {how!r:.100}")

@@ -14,6 +14,8 @@ from typing import Any
 import dask
 import pytest
 
+from tests import tiers
+
 EVERYTHING = {
     "gpusched.fusion.minimum-elements": 0,
     "gpusched.fusion.minimum-operations": 0,
@@ -39,6 +41,10 @@ def pytest_configure(config: Any) -> None:
 
     dask.config.set(EVERYTHING)
     enable()
+
+
+def pytest_collection_finish() -> None:
+    tiers.collect_less()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.saving import bitgenerators, elements
 from gpusched.saving.arguments import check_argument, check_arguments
+from gpusched.serialization import sealed
 from gpusched.serialization.arrays import dtypes
 from gpusched.serialization.frames import CorruptFrameError
 from tests.saving.forging import archive, originals, states
@@ -89,6 +92,19 @@ def test_file_with_a_position_outside_of_the_buffer_is_refused(tmp_path: Path) -
         if number == 4:
             gpusched.load(tmp_path / "x")
     with pytest.raises(CorruptFrameError, match=r"Philox\.buffer_pos: -2000000000 is not 0 to 4"):
+        gpusched.load(tmp_path / "x")
+
+
+def test_file_that_refers_to_memory_of_another_process_is_refused(tmp_path: Path) -> None:
+    found = copy.deepcopy(originals()[0])
+    found["arrays/0"] = b""
+    about = {"shape": [2], "strides": [8], "offset": 0, "dtype": "<f8", "nbytes": 16,
+             "codec": ["device-memory", bytes(64), 0, os.getpid(), 0.0], "writeable": True,
+             "extra": {}}  # fmt: skip
+    seal = base64.b64encode(sealed.seal(about, [])).decode()
+    found["graph.json"]["arrays"][0] = {"sealed": seal, "frames": []}
+    (tmp_path / "x").write_bytes(archive(found))
+    with pytest.raises(CorruptFrameError, match="codec: expected"):
         gpusched.load(tmp_path / "x")
 
 
