@@ -47,6 +47,11 @@ class Request:
     """Where it may write."""
     fault: str = "none"
 
+    @property
+    def begun(self) -> Path:
+        """The file that is there once the workers are, and the program begins."""
+        return Path(self.folder, "begun")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -68,6 +73,7 @@ def run(request: Request) -> Outcome:
     folder = Path(request.folder)
     with _cluster(request, folder) as cluster, Client(cluster) as client:
         client.wait_for_workers(request.workers)
+        request.begun.touch()
         started = perf_counter()
         value = None
         try:
@@ -124,7 +130,7 @@ def _cluster(request: Request, folder: Path) -> Iterator[Any]:
     with dask.config.set(settings), contextlib.ExitStack() as stack:
         if request.system == "distributed":
             cluster: Any = LocalCluster(
-                request.workers, threads_per_worker=request.threads, **limits
+                n_workers=request.workers, threads_per_worker=request.threads, **limits
             )
         else:
             cluster = Cluster(request.workers, request.threads, gpus=0, **limits)
