@@ -192,12 +192,24 @@ def _check_folders(backend: str, flags: dict[str, Any]) -> None:
     missing = [f"--{name} {flags[name]} is not a folder of this machine" for name in folders]
     if flags["kernels"] and not flags["kernels"].is_file():
         missing.append(f"--kernels {flags['kernels']} is not a file of this machine")
+    elif flags["kernels"]:
+        _check_pack(flags["kernels"])
     if flags["python"] and shutil.which(flags["python"]) is None:
         missing.append(f"--python {flags['python']} is not a program of this machine")
     for each in missing:
         if backend == "local":
             raise ValueError(each)
         click.echo(f"Warning: {each}: make sure that the nodes have it", err=True)
+
+
+def _check_pack(file: Path) -> None:
+    """Refuse now what the nodes would refuse when the job has come out of the queue."""
+    from gpusched.store import packs
+
+    try:
+        packs.read(file)
+    except packs.PackError as error:
+        raise Unusable(f"--kernels: {error}") from None
 
 
 def _name(command: tuple[str, ...]) -> str:

@@ -16,8 +16,8 @@ from gpusched.store import emitters
 
 GRAPHS = "gpusched.graph.optimisation", "gpusched.graph.frontends.fused"
 """What the first graph needs."""
-TASKS = ("gpusched.graph.program",)
-"""What the first task needs."""
+TASKS = "gpusched.graph.program", "gpusched.graph.safety.interpreter"
+"""What the first task needs, with functions of the user's too."""
 
 
 def prepare_for_graphs() -> threading.Thread | None:

@@ -123,6 +123,17 @@ def test_what_only_nodes_could_have_is_warned_of() -> None:
         assert f"Warning: {told} of this machine: make sure that the nodes have it" in done.output
 
 
+def test_a_damaged_pack_is_refused_before_it_waits_in_a_queue(tmp_path: Path) -> None:
+    pack = tmp_path / "kernels.pack"
+    pack.write_bytes(b"no pack")
+    done = submit(SLURM, "--dry-run", f"--kernels={pack}", "script.py")
+    assert done.exit_code == 2
+    assert f"--kernels: {pack} is not a pack of kernels, or damaged" in done.output
+    pack.chmod(0o666)
+    done = submit(SLURM, "--dry-run", f"--kernels={pack}", "script.py")
+    assert "somebody else owns it or may write it" in done.output
+
+
 def test_system_is_chosen_by_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("bsub", "qsub"):
         program(tmp_path, name, "exit 1")

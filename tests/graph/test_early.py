@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 
 import dask
 import pytest
@@ -24,14 +25,21 @@ def _imported() -> set[str]:
     return {*early.GRAPHS, *early.TASKS} & sys.modules.keys()
 
 
-def test_threads_import_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_import_what_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("needed_by_tasks", "needed_by_graphs"):
+        (tmp_path / f"{name}.py").touch()
+        monkeypatch.setitem(sys.modules, name, None)  # So that it is as before afterwards.
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(early, "TASKS", ("needed_by_tasks",))
+    monkeypatch.setattr(early, "GRAPHS", ("needed_by_graphs",))
     known: list[str] = []
     monkeypatch.setattr(emitters, "folder_name", lambda: known.append("identified"))
     with dask.config.set(ON):
         for thread in (early.prepare_for_tasks(), early.prepare_for_graphs()):
             assert thread is not None and thread.daemon
             thread.join()
-    assert {*early.TASKS, *early.GRAPHS} <= sys.modules.keys()
+    assert {"needed_by_tasks", "needed_by_graphs"} <= sys.modules.keys()
     assert known == ["identified"]
 
 

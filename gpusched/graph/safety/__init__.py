@@ -20,8 +20,6 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
 from gpusched.graph.partials import applied, bare
-from gpusched.graph.safety.calls import Unsafe
-from gpusched.graph.safety.interpreter import examine
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
 from gpusched.graph.safety.outside import Outside
 from gpusched.plan.plan import Register
@@ -57,6 +55,10 @@ def examined(function: Any, args: Iterable[Any], names: Mapping[str, Any]) -> Ve
         return Verdict(_said_of_object(function))
     if package(function) in FUNCTIONS:
         return Verdict(LIBRARY)
+    # Programs that call no functions of the user's do without.
+    from gpusched.graph.safety.calls import Unsafe
+    from gpusched.graph.safety.interpreter import examine
+
     outside = Outside()
     try:
         examine(function, args, names, outside)
