@@ -55,14 +55,14 @@ def test_a_second_thread_copies_beside_the_kernels_of_the_first(device: Any) -> 
         with device.stream() as stream:
             found = device.copies().to_device(chunk)
             assert stream.done
-            return found, emulator.pending()
+            return found, emulator.launches()
 
     with device.stream() as stream:
         x = cupy.zeros(1000) + 1
-        before = emulator.pending()
-        assert before > 0
-        found, pending = in_a_thread(copied)
-        # The copy is done, and nobody has waited for the kernel.
-        assert pending >= before
-        assert float(x.get(stream=stream).sum()) == 1000
+        before = emulator.launches()
+        found, then = in_a_thread(copied)
+        # The copy is done, and the kernel has not run, since nobody has waited for it.
+        assert then == before
+        assert x.get(stream=stream).sum() == 1000
+        assert emulator.launches() == before + 1
         np.testing.assert_array_equal(found.get(stream=stream), chunk)
