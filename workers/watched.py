@@ -193,8 +193,6 @@ def _counters() -> dict[str, Any]:
         "breaks": _reasons(total.breaks),
         "device_tasks": total.device_tasks,
         "host_tasks": total.host_tasks,
-        "bytes_between_devices": total.bytes_between_devices,
-        "bytes_through_host": total.bytes_through_host,
         "host_reasons": _reasons(total.host_reasons),
         "unfused_tasks": total.unfused_tasks,
         "compiling": _compiling(),

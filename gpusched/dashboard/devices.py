@@ -46,6 +46,10 @@ class Device:
     """Bytes read back."""
     lost: int
     """Results that were found damaged or gone, and computed again."""
+    between: int = 0
+    """Bytes that other GPUs have copied from this one's memory."""
+    through_host: int = 0
+    """Bytes of its memory that were sent through the host."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def devices(workers: Iterable[Any]) -> list[Device]:
 
 def _device(ws: Any) -> Device:
     told = ws.metrics.get(HEARTBEAT_KEY, {})
-    device, spill = told.get("device", {}), told.get("spill", {})
+    device, spill, kernels = (told.get(section, {}) for section in ("device", "spill", "kernels"))
     on_gpu = device.get("kind") == "cuda"
     uuid = device.get("uuid") or f"CPU of {ws.host}"
     return Device(
@@ -96,6 +100,8 @@ def _device(ws: Any) -> Device:
         written=spill.get("written_bytes", 0),
         read=spill.get("read_bytes", 0),
         lost=spill.get("lost", 0),
+        between=kernels.get("between_devices_bytes", 0),
+        through_host=kernels.get("through_host_bytes", 0),
     )
 
 

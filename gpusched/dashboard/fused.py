@@ -45,10 +45,6 @@ class Counted:
     """Chunk tasks of NumPy programs that ran on a worker's GPU."""
     host_tasks: int = 0
     """Those that ran on the host of a worker with a GPU."""
-    bytes_between_devices: int = 0
-    """Bytes of results that went from GPU to GPU."""
-    bytes_through_host: int = 0
-    """Bytes of results on GPUs that were sent through host memory."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +75,8 @@ class Fusion:
     ...                           "kernels": [["add", 2]],
     ...                           "breaks": [["sort", "NO_KERNEL", "no kernel for sort", 1]]})
     >>> fusion.counted(), fusion.breaks()
-    (Counted(tasks=3, fused_tasks=2, launches=2, device_tasks=0, host_tasks=0, \
-bytes_between_devices=0, bytes_through_host=0), [('sort', 'no kernel for sort', 1)])
+    (Counted(tasks=3, fused_tasks=2, launches=2, device_tasks=0, host_tasks=0), \
+[('sort', 'no kernel for sort', 1)])
     """
 
     def __init__(self) -> None:

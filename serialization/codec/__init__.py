@@ -95,6 +95,7 @@ def _offered(data: Any, context: Context | None) -> Handle | None:
         way.through_host += data.nbytes
     else:
         way.hold(data)
+        _note(way)
     return offered
 
 

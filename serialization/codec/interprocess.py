@@ -5,6 +5,9 @@ receiver has answered that it has a copy, or the connection is broken. The recei
 while it reads the message, copies it and closes it, so that nothing is open between messages. A
 copy counts only if the owner still lived when it was done: its driver takes the memory of a process
 that ends, whoever reads it.
+
+distributed reads messages of so few bytes on its event loop, which waits for the copy: 5 ms for
+50 MB, the most that it fetches in one message unless a single result is larger, at 10 GB/s.
 """
 
 from __future__ import annotations

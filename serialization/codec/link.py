@@ -198,7 +198,7 @@ class Transfer:
         sending = ended - (begun if self.ready is None else self.ready)
         rest = sending - self.decoding
         if nbytes and self.peer is not None and self.direct > nbytes:
-            self.peer.observe(self.direct, (ended - begun) / beside)
+            self.peer.observe(self.direct, sending / beside)
         # The others took their share of the link.
         observe = self.link.observe_least if self.decoding else self.link.observe
         observe(nbytes, rest / beside)

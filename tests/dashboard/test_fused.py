@@ -41,15 +41,12 @@ def test_where_tasks_of_numpy_programs_ran_is_counted() -> None:
     on_a_gpu = {
         "device_tasks": 4,
         "host_tasks": 2,
-        "bytes_between_devices": 8,
-        "bytes_through_host": 9,
         "host_reasons": [["sort", "NEEDS_HOST", "no kernel", 2]],
     }
     fusion.tell(("host", 1), told(3) | on_a_gpu)
     fusion.tell(("host", 2), told(3))
     counted = fusion.counted()
     assert (counted.device_tasks, counted.host_tasks) == (4, 2)
-    assert (counted.bytes_between_devices, counted.bytes_through_host) == (8, 9)
     assert fusion.breaks() == [("sort", "on the host: no kernel", 2)]
 
 

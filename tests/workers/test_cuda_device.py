@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import emulated_gpu
+from tests.emulated_gpu import emulator
+
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 pytestmark = pytest.mark.gpu
 
@@ -42,3 +45,24 @@ def test_an_unpickled_value_is_copied_before_a_task_reads_it(device: Any) -> Non
     value = in_a_thread(lambda: pickle.loads(sent))
     with device.stream() as stream:
         assert value.get(stream=stream).tolist() == [False, False, False, True, True]
+
+
+@pytest.mark.skipif(not emulated_gpu.active, reason="is about the emulated GPU: make test-gpu")
+def test_a_second_thread_copies_beside_the_kernels_of_the_first(device: Any) -> None:
+    chunk = np.arange(300_000.0)
+
+    def copied() -> Any:
+        with device.stream() as stream:
+            found = device.copies().to_device(chunk)
+            assert stream.done
+            return found, emulator.launches()
+
+    with device.stream() as stream:
+        x = cupy.zeros(1000) + 1
+        before = emulator.launches()
+        found, then = in_a_thread(copied)
+        # The copy is done, and the kernel has not run, since nobody has waited for it.
+        assert then == before
+        assert x.get(stream=stream).sum() == 1000
+        assert emulator.launches() == before + 1
+        np.testing.assert_array_equal(found.get(stream=stream), chunk)

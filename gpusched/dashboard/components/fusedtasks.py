@@ -7,7 +7,6 @@ from typing import Any
 from bokeh.core.properties import without_property_validation
 from bokeh.models import ColumnDataSource, FactorRange, NumeralTickFormatter
 from bokeh.transform import dodge
-from dask.utils import format_bytes
 from distributed.dashboard.utils import update
 from distributed.utils import log_errors
 
@@ -87,9 +86,4 @@ class FusedTasks(Component):
 
 def _on_gpus(counted: Counted) -> str:
     tasks = counted.device_tasks + counted.host_tasks
-    told = [f"; {counted.device_tasks:,} of {tasks:,} NumPy tasks ran on GPUs"] if tasks else []
-    between, through = counted.bytes_between_devices, counted.bytes_through_host
-    if between or through:
-        told.append(f"; {format_bytes(between)} sent from GPU to GPU")
-        told.append(f" and {format_bytes(through)} through the host")
-    return "".join(told)
+    return f"; {counted.device_tasks:,} of {tasks:,} NumPy tasks ran on GPUs" if tasks else ""

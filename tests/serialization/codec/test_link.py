@@ -106,7 +106,7 @@ def test_memory_that_the_receiver_copies_itself_says_nothing_of_the_link() -> No
         transfer = Transfer(link, peer)
         transfer.hold(np.zeros(SECOND, np.uint8))
         transfer.prepared(now=0.5)
-        transfer.done(500, begun=0.0, ended=2.0, beside=2.0)
+        transfer.done(500, begun=0.0, ended=2.5, beside=2.0)
         transfer.release()
     assert peer.bandwidth == pytest.approx(SECOND)
     assert (link.bandwidth, link.observations) == (5.0, 0)
