@@ -31,7 +31,7 @@ EVERY := --hypothesis-profile=ci
 WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-processes test-exhaustive test-cuda test-gpu test-gpu-common \
+.PHONY: help demo check test test-all test-processes test-processes-common test-exhaustive test-cuda test-gpu test-gpu-common \
     gpu-report test-models test-interop test-peers test-peers-common test-nightly fuzz coverage bench docs lint format clean
 
 help:
@@ -52,6 +52,10 @@ test-all: $(VENV)/.test
 
 test-processes: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) $(EVERY) -m "processes and not (peers or nightly)" $(ARGS)
+
+# Those that have found most: all but combinations, repetitions on more machines, and most pages.
+test-processes-common: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) -m "processes and not (slow or exhaustive or peers or nightly)" $(ARGS)
 
 test-exhaustive: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) $(EVERY) -m "(exhaustive or slow) and not (processes or peers or nightly)" $(ARGS)

@@ -24,7 +24,7 @@ import pytest
 
 from gpusched.cli import main
 from tests.kernelsettings import KERNELS
-from tests.tiers import starts_processes
+from tests.tiers import exhaustive, starts_processes
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
@@ -100,6 +100,10 @@ def commands(page: Path) -> list[str]:
 FOLLOWED = [page for page in PAGES if {"python", "console"} & {b.language for b in blocks(page)}]
 
 
+READ_FIRST = ("README", "first-program", "kernels")
+"""The pages that `.ci/run` follows, too."""
+
+
 class Reader:
     """Follows a page: types its commands, and runs its Python, in a folder of its own."""
 
@@ -172,7 +176,14 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     assert not reader.stop()
 
 
-@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(page for page in FOLLOWED if page.stem in READ_FIRST),
+        *exhaustive(*(page for page in FOLLOWED if page.stem not in READ_FIRST)),
+    ],
+    ids=lambda page: page.stem,
+)
 def test_page_can_be_followed(reader: Reader, page: Path) -> None:
     """First its commands, whose clusters and files its Python may then use."""
     for library in NEEDS.get(page.stem, ()):

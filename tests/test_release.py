@@ -97,6 +97,7 @@ def test_installed_package_computes(installed: Path, tmp_path: Path) -> None:
     assert Path(where).is_relative_to(installed)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.processes
 def test_public_names_have_types(tmp_path: Path) -> None:
     """By the settings and the cache of `make lint`, which are told to check something else."""

@@ -46,7 +46,7 @@ def starts_processes(fixture: Fixture) -> Fixture:
 
 
 def exhaustive(*values: Any) -> list[Any]:
-    """Return parameters of tests that the default tier leaves to `make test-exhaustive`."""
+    """Return parameters of tests that `make test-all` has, but no tier that is run for a change."""
     return [pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
 
 

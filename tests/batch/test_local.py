@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
+import pytest
 
 from gpusched.batch.systems.local import _new_folder
 from tests.batch.scripts import COUNTS, RUNS, TIDIES, calls
@@ -46,6 +47,7 @@ def test_script_runs_on_two_nodes_and_its_code_is_the_commands(gpusched: Runner)
     assert "was over already" in gpusched("jobs", "cancel", "local-1").stdout
 
 
+@pytest.mark.exhaustive
 def test_job_whose_node_dies_goes_on_from_what_was_kept(gpusched: Runner, jobs: Path) -> None:
     gpusched.script(COUNTS)
     waiting = gpusched.start(*LOCAL, "--requeue", "--wait", "--", "script.py")

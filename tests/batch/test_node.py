@@ -99,6 +99,7 @@ def test_launcher_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.M
     assert "there is no pbs_tmrsh on PATH" in done.output
 
 
+@pytest.mark.exhaustive
 def test_any_launcher_may_start_the_nodes(gpusched: Runner) -> None:
     """As mpirun does: by a variable, and the exit code is the script's."""
     gpusched.script(RUNS)

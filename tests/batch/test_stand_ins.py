@@ -37,6 +37,7 @@ ALIVE = 'kill -0 $(cat $FOLDER/pid) 2>/dev/null && { echo "    job_state = R"; e
 QSTAT = f'{ALIVE}; echo "qstat: Unknown Job Id $2" >&2; exit 153'
 
 
+@pytest.mark.exhaustive
 def test_pbs_job_runs_on_both_nodes(gpusched: Runner, jobs: Path) -> None:
     folder = gpusched.folder
     for name, text in {"qsub": QSUB, "qstat": QSTAT, "pbs_tmrsh": TMRSH}.items():

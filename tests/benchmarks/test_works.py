@@ -131,6 +131,7 @@ def test_commands_name_no_files_of_whoever_measured() -> None:
     assert command == "- command: `python -m tests.benchmarks --only clip heat --quick`"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.processes
 @pytest.mark.slow
 def test_first_calls_are_measured_in_processes_of_their_own() -> None:

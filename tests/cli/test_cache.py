@@ -225,6 +225,7 @@ def test_two_processes_import_at_once(pack: Path, gpusched: Runner, tmp_path: Pa
     assert gpusched("cache", "import", str(pack)).stdout == "0 kernels imported, 1 were there\n"
 
 
+@pytest.mark.exhaustive
 def test_the_nodes_of_a_job_import_a_pack(gpusched: Runner, tmp_path: Path) -> None:
     gpusched.environment["XDG_CACHE_HOME"] = str(tmp_path / "first")
     gpusched.script(PROGRAM)
@@ -243,6 +244,7 @@ def test_the_nodes_of_a_job_import_a_pack(gpusched: Runner, tmp_path: Path) -> N
     gpusched.may_leave_files = True
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_starts_warm_imports_no_numba(gpusched: Runner, tmp_path: Path) -> None:
     gpusched.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     gpusched.script(

@@ -10,6 +10,7 @@ import subprocess
 import psutil
 import pytest
 
+from tests.tiers import exhaustive
 from tests.waiting import PATIENCE, wait_gone
 
 from .conftest import Runner
@@ -133,7 +134,7 @@ def test_worker_that_dies_is_replaced_and_named(gpusched_run: Runner) -> None:
     assert "missing   worker tcp://127.0.0.1:" in done.stderr
 
 
-@pytest.mark.parametrize("whole_group", [True, False], ids=["group", "one"])
+@pytest.mark.parametrize("whole_group", [True, *exhaustive(False)], ids=["group", "one"])
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

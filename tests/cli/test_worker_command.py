@@ -331,8 +331,8 @@ def held(gpusched: Runner, address: str, *flags: str) -> subprocess.Popen[str]:
     ("flags", "message"),
     [
         ([], ENDED),
-        (["--workers", "2"], ENDED),
-        (["--no-nanny"], ENDED),
+        pytest.param(["--workers", "2"], ENDED, marks=pytest.mark.exhaustive),
+        pytest.param(["--no-nanny"], ENDED, marks=pytest.mark.exhaustive),
         (["--death-timeout", "8"], "not up within its death timeout of 8 s"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

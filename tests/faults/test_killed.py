@@ -289,6 +289,7 @@ def square(x: int) -> int:
     return x * x
 
 
+@pytest.mark.exhaustive
 def test_thousands_of_tasks_while_workers_are_killed_again_and_again(start: Start) -> None:
     harmed, rng, found, kills = start(3), random.Random(0), list[int](), 0
     doubled = harmed.client.map(lambda k: 2 * k, range(500), pure=False)

@@ -125,6 +125,7 @@ with Client(scheduler_file=sys.argv[1]) as client:
 """
 
 
+@pytest.mark.exhaustive
 def test_lost_host_is_made_up_for(site: Site, network: Network) -> None:
     site.environment |= QUICK
     one, two, three, four = network.hosts
@@ -144,6 +145,7 @@ def test_lost_host_is_made_up_for(site: Site, network: Network) -> None:
     wait_for(lambda: not three.processes())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("package", [DISTRIBUTION, "lz4"])
 def test_worker_of_another_version_is_refused(site: Site, network: Network, package: str) -> None:
     one, two, three, _ = network.hosts

@@ -24,6 +24,7 @@ LIBRARIES = {
 """What is run, and the library that it needs."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.processes
 def test_library_can_be_used_by_many_threads(library: str, tmp_path: Path) -> None:

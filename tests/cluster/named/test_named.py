@@ -106,6 +106,7 @@ def test_cluster_goes_on_and_is_found_by_its_name(shell: Shell) -> None:
     assert not shell.processes()
 
 
+@pytest.mark.exhaustive
 def test_several_at_once_and_each_is_scaled_alone(shell: Shell) -> None:
     first, second = shell.up("a", "--workers", "1"), shell.up("b", "--workers", "1")
     assert first != second
@@ -238,6 +239,7 @@ def test_without_a_runtime_folder_a_private_one_is_made(
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.exhaustive
 def test_connections_are_encrypted_where_asked(shell: Shell, tmp_path: Path) -> None:
     security = certificates.create(tmp_path / "certificates")
     address = shell.up("a", "--workers", "1", "--tls", str(tmp_path / "certificates"))
