@@ -51,34 +51,36 @@ def bare(function: Any) -> Any:
 
 
 class Guard:
-    """Notices that a partial application was changed after it had been taken apart.
+    """Notices that partial applications were changed after they had been taken apart.
 
     Parameters
     ----------
-    function
-        The partial application.
+    functions
+        The partial applications.
 
     Notes
     -----
-    Goes with each task that was made of a partial application, since those that are equal share a
-    program. Messages carry the partial application only if it was changed before they were written.
+    Goes with each task that was made of partial applications, since those that are equal share a
+    program. Messages carry them only if one was changed before they were written.
     """
 
-    __slots__ = ("_found", "function")
+    __slots__ = ("_found", "functions")
 
-    def __init__(self, function: Any) -> None:
-        self.function = function
-        self._found: tuple[Any, ...] | None = tuple(_levels(function))
+    def __init__(self, functions: tuple[Any, ...]) -> None:
+        self.functions = functions
+        self._found: tuple[Any, ...] | None = tuple(
+            level for function in functions for level in _levels(function)
+        )
 
     def holds(self) -> bool:
-        """Return whether it is what it was.
+        """Return whether they are what they were.
 
         Examples
         --------
         >>> from functools import partial
         >>> from gpusched.graph.partials import Guard
         >>> function = partial(int, base=2)
-        >>> guard = Guard(function)
+        >>> guard = Guard((function,))
         >>> guard.holds(), function.keywords.update(base=8), guard.holds()
         (True, None, False)
         """
@@ -96,10 +98,10 @@ class Guard:
         return True
 
     def __reduce__(self) -> Any:
-        return (_received, ()) if self.holds() else (_received, (self.function,))
+        return (_received, ()) if self.holds() else (_received, (self.functions,))
 
     def __dask_tokenize__(self) -> Any:
-        return "gpusched.Guard", self.holds() or self.function
+        return "gpusched.Guard", self.holds() or self.functions
 
 
 _MISSING = object()
@@ -111,9 +113,9 @@ def _levels(function: Any) -> Iterator[tuple[Any, ...]]:
         function = function.func
 
 
-def _received(changed: Any = None) -> Guard:
+def _received(changed: tuple[Any, ...] = ()) -> Guard:
     guard = Guard(changed)
-    guard._found = () if changed is None else None
+    guard._found = None if changed else ()
     return guard
 
 

@@ -95,13 +95,14 @@ class Functions:
         """What programs and their plans depend on besides their calls."""
         self._known: dict[int, tuple[Any, Traits | None]] = {}
         self._found: dict[Any, Traits] = {}
-        self._guards: dict[int, DataNode] = {}
+        self._guards: dict[tuple[int, ...], DataNode] = {}
 
-    def guard(self, function: partial[Any]) -> DataNode:
-        """Return what notices that a partial application is changed, for all tasks that call it."""
-        found = self._guards.get(id(function))
+    def guard(self, functions: tuple[partial[Any], ...]) -> DataNode:
+        """Return what notices changes of partial applications, for all tasks that call them."""
+        key = tuple(map(id, functions))
+        found = self._guards.get(key)
         if found is None:
-            found = self._guards[id(function)] = DataNode(None, Guard(function))
+            found = self._guards[key] = DataNode(None, Guard(functions))
         return found
 
     def traits(self, function: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Traits:
@@ -293,10 +294,15 @@ class _Translation:
         self.shape: list[Any] = []
         self.keys: list[Any] = []
         self._references: dict[Any, Register] = {}
-        self._guards: dict[int, int] = {}
+        self._partials: dict[int, partial[Any]] = {}
+        """Partial applications that were taken apart, by their ids."""
+        self._guard = -1
+        """The input that is their guard: one for the task, as each would take time."""
 
     def program(self) -> Program:
         """Return the program, the same one for tasks that differ only in their inputs."""
+        if self._partials:
+            self.inputs[self._guard] = self.functions.guard(tuple(self._partials.values()))
         count = len(self.inputs)
         key = (count, self.recorded, tuple(self.shape), *self.functions.key)
         found = _programs.get(key)
@@ -340,7 +346,7 @@ class _Translation:
         taken, given = None, function
         function, held, named = applied(exact_for(function), (), {})
         if type(given) is partial and type(function) is not partial:
-            taken = Taken(self.guard(given), len(held), frozenset(kwargs))
+            taken = Taken(*self.guard(given), len(held), frozenset(kwargs))
         args = (*map(self.literal, held), *args)
         kwargs = {**{name: self.literal(value) for name, value in named.items()}, **kwargs}
         traits = self.functions.traits(function, args, kwargs)
@@ -395,13 +401,13 @@ class _Translation:
             self._references[key] = self.input(TaskRef(key))
         return self._references[key]
 
-    def guard(self, function: partial[Any]) -> int:
-        """Return the number of the input that notices changes of a partial application."""
-        found = self._guards.get(id(function))
-        if found is None:
-            found = self._guards[id(function)] = len(self.inputs)
-            self.inputs.append(self.functions.guard(function))
-        return found
+    def guard(self, function: partial[Any]) -> tuple[int, int]:
+        """Return the number of the guard among the inputs, and that of a function in it."""
+        if not self._partials:
+            self._guard = len(self.inputs)
+            self.inputs.append(None)  # until all are known
+        self._partials.setdefault(id(function), function)
+        return self._guard, list(self._partials).index(id(function))
 
     def literal(self, value: Any) -> Any:
         return value if _is_constant(value) else self.input(value)

@@ -66,6 +66,8 @@ class Taken:
 
     register: int
     """The input that is its `gpusched.graph.partials.Guard`."""
+    number: int
+    """Among the partial applications that this one guards."""
     held: int
     """How many of the arguments it held."""
     names: frozenset[str]
@@ -100,7 +102,7 @@ class ProgramStep:
         if self.taken is None or inputs[self.taken.register].holds():
             return self
         kwargs = {name: self.kwargs[name] for name in self.taken.names}
-        function = inputs[self.taken.register].function
+        function = inputs[self.taken.register].functions[self.taken.number]
         return ProgramStep(function, self.args[self.taken.held :], kwargs, replayed=False)
 
 

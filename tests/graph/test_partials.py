@@ -12,6 +12,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import Task
 
 from gpusched.graph import disable, enable
 from gpusched.graph.partials import Guard, applied, bare
@@ -102,6 +103,20 @@ def test_it_may_change_after_its_graph_was_optimised(name: str, nested: bool) ->
     assert found[True][0] != found[True][1]
 
 
+@pytest.mark.parametrize("changed", [0, 1])
+def test_one_guard_notices_changes_of_any(changed: int) -> None:
+    held = [partial(weighted, weights=2.0), partial(weighted, weights=3.0)]
+    x = da.from_array(np.arange(24.0), chunks=8)
+    (optimised,) = dask.optimize(
+        (x + 1).map_blocks(held[0]).map_blocks(held[1]).map_blocks(held[0])
+    )
+    found = [node for node in dict(optimised.dask).values() if isinstance(node, Task)]
+    assert [len(each.func._guards) for each in found] == [1, 1, 1]
+    held[changed].keywords["weights"] = 50.0
+    expected = held[0](held[1](held[0](np.arange(24.0) + 1)))
+    np.testing.assert_array_equal(computed(optimised), expected)
+
+
 def test_one_among_arguments_may_change_too() -> None:
     def call(block: Any, function: Any) -> Any:
         return function(block) + 1
@@ -118,14 +133,14 @@ def test_one_among_arguments_may_change_too() -> None:
 
 def test_a_changed_one_is_sent_as_it_is_and_others_are_not_sent() -> None:
     function = partial(weighted, weights=2.0)
-    guard = Guard(function)
+    guard = Guard((function,))
     unchanged = pickle.dumps(guard)
     assert pickle.loads(unchanged).holds()
     assert b"weighted" not in unchanged
     function.keywords["weights"] = 3.0
     received = pickle.loads(pickle.dumps(guard))
     assert not received.holds()
-    assert received.function(1.0) == 4.0
+    assert received.functions[0](1.0) == 4.0
 
 
 class Counted(partial):  # type: ignore[type-arg]
