@@ -52,6 +52,8 @@ class Peers:
         self._introduced: dict[str, asyncio.Task[None]] = {}
         """Who knows whether this worker can open its memory, by address."""
         self._sample: tuple[Any, bytes] | None = None
+        self._unable = False
+        """Whether no other process's memory can ever be opened here."""
         worker.handlers[INTRODUCE] = self._meet
 
     def way_to(self, receiver: str | None) -> Peer | None:
@@ -82,7 +84,8 @@ class Peers:
 
     def _may_open(self, sender: str) -> bool:
         same = get_address_host(sender) == get_address_host(self._worker.address)
-        return same and self._on_gpu and config.get("serialization.between-gpus") == "auto"
+        able = self._on_gpu and not self._unable
+        return same and able and config.get("serialization.between-gpus") == "auto"
 
     async def _offer_sample(self, sender: str) -> None:
         try:
@@ -94,6 +97,9 @@ class Peers:
             # Without room, or with a context that is lost, which the next task finds out.
             self._introduced.pop(sender, None)
             logger.warning("results of %s come through the host for now: %s", sender, error)
+        except Exception as error:  # noqa: BLE001  results can be fetched without, and must be
+            self._unable = True
+            logger.warning("results come through the host, as CuPy does not work: %r", error)
         else:
             await self._tell(sender, sample, content)
 
@@ -105,6 +111,8 @@ class Peers:
             # Who fetches from it finds out the same, and reports it.
             self._introduced.pop(sender, None)
             logger.info("%s cannot be asked: %s", sender, error)
+        except Exception as error:  # noqa: BLE001  whatever it has raised, results can be fetched
+            logger.warning("%s cannot say whether it can send from its GPU: %r", sender, error)
 
     async def _meet(self, receiver: str, sample: Any, content: bytes) -> None:
         """Send handles to a worker from now on if its sample can be opened here; else bytes."""
@@ -130,6 +138,6 @@ def _why_unreadable(sample: Handle, content: bytes) -> str | None:
     """Return why a sample of another process's memory cannot be read; None if it can."""
     try:
         found = interprocess.fetch(sample, len(content)).get().tobytes()
-    except (RuntimeError, OSError, MemoryError) as error:
+    except (RuntimeError, OSError, MemoryError, ImportError) as error:
         return str(error)
     return None if found == content else "another memory was opened"
