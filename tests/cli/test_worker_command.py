@@ -352,6 +352,7 @@ def test_worker_that_is_about_to_join_ends_with_its_scheduler(
     assert message in told
 
 
+@pytest.mark.exhaustive
 def test_worker_that_starts_again_ends_with_its_scheduler(gpusched: Runner) -> None:
     gpusched.may_leave_files = True
     head, address = started(gpusched)

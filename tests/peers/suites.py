@@ -54,7 +54,7 @@ SUITES = {
     "dask": Suite(
         "dask.array.tests",
         "dask.ini",
-        ("test_array_core", "test_creation", "test_optimization", "test_overlap",
+        ("test_array_core", "test_optimization", "test_overlap",
          "test_reductions", "test_routines", "test_slicing", "test_ufunc"),
         least=20,
     ),

@@ -199,6 +199,7 @@ def test_manager_that_is_killed_takes_its_workers_along(shell: Shell) -> None:
     assert shell.status("a")["state"] == "running"
 
 
+@pytest.mark.exhaustive
 def test_manager_that_does_not_answer_is_ended(shell: Shell) -> None:
     shell.up("a", "--workers", "1")
     pid = shell.status("a")["pid"]
