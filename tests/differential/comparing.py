@@ -112,7 +112,9 @@ def _outcomes(case: Case, name: str, one: Outcome, other: Outcome) -> Iterator[D
 
 @lru_cache(maxsize=1)
 def leaves_values(source: str) -> bool:
-    """Return whether a function in a source computes a value that it does not use.
+    """Return whether a function of chunks computes a value that it does not use.
+
+    Arrays that ``main`` makes and leaves are computed by nobody.
 
     Examples
     --------
@@ -122,7 +124,7 @@ def leaves_values(source: str) -> bool:
     (True, False)
     """
     for each in ast.walk(ast.parse(source)):
-        if isinstance(each, ast.FunctionDef):
+        if isinstance(each, ast.FunctionDef) and each.name != "main":
             names = [node for node in ast.walk(each) if isinstance(node, ast.Name)]
             stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
             if stored - {node.id for node in names if isinstance(node.ctx, ast.Load)}:

@@ -40,7 +40,7 @@ def test_the_largest_integers_are_not_added_up_as_floats_where_sums_must_be_exac
 
 
 def test_warnings_of_values_that_nothing_uses_may_be_missing_but_no_others() -> None:
-    head = "def f(x):\n    t = 1 / x\n    return "
+    head = "def main(observe):\n    b = 0\n\n\ndef f(x):\n    t = 1 / x\n    return "
     warned = frozenset([("RuntimeWarning", "divide by zero encountered in divide")])
     for returned, allowed in (("x", True), ("t", False)):
         case = Case("functions", 0, head + returned, "sync")

@@ -74,10 +74,11 @@ NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("state", [{"all": "warn"}, *exhaustive({})], ids=str)
 @pytest.mark.parametrize(("name", "dtype"), NAMES)
-def test_operation_reports_what_numpy_reports(name: str, dtype: str) -> None:
+def test_operation_reports_what_numpy_reports(name: str, dtype: str, state: dict[str, Any]) -> None:
     arrays = [da.from_array(a, chunks=a.shape) for a in operands(name, dtype)]
-    same(getattr(da, name)(*arrays), ({"all": "warn"},))
+    same(getattr(da, name)(*arrays), (state,))
 
 
 X = [1.0, 2.0, 0.0, -1.0, 4.0, 1e308, np.nan, np.inf, 5e-310, 3.0]
