@@ -26,7 +26,7 @@ extensions = [
     "notebooks",
     "settings",
 ]
-exclude_patterns = ["_build", "_templates", "examples"]
+exclude_patterns = ["_build", "_templates", "changes", "examples"]
 templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"gpusched {release}"

@@ -148,6 +148,16 @@ def test_version_is_the_same_everywhere() -> None:
     assert f"version: {gpusched.__version__}\n" in citation
 
 
+@pytest.mark.processes
+def test_changes_can_be_put_into_the_changelog() -> None:
+    command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "99.0"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    folder = ROOT / "docs" / "changes"
+    written = [path.read_text().split() for path in folder.glob("*.md") if path.stem != "README"]
+    assert all(" ".join(text) in " ".join(done.stdout.split()) for text in written)
+
+
 IMPORTED_AS = {"tlz": "toolz", "yaml": "pyyaml"}
 """Distributions whose modules have other names."""
 
