@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from time import perf_counter, thread_time
 
 from gpusched import events
 from gpusched.emit import choices
@@ -104,7 +104,7 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
     kernels
         Those that were not ready.
     seconds
-        How long the run took.
+        Of processor time that the run took; of a device, how long.
     left
         How many such runs are known to come.
     """
@@ -134,11 +134,12 @@ class Unfused:
     left
         How many such runs are known to come.
     synchronize
-        Waits for what the run has left to a device.
+        Waits for what the run has left to a device; None on the host. There processor time is what
+        counts, as it does of compilations: tasks that other programs delay are not worth more.
     """
 
     def __init__(
-        self, kernels: Sequence[Runnable], left: int, synchronize: Callable[[], None]
+        self, kernels: Sequence[Runnable], left: int, synchronize: Callable[[], None] | None
     ) -> None:
         self._kernels = kernels
         self._left = left
@@ -148,11 +149,13 @@ class Unfused:
         missing = [kernel.name for kernel in self._kernels if not kernel.ready]
         # It may have become ready since somebody looked.
         self._missing = missing or [self._kernels[0].name]
-        self._started = perf_counter()
+        self._started, self._used = perf_counter(), thread_time()
 
     def __exit__(self, *exception: object) -> None:
-        self._synchronize()
+        if self._synchronize is not None:
+            self._synchronize()
         seconds = perf_counter() - self._started
+        used = thread_time() - self._used if self._synchronize is None else seconds
         if events.active:
             events.record_since("unfused", self._missing[0], self._started)
         with updating() as counters:
@@ -161,4 +164,4 @@ class Unfused:
             counters.unfused_seconds += seconds
             for name in self._missing:
                 counters.unfused_microseconds[name] += round(seconds * 1e6 / len(self._missing))
-        spent(self._kernels, seconds, self._left)
+        spent(self._kernels, used, self._left)

@@ -31,7 +31,7 @@ class Background:
         self._lock = threading.Condition()
         self._wanted: dict[Handle, float] = {}
         self._pending: dict[Handle, None] = {}
-        self._considered: dict[Handle, float] = {}
+        self._considered: dict[Handle, None] = {}
         self._threads = 0
         self._refused = False
 
@@ -73,15 +73,15 @@ class Background:
             Seconds of processor time that the compiler takes before the first kernel.
         """
         waiting = list(handles)
-        found = {handle: worthwhile.surplus(handle) for handle in waiting}
-        if sum(found.values()) <= 0:
+        if sum(map(worthwhile.surplus, waiting)) <= 0:
             return []  # A plan needs all of its kernels.
         with self._lock:
-            self._considered |= found
+            self._considered |= dict.fromkeys(waiting)
             for handle in list(self._considered):
                 if handle.ready or handle.requested:
                     self._considered.pop(handle)
-            if sum(self._considered.values()) <= starting:
+            # Other processes may have run the earlier ones since.
+            if sum(map(worthwhile.surplus, self._considered)) <= starting:
                 return []
             worth, self._considered = list(self._considered), {}
         return worth

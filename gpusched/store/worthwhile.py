@@ -47,7 +47,7 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     handles
         What a plan lacks.
     seconds
-        How long its last run took without.
+        Of processor time that its last run took without.
     left
         How many such runs are known to come; as much is expected as there has been, if that is
         more: a program that has been repeated will be.
@@ -65,8 +65,12 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
 def surplus(handle: Handle) -> float:
     """Return by how many seconds what has been done without a kernel exceeds its compilation.
 
-    If it does, it is worth the time that nothing else on this machine uses: whoever has run
-    something for as long as its compilation takes may well do so again, be it in one run of a
-    script or in many.
+    If it does, it is worth the time that nothing else on this machine uses. Whether it will be run
+    again, nobody knows. Whoever buys as soon as renting has cost as much spends at most twice what
+    one who knew would have spent: compilations that are never used take no longer than the tasks
+    that asked for them, of all processes and all runs together.
+
+    R. M. Karp, "On-line algorithms versus off-line algorithms: how much is it worth to know the
+    future?", IFIP Congress (1992) 416-429.
     """
-    return handle.spent + unfusedtimes.here().before(handle.name) - expected(handle)
+    return unfusedtimes.here().total(handle.name) - expected(handle)
