@@ -220,7 +220,8 @@ class Segment:
             registers.leave(kernels[0].name, NOT_COMPILED)
         elif not (device := _device(inputs)).can.host_memory:
             synchronize = device.synchronize
-        with tiers.Unfused(kernels, self.remaining.tasks, synchronize):
+        left, graph = self.remaining.tasks, self.remaining.graph
+        with tiers.Unfused(kernels, left, graph, synchronize):
             self._call_in_tiles(registers)
 
     @cached_property

@@ -57,15 +57,24 @@ class Times:
         with self._lock:
             return self._sums.get(name, 0.0) + self._unwritten.get(name, 0.0)
 
-    def add(self, name: str, seconds: float) -> None:
-        """Note seconds that this process has spent without a kernel."""
+    def add(self, name: str, seconds: float) -> bool:
+        """Note seconds that this process has spent without a kernel.
+
+        Returns
+        -------
+        bool
+            Whether that is enough to decide again by the total.
+        """
         with self._lock:
             self._unwritten[name] += seconds
-            if self._path is None or self._unwritten[name] < LEAST:
-                return
-            if _append(self._path, f"{name} {self._unwritten[name]:.3f}\n"):
+            if self._unwritten[name] < LEAST:
+                return False
+            if self._path is None:
+                self._sums[name] = self._sums.get(name, 0.0) + self._unwritten.pop(name)
+            elif _append(self._path, f"{name} {self._unwritten[name]:.3f}\n"):
                 del self._unwritten[name]
                 self._look(self._path)
+            return True
 
     def _look(self, path: Path) -> None:
         """Add what has been written since the last time; all again if it is another file."""

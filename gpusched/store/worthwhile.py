@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import named
-from gpusched.store import compiletimes, unfusedtimes
+from gpusched.store import compiletimes
 from gpusched.store.handles import Handle
 from gpusched.store.processors import cores
 
@@ -60,17 +60,3 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     # Runs that begin before the kernels are there have nothing of them.
     without = cores() * BESIDE * cost
     return SAVED * (ahead - without) - cost
-
-
-def surplus(handle: Handle) -> float:
-    """Return by how many seconds what has been done without a kernel exceeds its compilation.
-
-    If it does, it is worth the time that nothing else on this machine uses. Whether it will be run
-    again, nobody knows. Whoever buys as soon as renting has cost as much spends at most twice what
-    one who knew would have spent: compilations that are never used take no longer than the tasks
-    that asked for them, of all processes and all runs together.
-
-    R. M. Karp, "On-line algorithms versus off-line algorithms: how much is it worth to know the
-    future?", IFIP Congress (1992) 416-429.
-    """
-    return unfusedtimes.here().total(handle.name) - expected(handle)

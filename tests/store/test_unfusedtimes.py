@@ -40,9 +40,9 @@ def test_the_last_process_to_write_knows_what_all_have_spent(folder: Path) -> No
 
 def test_little_is_written_when_it_has_become_more(folder: Path) -> None:
     times = Times(folder / FILE)
-    times.add("add_1f", LEAST / 2)
+    assert not times.add("add_1f", LEAST / 2)
     assert not (folder / FILE).exists() and times.total("add_1f") == LEAST / 2
-    times.add("add_1f", LEAST / 2)
+    assert times.add("add_1f", LEAST / 2)
     assert times.total("add_1f") == Times(folder / FILE).total("add_1f") == LEAST
 
 
@@ -109,7 +109,7 @@ def test_many_short_runs_have_a_kernel_compiled_where_nothing_else_runs(
 def test_the_workers_of_one_run_have_its_kernels_compiled_together(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two workers run four chunks each of three plans, in turns; none pays by what one has run."""
+    """Two workers run four chunks each of three plans; what one of them has run pays for none."""
     kernels = [handle_of(f) for f in (lambda x: np.exp(x) + x, lambda x: x * 2 + 1, np.log1p)]
     starting = 0.65
     shares = [(expected(each) + starting / 3) / 6 for each in kernels]
@@ -120,7 +120,7 @@ def test_the_workers_of_one_run_have_its_kernels_compiled_together(
             for number, (times, background) in enumerate(workers):
                 monkeypatch.setattr(unfusedtimes, "here", partial(_the_same, times))
                 times.add(kernel.name, seconds)
-                asked[number] |= {k.name for k in background.considered([kernel], starting)}
+                asked[number] |= {k.name for k in background.considered([kernel], starting, "g")}
     spent = sum(8 * share for share in shares)
     assert sum(4 * share for share in shares) < sum(map(expected, kernels)) + starting < spent
     assert asked[0] | asked[1] == {kernel.name for kernel in kernels}

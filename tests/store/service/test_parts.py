@@ -110,7 +110,9 @@ class TestJobs:
         job = jobs.take(idle=False)
         assert job is not None and jobs.finish(job) == []
 
-    def test_who_asks_again_for_the_kernels_of_one_that_has_gone_does_not_put_them_off(self) -> None:
+    def test_who_asks_again_for_what_one_that_has_gone_wanted_does_not_put_it_off(
+        self,
+    ) -> None:
         jobs = Jobs()
         jobs.add((1, 1), request("a"))
         jobs.leave(1)
