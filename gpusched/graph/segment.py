@@ -215,12 +215,13 @@ class Segment:
             self._remember(key, direct)
             return self._direct(direct, registers)
         self.remaining.tasks -= 1
-        synchronize = _nothing
+        synchronize = None
         if isinstance(registers, Moved):
             registers.leave(kernels[0].name, NOT_COMPILED)
-        else:
-            synchronize = _device(inputs).synchronize
-        with tiers.Unfused(kernels, self.remaining.tasks, synchronize):
+        elif not (device := _device(inputs)).can.host_memory:
+            synchronize = device.synchronize
+        left, graph = self.remaining.tasks, self.remaining.graph
+        with tiers.Unfused(kernels, left, graph, synchronize):
             self._call_in_tiles(registers)
 
     @cached_property
@@ -526,10 +527,6 @@ class Segment:
     def _copies(self, register: int) -> bool:
         """Return whether the function that wrote a register copies small views of large arrays."""
         return any(r == register and bare(s.function) is getitem for r, s in self.steps)
-
-
-def _nothing() -> None:
-    """Wait for nothing: functions that were called on NumPy's arrays have returned."""
 
 
 def _leave(registers: Registers, found: Direct) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from time import perf_counter, thread_time
 
 from gpusched import events
 from gpusched.emit import choices
@@ -96,7 +96,7 @@ def failure(kernels: Iterable[Runnable]) -> Exception | None:
     return next((error for error in errors if error is not None), None)
 
 
-def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
+def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "") -> None:
     """Note a run without kernels, and have them compiled if that pays.
 
     Parameters
@@ -104,9 +104,11 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
     kernels
         Those that were not ready.
     seconds
-        How long the run took.
+        Of processor time that the run took; of a device, how long.
     left
         How many such runs are known to come.
+    graph
+        What it was run for, if that is known.
     """
     waiting = [each for each in kernels if isinstance(each, Handle) and not each.ready]
     for handle in waiting:
@@ -114,14 +116,13 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int) -> None:
     if mode() != BACKGROUND or all(handle.urgent for handle in waiting):
         return
     times = unfusedtimes.here()
-    for handle in waiting:
-        times.add(handle.name, seconds / len(waiting))
+    noted = [times.add(handle.name, seconds / len(waiting)) for handle in waiting]
     starting = service.starting()
     gain = worthwhile.gain(waiting, seconds, left, starting)
     if gain > 0:
         background.request(waiting, gain)
-    elif not all(handle.requested for handle in waiting):
-        background.consider(waiting, starting)
+    elif any(noted) and not all(handle.requested for handle in waiting):
+        background.consider(waiting, starting, graph)
 
 
 class Unfused:
@@ -133,26 +134,31 @@ class Unfused:
         Those of its plan, some of which are missing.
     left
         How many such runs are known to come.
+    graph
+        What it is run for, if that is known.
     synchronize
-        Waits for what the run has left to a device.
+        Waits for what the run has left to a device; None on the host. There processor time is what
+        counts, as it does of compilations: tasks that other programs delay are not worth more.
     """
 
-    def __init__(
-        self, kernels: Sequence[Runnable], left: int, synchronize: Callable[[], None]
-    ) -> None:
+    def __init__(self, kernels: Sequence[Runnable], left: int, graph: str,
+                 synchronize: Callable[[], None] | None) -> None:  # fmt: skip
         self._kernels = kernels
         self._left = left
+        self._graph = graph
         self._synchronize = synchronize
 
     def __enter__(self) -> None:
         missing = [kernel.name for kernel in self._kernels if not kernel.ready]
         # It may have become ready since somebody looked.
         self._missing = missing or [self._kernels[0].name]
-        self._started = perf_counter()
+        self._started, self._used = perf_counter(), thread_time()
 
     def __exit__(self, *exception: object) -> None:
-        self._synchronize()
+        if self._synchronize is not None:
+            self._synchronize()
         seconds = perf_counter() - self._started
+        used = thread_time() - self._used if self._synchronize is None else seconds
         if events.active:
             events.record_since("unfused", self._missing[0], self._started)
         with updating() as counters:
@@ -161,4 +167,4 @@ class Unfused:
             counters.unfused_seconds += seconds
             for name in self._missing:
                 counters.unfused_microseconds[name] += round(seconds * 1e6 / len(self._missing))
-        spent(self._kernels, seconds, self._left)
+        spent(self._kernels, used, self._left, self._graph)

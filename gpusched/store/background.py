@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterable
 
-from gpusched.store import worthwhile
+from gpusched.store.budgets import Budgets
 from gpusched.store.handles import Handle
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
@@ -31,7 +31,7 @@ class Background:
         self._lock = threading.Condition()
         self._wanted: dict[Handle, float] = {}
         self._pending: dict[Handle, None] = {}
-        self._considered: dict[Handle, float] = {}
+        self._budgets = Budgets()
         self._threads = 0
         self._refused = False
 
@@ -60,31 +60,21 @@ class Background:
                 handle.requested = True
                 handle.urgent |= urgent
 
-    def considered(self, handles: Iterable[Handle], starting: float) -> list[Handle]:
+    def considered(
+        self, handles: Iterable[Handle], starting: float, graph: str = ""
+    ) -> list[Handle]:
         """Return what has become worth the time that nothing else uses, with these kernels.
-
-        The start of the compiler is a cost of all of them together.
 
         Parameters
         ----------
         handles
-            What a plan lacks.
-        starting
-            Seconds of processor time that the compiler takes before the first kernel.
+            What a plan lacks that has just run without.
+        starting, graph
+            As of `gpusched.store.budgets.Budgets`.
         """
-        waiting = list(handles)
-        found = {handle: worthwhile.surplus(handle) for handle in waiting}
-        if sum(found.values()) <= 0:
-            return []  # A plan needs all of its kernels.
         with self._lock:
-            self._considered |= found
-            for handle in list(self._considered):
-                if handle.ready or handle.requested:
-                    self._considered.pop(handle)
-            if sum(self._considered.values()) <= starting:
-                return []
-            worth, self._considered = list(self._considered), {}
-        return worth
+            self._budgets.note(handles, graph)
+            return self._budgets.affordable(starting)
 
     def _start(self) -> None:
         if self._threads >= THREADS or self._refused:
@@ -157,9 +147,9 @@ def request(handles: Iterable[Handle], gain: float, urgent: bool = True) -> None
     _process.request(handles, gain, urgent)
 
 
-def consider(handles: Iterable[Handle], starting: float) -> None:
+def consider(handles: Iterable[Handle], starting: float, graph: str = "") -> None:
     """Have kernels compiled in idle time if that pays; see `Background.considered`."""
-    if worth := _process.considered(handles, starting):
+    if worth := _process.considered(handles, starting, graph):
         request(worth, 0.0, urgent=False)
 
 

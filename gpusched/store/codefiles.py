@@ -62,7 +62,7 @@ def _person(key: str) -> bytes:
 _REMEDY = "name a folder of your own in gpusched.fusion.cache-directory"
 
 
-def read(path: Path, levels: int = 1) -> bytes | None:
+def read(path: Path, levels: int = 1, start: int = 0) -> bytes | None:
     """Return a file's content; None if there is none, it cannot be read, or others may write it.
 
     What others can write is not read: it may be code. That is warned of.
@@ -73,11 +73,14 @@ def read(path: Path, levels: int = 1) -> bytes | None:
         The file.
     levels
         How many of the folders above it must be this user's alone, as `own_folder` has it.
+    start
+        Bytes at its beginning that are left out.
     """
     try:
         with open(path, "rb") as file:
             folders = [folder.stat() for folder in path.parents[:levels]]
             own = all(map(is_own, [os.fstat(file.fileno()), *folders]))
+            file.seek(start)
             content = file.read() if own else b""
     except OSError:
         return None

@@ -1,6 +1,7 @@
-"""How long earlier processes have done without kernels that are still not compiled.
+"""How long all processes have done without kernels that are still not compiled.
 
-A script of some seconds never runs for as long as its compilation takes; over its runs it does.
+A worker rarely runs for as long as a compilation takes, nor does a script of some seconds; all
+workers of a script do, or all of its runs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ KEPT = 1000
 
 
 class Times:
-    """What a file says, read once, and what this process adds to it.
+    """What a file says of all processes, this one included.
 
     Parameters
     ----------
@@ -34,56 +35,81 @@ class Times:
 
     Notes
     -----
-    Thread-safe.
+    Thread-safe. What other processes have written is known with each note of this one, so that
+    of all processes at work the last to write knows the sum.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._before = _read(path)
         self._unwritten: defaultdict[str, float] = defaultdict(float)
+        self._sums: dict[str, float] = {}
+        self._file: int | None = None
+        """The inode of the file that has been read up to `_read`."""
+        self._read = 0
+        if path is not None:
+            self._look(path)
+            if self._read > LARGEST:
+                _shorten(path, dict(list(self._sums.items())[-KEPT:]))
 
-    def before(self, name: str) -> float:
-        """Return the seconds that other processes had spent without a kernel when this began."""
-        return self._before.get(name, 0.0)
+    def total(self, name: str) -> float:
+        """Return the seconds that all processes have spent without a kernel, as far as known."""
+        with self._lock:
+            return self._sums.get(name, 0.0) + self._unwritten.get(name, 0.0)
 
-    def add(self, name: str, seconds: float) -> None:
-        """Note seconds that this process has spent without a kernel."""
+    def add(self, name: str, seconds: float) -> bool:
+        """Note seconds that this process has spent without a kernel.
+
+        Returns
+        -------
+        bool
+            Whether that is enough to decide again by the total.
+        """
         with self._lock:
             self._unwritten[name] += seconds
-            due = self._unwritten[name] >= LEAST
-            noted = self._unwritten.pop(name) if due else 0.0
-        if due and self._path is not None:
-            _append(self._path, name, noted)
+            if self._unwritten[name] < LEAST:
+                return False
+            if self._path is None:
+                self._sums[name] = self._sums.get(name, 0.0) + self._unwritten.pop(name)
+            elif _append(self._path, f"{name} {self._unwritten[name]:.3f}\n"):
+                del self._unwritten[name]
+                self._look(self._path)
+            return True
 
-
-def _read(path: Path | None) -> dict[str, float]:
-    """Return the sums of a file's lines; those that are damaged are left out."""
-    content = (codefiles.read(path) if path else None) or b""
-    found: dict[str, float] = {}
-    for line in content.decode(errors="replace").splitlines():
-        name, _, told = line.partition(" ")
+    def _look(self, path: Path) -> None:
+        """Add what has been written since the last time; all again if it is another file."""
         try:
-            seconds = float(told)
-        except ValueError:
-            continue
-        if 0 <= seconds < float("inf"):
-            found[name] = found.pop(name, 0.0) + seconds
-    if path is not None and len(content) > LARGEST:
-        _shorten(path, dict(list(found.items())[-KEPT:]))
-    return found
+            found = path.stat()
+        except OSError:
+            return
+        if found.st_ino != self._file or found.st_size < self._read:
+            self._file, self._read, self._sums = found.st_ino, 0, {}
+        # A line that is being written has no end yet.
+        whole = (codefiles.read(path, start=self._read) or b"").rpartition(b"\n")
+        self._read += len(whole[0]) + len(whole[1])
+        for line in whole[0].decode(errors="replace").splitlines():
+            name, _, told = line.partition(" ")
+            try:
+                seconds = float(told)
+            except ValueError:
+                continue
+            if 0 <= seconds < float("inf"):
+                self._sums[name] = self._sums.pop(name, 0.0) + seconds
 
 
-def _append(path: Path, name: str, seconds: float) -> None:
+def _append(path: Path, line: str) -> bool:
+    """Add a line to a file; return whether that was possible."""
     try:
         codefiles.folder_for(path)
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(handle, f"{name} {seconds:.3f}\n".encode())
+            os.write(handle, line.encode())
         finally:
             os.close(handle)
     except OSError as error:
         codefiles.warn_unwritable(path, error)
+        return False
+    return True
 
 
 def _shorten(path: Path, found: dict[str, float]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import named
-from gpusched.store import compiletimes, unfusedtimes
+from gpusched.store import compiletimes
 from gpusched.store.handles import Handle
 from gpusched.store.processors import cores
 
@@ -47,7 +47,7 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     handles
         What a plan lacks.
     seconds
-        How long its last run took without.
+        Of processor time that its last run took without.
     left
         How many such runs are known to come; as much is expected as there has been, if that is
         more: a program that has been repeated will be.
@@ -60,13 +60,3 @@ def gain(handles: Iterable[Handle], seconds: float, left: int, starting: float =
     # Runs that begin before the kernels are there have nothing of them.
     without = cores() * BESIDE * cost
     return SAVED * (ahead - without) - cost
-
-
-def surplus(handle: Handle) -> float:
-    """Return by how many seconds what has been done without a kernel exceeds its compilation.
-
-    If it does, it is worth the time that nothing else on this machine uses: whoever has run
-    something for as long as its compilation takes may well do so again, be it in one run of a
-    script or in many.
-    """
-    return handle.spent + unfusedtimes.here().before(handle.name) - expected(handle)

@@ -7,22 +7,26 @@ program itself measures that, and what the first run's summary says.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 from tests.benchmarks import page, report
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "docs/examples/terrain.py"
 FIRST, AGAIN, PLAIN = "first run", "second run", "first run with --no-fuse"
+"""A second run begins when the compile service has done what the first has left to it."""
 LONGEST = 600.0
 """Seconds that one run may take."""
 _COMPUTING = re.compile(r"chunks, ([\d.]+) s")
@@ -37,6 +41,10 @@ class Run:
     computing: float
     """Seconds that the program says its computation took."""
     summary: str
+    compiling: float = 0.0
+    """Seconds that the compile service goes on after its end."""
+    made: dict[str, float] = field(default_factory=dict)
+    """Seconds of processor time that the service has spent by then, by kernel."""
 
 
 def measure(repeat: int) -> dict[str, list[Run]]:
@@ -47,8 +55,9 @@ def measure(repeat: int) -> dict[str, list[Run]]:
         for kinds in order.sample(((FIRST, AGAIN), (PLAIN,)), 2):
             with tempfile.TemporaryDirectory(prefix="gpusched-demo-") as folder:
                 for kind in kinds:
-                    found[kind].append(run(Path(folder), ["--no-fuse"] if kind == PLAIN else []))
-                _stop_service(folder)
+                    done = run(Path(folder), ["--no-fuse"] if kind == PLAIN else [])
+                    found[kind].append(replace(done, **_service(folder, "waited()")))
+                _service(folder, "client.stop()")
     return found
 
 
@@ -78,9 +87,24 @@ def _environment(folder: str) -> dict[str, str]:
     return os.environ | {"XDG_CACHE_HOME": f"{folder}/cache", "XDG_RUNTIME_DIR": f"{folder}/run"}
 
 
-def _stop_service(folder: str) -> None:
-    code = "from gpusched.store.service import client; client.stop()"
-    subprocess.run([sys.executable, "-c", code], env=_environment(folder), check=True)
+def _service(folder: str, what: str) -> dict[str, Any]:
+    """Return what a call gives in a process that has the same compile service."""
+    code = (
+        "import json; from gpusched.store.service import client\n"
+        f"from tests.benchmarks.demo import waited; print(json.dumps({what}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=_environment(folder), check=True,
+                          capture_output=True, cwd=ROOT)  # fmt: skip
+    return dict(json.loads(done.stdout) or {})
+
+
+def waited() -> dict[str, Any]:
+    """Wait until the compile service has nothing to do; return how long, and what it has made."""
+    from gpusched.store.service import client
+
+    started = perf_counter()
+    wait_for(lambda: not (client.queued_names() or client.place().left.exists()))
+    return {"compiling": perf_counter() - started, "made": client.made()}
 
 
 def table(found: dict[str, list[Run]]) -> str:
@@ -89,8 +113,17 @@ def table(found: dict[str, list[Run]]) -> str:
     for kind, runs in found.items():
         whole, computing = (median(values) for values in zip(*map(_seconds, runs), strict=True))
         rows.append(f"| {kind} | {whole:.1f} | {computing:.1f} |")
-    last = found[FIRST][-1].summary
-    return "\n".join([*rows, "", "What a first run says at its end:", "", "```", last, "```"])
+    first, again = found[FIRST][-1], found[AGAIN][-1]
+    after = median(each.compiling for each in found[FIRST])
+    made = f"{_made(first)} of processor time, and {_made(again)} with a second run's"
+    rows += ["", f"The compile service is done {after:.1f} s after a first run's end: {made}."]
+    for kind, each in (("first", first), ("second", again)):
+        rows += ["", f"What a {kind} run says at its end:", "", "```", each.summary, "```"]
+    return "\n".join(rows)
+
+
+def _made(run: Run) -> str:
+    return f"{len(run.made)} kernels in {sum(run.made.values()):.1f} s"
 
 
 def _seconds(found: Run) -> tuple[float, float]:

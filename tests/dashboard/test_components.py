@@ -206,7 +206,7 @@ def test_kernels_that_are_compiled_are_shown_with_what_they_cost(
     assert list(zip(data["kernel"], data["seconds"], data["processes"], strict=True)) == [
         ("mul", 0.5, 1), ("add", 0.75, 2)
     ]  # fmt: skip
-    assert data["when"] == ["beside tasks", "when the machine has nothing else to do"]
+    assert data["when"] == ["beside tasks", "in idle time"]
 
 
 def span(kind: str, start: float, end: float, thread: str = "ThreadPoolExecutor-1_0") -> Any:

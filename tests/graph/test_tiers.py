@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -262,10 +263,20 @@ def test_kernels_that_share_slabs_switch_together(
     np.testing.assert_allclose(second, first, rtol=1e-14)
 
 
+def test_time_that_other_programs_take_is_no_reason_to_compile(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = itertools.count()
+    monkeypatch.setattr(tiers, "perf_counter", lambda: 3600.0 * next(hours))
+    _, counts = computed(expression)
+    assert counts.unfused_seconds == 8 * 3600 and not compiler.asked
+
+
 def test_work_that_does_not_pay_now_is_left_for_later(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worthwhile, "units", lambda kernel: 0.0)
+    seconds = itertools.count()  # Each task takes one.
+    monkeypatch.setattr(tiers, "thread_time", lambda: float(next(seconds)))
     monkeypatch.setattr(worthwhile, "gain", lambda *given: -1.0)
     computed(expression)
     assert [(h.requested, h.urgent) for h in compiler.asked] == [(True, False)]

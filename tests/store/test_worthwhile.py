@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpusched.backends.cache import reference
-from gpusched.store import worthwhile
+from gpusched.store import unfusedtimes, worthwhile
 from gpusched.store.background import Background
 from gpusched.store.handles import Handle
 from gpusched.store.worthwhile import expected, gain
@@ -19,6 +19,14 @@ from tests.record.recording import record
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worthwhile, "cores", lambda: 2)
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> unfusedtimes.Times:
+    """Give all that is said of earlier runs, which is nothing yet."""
+    found = unfusedtimes.Times(None)
+    monkeypatch.setattr(unfusedtimes, "here", lambda: found)
+    return found
 
 
 def handle_of(function: Callable[..., Any]) -> Handle:
@@ -76,12 +84,14 @@ def considered(waiting: Background, *handles: Handle, starting: float = 0.0) -> 
     return waiting.considered(handles, starting)
 
 
-def test_what_has_taken_as_long_as_its_compilation_is_compiled_in_idle_time() -> None:
+def test_what_has_taken_as_long_as_its_compilation_is_compiled_in_idle_time(
+    times: unfusedtimes.Times,
+) -> None:
     code = handle_of(add)
-    code.spent = 0.9 * expected(code)
+    times.add(code.name, 0.9 * expected(code))
     assert considered(Background(), code) == []
-    code.spent = 1.1 * expected(code)
-    assert considered(Background(), code) == [code] and gain([code], code.spent, 0) < 0
+    times.add(code.name, 0.2 * expected(code))
+    assert considered(Background(), code) == [code] and gain([code], expected(code), 0) < 0
 
 
 def test_the_start_of_a_compiler_counts_too() -> None:
@@ -91,27 +101,44 @@ def test_the_start_of_a_compiler_counts_too() -> None:
     assert gain([code], cost, 200, starting=10 * cost) > 0
 
 
-def test_the_start_of_a_compiler_is_a_cost_of_all_kernels_together() -> None:
+def test_the_start_of_a_compiler_is_a_cost_of_all_kernels_together(
+    times: unfusedtimes.Times,
+) -> None:
     waiting, one, other = Background(), handle_of(add), handle_of(exponential)
     start = 4 * expected(one)
-    one.spent, other.spent = 4 * expected(one), expected(other) + 2 * expected(one)
+    times.add(one.name, 4 * expected(one))
+    times.add(other.name, expected(other) + 2 * expected(one))
     assert considered(waiting, one, starting=start) == []
     assert considered(waiting, one, starting=start) == [], "counted once"
     assert considered(waiting, other, starting=start) == [one, other]
 
 
-def test_what_has_been_compiled_meanwhile_pays_for_no_start() -> None:
+def test_what_other_processes_have_run_since_counts_for_all_kernels(
+    times: unfusedtimes.Times,
+) -> None:
     waiting, one, other = Background(), handle_of(add), handle_of(exponential)
-    one.spent, other.spent = 4 * expected(one), 2 * expected(other)
+    start = 4 * expected(one)
+    times.add(one.name, 2 * expected(one))
+    times.add(other.name, expected(other) + 2 * expected(one))
+    assert considered(waiting, one, starting=start) == []
+    assert considered(waiting, other, starting=start) == []
+    times.add(one.name, 2 * expected(one))
+    assert considered(waiting, other, starting=start) == [one, other]
+
+
+def test_what_has_been_compiled_meanwhile_pays_for_no_start(times: unfusedtimes.Times) -> None:
+    waiting, one, other = Background(), handle_of(add), handle_of(exponential)
+    times.add(one.name, 4 * expected(one))
+    times.add(other.name, 2 * expected(other))
     assert considered(waiting, one, starting=100.0) == []
     one.ready = True
     assert considered(waiting, other, starting=expected(other)) == []
     assert considered(waiting, other) == [other]
 
 
-def test_a_plan_needs_all_of_its_kernels() -> None:
+def test_a_plan_needs_all_of_its_kernels(times: unfusedtimes.Times) -> None:
     one, other = handle_of(add), handle_of(exponential)
-    one.spent = expected(one) + 0.5 * expected(other)
+    times.add(one.name, expected(one) + 0.5 * expected(other))
     assert considered(Background(), one, other) == []
-    one.spent = expected(one) + 1.5 * expected(other)
+    times.add(one.name, expected(other))
     assert considered(Background(), one, other) == [one, other]

@@ -12,7 +12,8 @@ from gpusched.dashboard.components.figures import replace
 from gpusched.dashboard.components.titledtable import TitledTable
 from gpusched.inspection.units import count
 
-_WHEN = {True: "beside tasks", False: "when the machine has nothing else to do"}
+_WHEN = {True: "beside tasks", False: "in idle time"}
+"""Short enough for a table beside other windows."""
 
 
 class Compiling(TitledTable):
@@ -29,12 +30,12 @@ class Compiling(TitledTable):
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:
         columns = [
-            TableColumn(field="kernel", title="kernel", width=250),
-            TableColumn(field="seconds", title="seconds without it", width=120,
+            TableColumn(field="kernel", title="kernel", width=340),
+            TableColumn(field="seconds", title="seconds without", width=130,
                         formatter=NumberFormatter(format="0.00", text_align="right")),
             TableColumn(field="processes", title="processes", width=80,
                         formatter=NumberFormatter(format="0,0", text_align="right")),
-            TableColumn(field="when", title="compiled", width=300),
+            TableColumn(field="when", title="compiled", width=110),
         ]  # fmt: skip
         super().__init__(scheduler, "gpusched_compiling", columns, **kwargs)
 

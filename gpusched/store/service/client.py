@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import itertools
 import logging
 import os
 import sys
@@ -24,7 +26,7 @@ from gpusched.store.service.connection import (
 )
 from gpusched.store.service.definitions import to_data
 from gpusched.store.service.places import Place, folder
-from gpusched.store.service.start import UnavailableError, connected
+from gpusched.store.service.start import UnavailableError, connected, leave_for
 from gpusched.store.statistics import count_compilation, updating
 
 if TYPE_CHECKING:
@@ -98,6 +100,8 @@ class Client:
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._refusal = ""
+        self._numbers = itertools.count()
+        self._unanswered: dict[int, dict[str, Any]] = {}
 
     def ask(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Return the answer to a message.
@@ -107,6 +111,27 @@ class Client:
         UnavailableError
             If there is no service, and none can be started.
         """
+        number = next(self._numbers)
+        self._unanswered[number] = message
+        try:
+            return self._answer(message)
+        finally:
+            self._unanswered.pop(number)
+
+    def leave(self) -> None:
+        """Let the service go on with what is not answered, whether it has heard of it or not.
+
+        It is not waited for, be it that it has still to be started.
+        """
+        messages = [{**each, "op": "leave"} for each in list(self._unanswered.values())]
+        connection = self._connection
+        if connection is not None and not connection.lost:
+            for message in messages:
+                connection.tell(message)
+        elif messages and not self._refusal:
+            leave_for(place(), messages)
+
+    def _answer(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         for _ in range(TRIES):
             connection = self._connected()
             try:
@@ -167,6 +192,13 @@ def _begin_again() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_again)
+
+
+def _leave() -> None:
+    _client.leave()
+
+
+atexit.register(_leave)
 
 
 def place() -> Place:

@@ -22,6 +22,8 @@ class Job:
     """The first message that asked for it."""
     waiting: dict[tuple[int, int], bool] = field(default_factory=dict)
     """By client and number of the request, whether tasks wait for it."""
+    left: bool = False
+    """Whether somebody has asked for it who is gone: no task of theirs is delayed by it."""
     gain: float = 0.0
     """Seconds that all clients expect to be saved."""
     urgent: bool = False
@@ -71,20 +73,23 @@ class Jobs:
         ordered = sorted(self._jobs.values(), key=lambda job: job.rank, reverse=True)
         return iter(sorted(ordered, key=lambda job: not job.running))
 
-    def add(self, asking: tuple[int, int], request: dict[str, Any]) -> bool:
+    def add(self, asking: tuple[int, int] | None, request: dict[str, Any]) -> bool:
         """Take a request; return whether it is for a kernel that nobody had asked for.
 
         Parameters
         ----------
         asking
-            The client, and the number it gave the request.
+            The client, and the number it gave the request; None if it is gone.
         request
             Its message.
         """
         key = str(request["key"])
         new = key not in self._jobs
         job = self._jobs.setdefault(key, Job(key, request))
-        job.waiting[asking] = bool(request.get("awaited", False))
+        if asking is None:
+            job.left = True
+        else:
+            job.waiting[asking] = bool(request.get("awaited", False))
         job.gain += float(request.get("gain", 0.0))
         job.urgent |= bool(request.get("urgent", False))
         return new
@@ -134,11 +139,12 @@ class Jobs:
         for job in self._jobs.values():
             for asking in [each for each in job.waiting if each[0] == client]:
                 del job.waiting[asking]
+                job.left = job.left or not job.waiting
 
 
 def _fits(job: Job) -> bool:
-    # What those have asked for who are gone takes no time from their tasks any more.
-    wanted = job.urgent or job.awaited or not job.waiting
+    # Whoever asks again, in the next run of a program, finds it begun rather than put off.
+    wanted = job.urgent or job.awaited or job.left
     return bool(wanted) and (not job.running or job.idly)
 
 

@@ -50,6 +50,11 @@ class Place:
         """What it writes of errors."""
         return self.folder / f"{self.identity}.log"
 
+    @property
+    def left(self) -> Path:
+        """Requests that processes have left there at their end, as frames."""
+        return self.folder / f"{self.identity}.left"
+
     def prepare(self) -> None:
         """Make the folder.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import io
 import logging
 import os
 import socket
@@ -75,6 +76,7 @@ class Server:
         listening = await asyncio.start_unix_server(self._client, sock=self._listening)
         try:
             while not self._is_over():
+                self._take_left()
                 try:
                     await asyncio.wait_for(self._stopping.wait(), min(_LOOK, self._idle / 4))
                     break
@@ -122,6 +124,8 @@ class Server:
             case "compile":
                 self._jobs.add((client, int(message["id"])), message)
                 self._crew.call()
+            case "leave":
+                self._leave(message)
             case "urge":
                 self._jobs.urge(str(message["name"]), float(message["gain"]))
                 self._crew.call()
@@ -133,6 +137,29 @@ class Server:
                 self._stopping.set()
             case other:
                 raise ValueError(f"a request to {other!r}")
+
+    def _take_left(self) -> None:
+        """Do what processes have left here that ended before they could ask."""
+        taken = self._place.left.with_suffix(".taken")
+        try:
+            self._place.left.rename(taken)
+        except FileNotFoundError:
+            return
+        stream = io.BytesIO(codefiles.read(taken) or b"")
+        taken.unlink()
+        self._last = time.monotonic()
+        try:
+            while (frame := frames.read(stream)) is not None:
+                self._leave(frame[0])
+        except (frames.FrameError, KeyError, TypeError, ValueError) as error:
+            logger.warning("requests that were left: %r", error)
+
+    def _leave(self, message: dict[str, Any]) -> None:
+        """Take a request whose client ends; it may be done since."""
+        path = message.get("path")
+        if path and not Path(path).exists():
+            self._jobs.add(None, message)
+            self._crew.call()
 
     def status(self) -> dict[str, Any]:
         """Return what is being done, as JSON has it."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
-from gpusched.store.service import priority
+from gpusched.store.service import frames, priority
 from gpusched.store.service.places import Place, check_peer
+
+logger = logging.getLogger(__name__)
 
 PATIENCE = 30.0
 """Seconds that a service may take to start, on a machine under load."""
@@ -69,17 +73,33 @@ def _tried(place: Place) -> socket.socket | None:
     return trying
 
 
-def _start(place: Place, awaited: bool) -> None:
-    """Start a service; it is nobody's child once this returns. One that is not needed ends."""
-    code = [sys.executable, "-P", "-m", "gpusched.store.service.server"]
+def leave_for(place: Place, messages: list[dict[str, Any]]) -> None:
+    """Leave requests for the service of a place, and have one started; it is not waited for."""
     try:
         place.prepare()
-        with open(place.log, "a", opener=_private) as log:
-            starting = subprocess.Popen(
-                [*code, str(place.folder), place.identity, str(IDLE)], stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=log, cwd="/", start_new_session=True,
-                env=_environment(),
-            )  # fmt: skip
+        with open(place.left, "ab", buffering=0, opener=_private) as file:
+            file.write(b"".join(map(frames.packed, messages)))
+        priority.lower(_process(place).pid, priority.BESIDE)
+    except OSError as error:
+        logger.info("what was asked for is not compiled after this process: %s", error)
+
+
+def _process(place: Place) -> subprocess.Popen[bytes]:
+    """Start the process of a service, which ends when one serves at its place."""
+    code = [sys.executable, "-P", "-m", "gpusched.store.service.server"]
+    with open(place.log, "a", opener=_private) as log:
+        return subprocess.Popen(
+            [*code, str(place.folder), place.identity, str(IDLE)], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=log, cwd="/", start_new_session=True,
+            env=_environment(),
+        )  # fmt: skip
+
+
+def _start(place: Place, awaited: bool) -> None:
+    """Start a service; it is nobody's child once this returns. One that is not needed ends."""
+    try:
+        place.prepare()
+        starting = _process(place)
         if not awaited:
             priority.lower_patiently(starting.pid, priority.BESIDE)
         _wait(starting)

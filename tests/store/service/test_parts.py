@@ -6,16 +6,19 @@ import io
 import json
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpusched.backends.compileworker import answer_to, serve
-from gpusched.store.service import frames, places
+from gpusched.store.service import client, frames, places
+from gpusched.store.service import start as starting
 from gpusched.store.service.connection import Connection, SilentServiceError
 from gpusched.store.service.definitions import DefinitionError, from_data, to_data
 from gpusched.store.service.jobs import Job, Jobs
+from gpusched.store.service.server import Server
 from tests.record.recording import record
 from tests.store.test_cache import sample_kernel
 
@@ -107,6 +110,22 @@ class TestJobs:
         job = jobs.take(idle=False)
         assert job is not None and jobs.finish(job) == []
 
+    def test_who_asks_again_for_what_one_that_has_gone_wanted_does_not_put_it_off(
+        self,
+    ) -> None:
+        jobs = Jobs()
+        jobs.add((1, 1), request("a"))
+        jobs.leave(1)
+        jobs.add((2, 1), request("a"))
+        assert taken(jobs, idle=False) == "a"
+
+    def test_a_client_that_goes_leaves_others_theirs(self) -> None:
+        jobs = Jobs()
+        jobs.add((1, 1), request("a"))
+        jobs.add((2, 1), request("a"))
+        jobs.leave(1)
+        assert taken(jobs, idle=False) is None, "beside the other one's tasks it is as before"
+
     def test_a_kernel_that_ends_its_compiler_is_tried_twice(self) -> None:
         jobs = Jobs()
         jobs.add((1, 1), request("a"))
@@ -155,6 +174,54 @@ def test_a_service_that_says_nothing_is_not_waited_for() -> None:
     with other, pytest.raises(SilentServiceError, match=r"0\.01 s"):
         connection.ask({"op": "compile"}, patience=0.01)
     connection.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> places.Place:
+    """Give a place where no service is, and none is started."""
+    found = places.Place(tmp_path / "run", "0" * 16)
+    monkeypatch.setattr(client, "place", lambda: found)
+    monkeypatch.setattr(starting, "_process", lambda place: SimpleNamespace(pid=-1))
+    return found
+
+
+def served(place: places.Place, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """Return the jobs that a service which starts at a place finds there."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        found = Server(place, listening, idle=1.0)
+        monkeypatch.setattr(found._crew, "call", lambda: None)
+        found._take_left()
+        found._take_left()
+        return list(found._jobs)
+
+
+def test_what_a_process_has_not_asked_for_at_its_end_is_left_for_the_service(
+    place: places.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made").touch()
+    for keys in ("ab", "bc"):
+        ending = client.Client()
+        for number, key in enumerate(keys):
+            path = tmp_path / ("made" if key == "c" else key)
+            ending._unanswered[number] = request(key, op="compile", path=str(path))
+        ending.leave()
+    jobs = sorted(served(place, monkeypatch), key=lambda job: job.key)
+    assert [(job.key, job.left, job.waiting) for job in jobs] == [("a", True, {}), ("b", True, {})]
+    assert not list(place.folder.iterdir())
+
+
+def test_damaged_requests_are_left_out(
+    place: places.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting.leave_for(place, [request("a", path=str(tmp_path / "a"))])
+    with place.left.open("ab") as file:
+        file.write(b"\xff" * 8)
+    assert [job.key for job in served(place, monkeypatch)] == ["a"]
+
+
+def test_who_has_asked_for_nothing_leaves_nothing(place: places.Place) -> None:
+    client.Client().leave()
+    assert not place.folder.exists()
 
 
 def test_processes_of_other_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

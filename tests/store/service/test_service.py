@@ -140,6 +140,28 @@ def test_it_outlives_the_client_and_its_terminal_s_interrupt(folder: Path) -> No
     assert os.getsid(found["pid"]) != os.getsid(0)
 
 
+def test_what_a_process_has_asked_for_is_compiled_after_its_end(folder: Path) -> None:
+    code = (
+        "import threading, dask\n"
+        "from tests.store.test_cache import sample_kernel\n"
+        "from gpusched.backends.cache import kernels\n"
+        "from gpusched.store import background\n"
+        "from gpusched.store.service import client\n"
+        f"dask.config.set({{'gpusched.fusion.cache-directory': {str(folder)!r}}})\n"
+        "begun = threading.Event()\n"
+        "def connected(*given, **more):\n"
+        "    begun.set()\n"
+        "    threading.Event().wait()\n"  # As if the service took long to start.
+        "client.connected = connected\n"
+        "background.request([kernels.handle(sample_kernel())], 0.0, urgent=False)\n"
+        "begun.wait()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True)
+    wait_for(lambda: (client.status() or {"compiled": 0})["compiled"] == 1)
+    check(KernelCache().get(sample_kernel()))
+    assert (statistics().compilations, statistics().kernels_loaded) == (0, 1)
+
+
 def test_background_compilation_has_no_numba_in_this_process(folder: Path) -> None:
     code = (
         # Where sparse is installed, dask imports it, and it numba.

@@ -1,0 +1,122 @@
+"""Which kernels the time pays for that has been spent without them: those of a graph together.
+
+Nobody knows whether a program will be run again. Whoever buys as soon as renting has cost as much
+spends at most twice what one would have spent who knew (R. M. Karp, "On-line algorithms versus
+off-line algorithms: how much is it worth to know the future?", IFIP Congress (1992) 416-429). A
+graph's plans are run together or not at all, so they are rented and bought together: at no time do
+the compilations that its tasks have asked for take longer than its tasks have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Container, Hashable, Iterable
+
+from gpusched.store import unfusedtimes, worthwhile
+from gpusched.store.handles import Handle
+
+PLANS = 100
+"""Plans that are remembered, those that ran last."""
+
+Plan = tuple[Handle, ...]
+
+
+class Budgets:
+    """The plans that ran without their kernels, by graph.
+
+    Processes that run the same graph know what all of them have spent, and decide alike.
+
+    Notes
+    -----
+    Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._graphs: dict[Plan, Hashable] = {}
+        self._paid: dict[str, float] = {}
+        """By a kernel's name, the seconds of its compilation if that was asked for, and else 0."""
+
+    def note(self, kernels: Iterable[Handle], graph: str) -> None:
+        """Remember a plan that has run without its kernels.
+
+        Parameters
+        ----------
+        kernels
+            What it lacks; it needs all of them.
+        graph
+            What it has run for; if that is unknown, the plan has to pay for itself.
+        """
+        plan = tuple(kernels)
+        self._graphs.pop(plan, None)
+        self._graphs[plan] = graph or plan
+        for handle in plan:
+            self._paid[handle.name] = worthwhile.expected(handle) if _is_asked(handle) else 0.0
+        if len(self._graphs) > PLANS:
+            del self._graphs[next(iter(self._graphs))]
+
+    def affordable(self, starting: float) -> list[Handle]:
+        """Return the kernels that are worth the time which nothing else on this machine uses.
+
+        Parameters
+        ----------
+        starting
+            Seconds of processor time that the compiler takes before the first kernel: a cost of
+            all graphs together.
+        """
+        budgets, free = self._budgets(), self._free()
+        plans = sorted(filter(_waiting, self._graphs), key=_price)
+        bought: dict[Handle, None] = {}
+        opened: set[Hashable] = set()
+        left = 0.0
+        for first in (True, False):  # One plan of each graph; others if that pays for the start.
+            for plan in plans:
+                cost, graph = _cost(plan, bought), self._graphs[plan]
+                most = min(budgets[graph], free, math.inf if first else left - starting)
+                if first == (graph in opened) or cost >= most:
+                    continue
+                opened.add(graph)
+                budgets[graph] -= cost
+                free -= cost
+                left += budgets[graph] if first else -cost
+                bought |= dict.fromkeys(_waiting(plan))
+            if left <= starting:
+                return []
+        self._paid |= {handle.name: worthwhile.expected(handle) for handle in bought}
+        return list(bought)
+
+    def _budgets(self) -> defaultdict[Hashable, float]:
+        """Return what each graph has spent without kernels, less what was asked for because of it.
+
+        A kernel that several graphs lack is the last one's.
+        """
+        times = unfusedtimes.here()
+        found: defaultdict[Hashable, float] = defaultdict(float)
+        for handle, graph in {h: g for plan, g in self._graphs.items() for h in plan}.items():
+            found[graph] += times.total(handle.name) - self._paid[handle.name]
+        return found
+
+    def _free(self) -> float:
+        """Return what all have spent together, less what was asked for: graphs share kernels."""
+        times = unfusedtimes.here()
+        return sum(times.total(name) - paid for name, paid in self._paid.items())
+
+
+def _is_asked(handle: Handle) -> bool:
+    return handle.ready or handle.requested
+
+
+def _waiting(plan: Plan) -> list[Handle]:
+    """Return the kernels of a plan that nobody here has asked for yet."""
+    return [handle for handle in plan if not _is_asked(handle)]
+
+
+def _cost(plan: Plan, bought: Container[Handle]) -> float:
+    """Return the seconds that compiling is expected to take what a plan still lacks."""
+    return sum(worthwhile.expected(each) for each in _waiting(plan) if each not in bought)
+
+
+def _price(plan: Plan) -> float:
+    """Return the seconds of compilation for each that was spent without: the least come first."""
+    spent = sum(unfusedtimes.here().total(handle.name) for handle in _waiting(plan))
+    return _cost(plan, ()) / spent if spent else math.inf
