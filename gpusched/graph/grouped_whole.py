@@ -231,7 +231,7 @@ def _is_plain(reindex: Any) -> bool:
     return reindex.blockwise is False and reindex.array_type.name in ("AUTO", "NUMPY")
 
 
-def _known(agg: Any) -> tuple[Any, ...] | None:
+def _known(agg: Any) -> tuple[str, int, int, Any, Any, str] | None:
     """Return what `GroupedWhole` has of flox's aggregation; None for one that is not known."""
     name = _reduction(agg)
     wanted = () if not agg.min_count else ("nanlen",)
