@@ -4,7 +4,8 @@ Where arrays of different chunks meet, dask cuts large chunks into small ones, a
 another task computes with the piece and with others like it. xarray's groups of days come so: as
 many pieces as days. Cutting is a view, so whoever takes the piece may as well cut it: 360 days of
 100 x 100 float32, cut from 12 chunks, were 372 tasks rather than 732, in two thirds of the
-processor time.
+processor time. What is chosen by integers, such as the means of these days' months, is read in
+place by the kernel that takes it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dask.array import chunk
 
 from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
+from gpusched.graph.limits import cluster_threads
 from gpusched.graph.rewrite import worthwhile
 from gpusched.graph.table import Table
 
@@ -35,15 +37,22 @@ def absorbed(table: Table, largest: int) -> Table:
     table
         The graph.
     largest
-        Bytes of a small chunk at most.
+        Bytes of a small chunk at most; 0 for no such tasks at all.
 
     Notes
     -----
     A large chunk is then kept until the last of these tasks has run, so it must be one whose pieces
     would together keep as many bytes. No task takes two large chunks that did not before: it still
-    runs where its large chunk is. Each task and each edge is looked at a constant number of times.
+    runs where its large chunk is. Pieces that are not small are cut by their tasks where each
+    thread of a cluster has a large chunk: a task that computes for long may have to run where its
+    chunk is not. Each task and each edge is looked at a constant number of times.
     """
-    return _Absorbing(table, largest).run()
+    return _Absorbing(table, largest).run() if largest else table
+
+
+PART = 2
+"""How many times as large as a piece that is not small a large chunk must be, and how many times as
+much of what is not a large chunk may be sent for it."""
 
 
 class _Absorbing:
@@ -54,11 +63,16 @@ class _Absorbing:
         self._largest = largest
         self._large: dict[Any, list[Any]] = {}
         """By a piece's key: the large chunks that it is cut from."""
+        self._sizes: dict[Any, int] = {}
+        self._spread = True
+        """Whether there is a large chunk for each thread of a cluster."""
 
     def run(self) -> Table:
         self._find_pieces()
         if not any(self._large.values()):
             return self._table
+        chunks = {other for large in self._large.values() for other in large}
+        self._spread = len(chunks) >= cluster_threads()
         result = dict(self._tasks)
         for key, node in self._tasks.items():
             if key not in self._large and type(node) is Task:
@@ -74,12 +88,18 @@ class _Absorbing:
         cut: defaultdict[Any, int] = defaultdict(int)
         for key, node in self._tasks.items():
             if self._is_piece(key, node):
-                self._large[key] = [k for k in node.dependencies if self._nbytes(k) > self._largest]
+                bound = self._bound(key)
+                self._large[key] = [k for k in node.dependencies if self._nbytes(k) > bound]
                 for other in self._large[key]:
                     cut[other] += self._nbytes(key)
         for key, large in list(self._large.items()):
             if any(cut[k] < self._nbytes(k) and not self._stays(k) for k in large):
                 del self._large[key]
+
+    def _bound(self, key: Any) -> int:
+        """Return the bytes that whoever makes a chunk may take without taking a large one."""
+        nbytes = self._nbytes(key)
+        return self._largest if nbytes <= self._largest else PART * nbytes
 
     def _is_piece(self, key: Any, node: Any) -> bool:
         return (
@@ -88,7 +108,7 @@ class _Absorbing:
             and key not in self._wanted
             and not node.data_producer
             and cuts(node)
-            and 0 < self._nbytes(key) <= self._largest
+            and self._nbytes(key) > 0
             and not self._table.sizes.is_annotated(node)
         )
 
@@ -96,19 +116,24 @@ class _Absorbing:
         """Return the pieces that a task may cut itself."""
         found: list[Any] = []
         large: set[Any] = set()
+        bound = self._bound(node.key)
         for key in node.dependencies:
             if key in self._large:
                 found.append(self._tasks[key])
                 large.update(self._large[key])
-            elif self._nbytes(key) > self._largest:
+            elif self._nbytes(key) > bound:
                 large.add(key)
-        able = len(large) == 1 and found and self._is_able(node)
-        return found if able else []
+        if len(large) != 1 or not found or not self._is_able(node):
+            return []
+        largest = max(self._nbytes(each) for each in (node.key, *(task.key for task in found)))
+        (chunk,) = large
+        small = largest <= self._largest
+        return found if small or (self._spread and largest * PART <= self._nbytes(chunk)) else []
 
     def _is_able(self, node: Task) -> bool:
         return (
             not node.data_producer
-            and self._nbytes(node.key) <= self._largest
+            and self._nbytes(node.key) > 0
             and not self._table.sizes.is_annotated(node)
             and worthwhile(node, self._table.functions)
         )
@@ -119,7 +144,10 @@ class _Absorbing:
 
     def _nbytes(self, key: Any) -> int:
         """Return the bytes of a chunk at most; 0 if that is not known."""
-        return self._table.nbytes(key) or 0
+        found = self._sizes.get(key)
+        if found is None:
+            found = self._sizes[key] = self._table.nbytes(key) or 0
+        return found
 
 
 def cuts(task: Task) -> bool:

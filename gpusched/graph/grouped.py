@@ -16,6 +16,7 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.generate import identity_value
+from gpusched.graph.grouped_whole import whole_for
 from gpusched.graph.quick import QUICK
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
@@ -160,6 +161,9 @@ def grouped_for(function: Any) -> Any:
     """
     if "flox.dask" not in sys.modules or not isinstance(function, partial):
         return function
+    whole = whole_for(function)
+    if whole is not function:
+        return whole
     options = _options(function)
     if options is None or options.keys() != _OPTIONS:
         return function

@@ -19,6 +19,7 @@ from gpusched.adapters.tasks import Task
 from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import Grouped, grouped_for
+from gpusched.graph.grouped_whole import GroupedWhole, extracted
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import foreign, functions, windows  # noqa: F401  (windows register themselves)
@@ -123,7 +124,7 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, take, trim, enforced, together, pieces,
+                   operator.getitem, take, trim, enforced, together, pieces, extracted,
                    one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
@@ -240,7 +241,11 @@ def exact_for(function: Any) -> Any:
 
 def plain_for(function: Any) -> Any:
     """Return the function of dask's that programs call another one for, or `function` itself."""
-    return function.plain if isinstance(function, Grouped) else _replaced(function, _PLAIN)
+    return (
+        function.plain
+        if isinstance(function, Grouped | GroupedWhole)
+        else _replaced(function, _PLAIN)
+    )
 
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
@@ -267,7 +272,7 @@ def known(function: Any) -> bool:
     function = bare(function)
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None
-    if isinstance(function, RecordedFunction | Grouped):
+    if isinstance(function, RecordedFunction | Grouped | GroupedWhole):
         return True
     try:
         return function in _RECORDED or function in HANDLERS

@@ -62,10 +62,15 @@ def limits() -> Limits:
 
 
 def threads() -> int:
-    """Return the threads of the largest cluster scheduled in this process, or of this machine.
+    """Return the threads of the largest cluster scheduled in this process, or of this machine."""
+    return cluster_threads() or int(CPU_COUNT)
+
+
+def cluster_threads() -> int:
+    """Return the threads of the largest cluster scheduled in this process; 0 if there is none.
 
     A scheduler optimises graphs for its workers, whose machines are not its own.
     """
     scheduler = sys.modules.get("distributed.scheduler")
     clusters = () if scheduler is None else tuple(scheduler.Scheduler._instances)
-    return max((int(each.total_nthreads) for each in clusters), default=0) or int(CPU_COUNT)
+    return max((int(each.total_nthreads) for each in clusters), default=0)

@@ -116,6 +116,7 @@ class Program:
         for segment in segments:
             segment.overrides = self.overrides
             segment.remaining = self.remaining
+            segment.cut_first()
         note_returns(segments)
         return segments
 

@@ -33,6 +33,7 @@ from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.grouped import Grouped
+from gpusched.graph.grouped_whole import GroupedWhole, extracted, extracts, labelled
 from gpusched.graph.known import computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
@@ -343,12 +344,16 @@ class _Translation:
 
         What a partial application holds is given as other arguments are: arrays are inputs.
         """
+        if extracts(function) and args and self._is_whole(args[0]):
+            function = extracted
         taken, given = None, function
         function, held, named = applied(exact_for(function), (), {})
         if type(given) is partial and type(function) is not partial:
             taken = Taken(*self.guard(given), len(held), frozenset(kwargs))
         args = (*map(self.literal, held), *args)
         kwargs = {**{name: self.literal(value) for name, value in named.items()}, **kwargs}
+        if isinstance(function, GroupedWhole):
+            kwargs["groups"] = self.step(key, labelled, (args[1], function.sort), {})
         traits = self.functions.traits(function, args, kwargs)
         recorded = self.recorded and traits.recorded
         self.steps.append(ProgramStep(function, args, kwargs, recorded, traits.replayed, taken))
@@ -359,6 +364,11 @@ class _Translation:
         result = Register(-len(self.steps))
         finish = getattr(function, "finish", None) if isinstance(function, Grouped) else None
         return result if finish is None else self.step(key, finish, (result,), {})
+
+    def _is_whole(self, argument: Any) -> bool:
+        """Return whether an argument is what flox computes of whole groups, where that is known."""
+        made = isinstance(argument, Register) and argument.number < 0
+        return made and isinstance(self.steps[-argument.number - 1].function, GroupedWhole)
 
     def argument(self, value: Any, known_keys: dict[Any, Any]) -> Any:
         """Return an argument as registers and constants."""
@@ -524,6 +534,6 @@ def _identity(function: Callable[..., Any]) -> Any:
 
     Programs keep their functions alive, so that the id of one stays its own.
     """
-    if isinstance(function, RecordedFunction | Grouped):
+    if isinstance(function, RecordedFunction | Grouped | GroupedWhole):
         return function, type(function)
     return id(function), type(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
@@ -36,6 +37,7 @@ from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE, OverrideError
 from gpusched.plan.plan import (
     Plan,
+    Register,
     Registers,
     ReplayError,
     last_uses,
@@ -155,6 +157,8 @@ class Segment:
         self._own = [step for _, step in steps if recorded and is_own(step)]
         self._examination: Examination | None = None
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
+        self.cut: CutFirst | None = None
+        """How to run with pieces of its inputs, where nothing else is taken of some."""
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
@@ -171,6 +175,8 @@ class Segment:
                 with updating() as counters:
                     counters.breaks.update(self.unsafe)
             return self.call(registers)
+        if self.cut is not None and self.cut.run(registers):
+            return None
         inputs = tuple([registers[k] for k in self.inputs])
         examination = self.examined()
         if examination.refused:
@@ -199,6 +205,18 @@ class Segment:
         if moved is not None:
             inputs = moved.on_device()
         return self._record(inputs, key, registers, examination)
+
+    def cut_first(self) -> None:
+        """Have pieces of NumPy's arrays cut before the rest is recorded, where that can be done."""
+        leading = leading_cuts(self.steps, self.inputs, self.outputs) if self.recorded else []
+        if not leading or len(leading) == len(self.steps):
+            return
+        cuts = {register for register, _ in leading}
+        rest = [(r, step) for r, step in self.steps if r not in cuts]
+        needed = set().union(*(step.registers for _, step in rest)) - {r for r, _ in rest}
+        inner = Segment(rest, tuple(sorted(needed)), self.outputs, True)
+        inner.overrides, inner.remaining = self.overrides, self.remaining
+        self.cut = CutFirst(tuple(leading), inner)
 
     def _is_ready(self, plan: Plan) -> bool:
         """Return whether a plan's kernels are compiled by now."""
@@ -527,6 +545,65 @@ class Segment:
     def _copies(self, register: int) -> bool:
         """Return whether the function that wrote a register copies small views of large arrays."""
         return any(r == register and bare(s.function) is getitem for r, s in self.steps)
+
+
+@dataclass(frozen=True)
+class CutFirst:
+    """A segment that takes but pieces of some inputs, which are cut before it is recorded.
+
+    A plan holds for pieces of one shape then, wherever they are cut off; it would hold for one
+    slice otherwise.
+    """
+
+    cuts: tuple[tuple[int, ProgramStep], ...]
+    """The steps that cut pieces off, each with the register of its result."""
+    rest: Segment
+    """The other steps."""
+
+    def run(self, registers: Registers) -> bool:
+        """Run the segment; return False, with nothing done, where a piece is not NumPy's view."""
+        if isinstance(registers, Moved):
+            return False
+        for register, step in self.cuts:
+            array, index = (registers[a.number] for a in step.args)
+            if type(array) is not np.ndarray or not _cuts_a_view(index):
+                self._forget(registers)
+                return False
+            registers[register] = array[index]
+        self.rest.run_whole(registers)
+        self._forget(registers)
+        return True
+
+    def _forget(self, registers: Registers) -> None:
+        for register, _ in self.cuts:
+            registers[register] = None
+
+
+def leading_cuts(steps: list[tuple[int, ProgramStep]], inputs: tuple[int, ...],
+                 outputs: tuple[int, ...]) -> list[tuple[int, ProgramStep]]:  # fmt: skip
+    """Return the steps that only index what a segment is given, by what it is given."""
+    found: list[tuple[int, ProgramStep]] = []
+    given, cut = set(inputs), set(inputs)
+    for register, step in steps:
+        indexes = step.function is operator.getitem or step.function is getitem
+        if not indexes or step.kwargs or register in outputs or step.taken is not None:
+            continue
+        numbers = [a.number for a in step.args if type(a) is Register]
+        if len(numbers) == len(step.args) == 2 and numbers[0] in cut and numbers[1] in given:
+            found.append((register, step))
+            cut.add(register)
+    return found
+
+
+def _cuts_a_view(index: Any) -> bool:
+    """Return whether an index is one of slices, by which NumPy gives an array."""
+    if type(index) is tuple:
+        return bool(index) and all(map(_is_range, index))
+    return _is_range(index)
+
+
+def _is_range(index: Any) -> bool:
+    return type(index) is slice or index is None or index is Ellipsis
 
 
 def _leave(registers: Registers, found: Direct) -> None:

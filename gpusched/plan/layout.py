@@ -85,6 +85,45 @@ def axis_order(
     return tuple(fixed + sorted(movable, key=slowness))
 
 
+def labels_outside(
+    order: tuple[int, ...], labels: int, shape: tuple[int, ...], operands: list[Strides]
+) -> tuple[int, ...]:
+    """Return the axes of a reduction by label, that of the labels not as the fastest one.
+
+    What has the same label is joined one after the other, each time waiting for the sum before: a
+    loop over other results inside gives the processor something else to do meanwhile.
+
+    Parameters
+    ----------
+    order
+        The axes from slowest to fastest.
+    labels
+        The axis along which labels are.
+    shape, operands
+        As in `axis_order`.
+
+    Examples
+    --------
+    >>> labels_outside((0, 1, 2), 2, (5, 4, 9), [(36, 9, 1), (0, 0, 1)])
+    (2, 0, 1)
+    >>> labels_outside((0, 1, 2), 2, (5, 4, 9), [(99, 9, 1), (0, 0, 1)])
+    (0, 2, 1)
+    >>> labels_outside((0, 1), 0, (9, 4), [(4, 1), (1, 0)])
+    (0, 1)
+    """
+    others = [axis for axis in order if axis != labels and shape[axis] != 1]
+    if order[-1] != labels or not others:
+        return order
+    inside = len(others) - 1
+    while inside and all(
+        steps[others[inside - 1]] == steps[others[inside]] * shape[others[inside]]
+        for steps in operands
+    ):
+        inside -= 1  # the two are one loop
+    fixed = [axis for axis in order if axis != labels and shape[axis] == 1]
+    return (*fixed, *others[:inside], labels, *others[inside:])
+
+
 def nest(
     shape: tuple[int, ...],
     order: tuple[int, ...],

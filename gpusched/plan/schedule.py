@@ -29,7 +29,7 @@ from gpusched.plan.expression import (
     children,
     postorder,
 )
-from gpusched.plan.layout import Loops, Strides, axis_order, nest
+from gpusched.plan.layout import Loops, Strides, axis_order, labels_outside, nest
 from gpusched.plan.plan import Allocation, Empty, Launch, Registers
 
 Materialised = dict[int, int]
@@ -291,6 +291,8 @@ class KernelBuilder:
         shape, axes = self.group.shape, self.group.axes
         inputs = [self.strides(number) for number in range(len(self.registers))]
         order = axis_order(shape, inputs, axes)
+        if self.group.labels is not None:
+            order = labels_outside(order, axes[0], shape, inputs)
         kept = self.kept(order)
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
         if self.group.labels is not None:

@@ -101,6 +101,78 @@ def _exp(a: Pair) -> Pair:
     )
 
 
+def _sqrt(a: Pair) -> Pair:
+    """Return square roots as the C library does: those whose real part is not negative.
+
+    Parts are multiplied by powers of two where the size of the number, or the square of it, is out
+    of bounds otherwise. Half of the size and of the larger part has no digits that cancel.
+    """
+    limits = np.finfo(a[0].dtype)
+    number = a[0].dtype.type
+    known = np.isfinite(a[0]) & np.isfinite(a[1])
+    real, imaginary = (np.where(known, each, number(0)) for each in a)
+    most = np.maximum(np.abs(real), np.abs(imaginary))
+    large, small = most > limits.max / 8, most < limits.tiny * 2.0**limits.nmant
+    shift = limits.nmant + 2 & ~1  # even, so that the root of the factor is a power of two
+    factor = np.where(large, number(0.0625), np.where(small, number(2.0**shift), number(1)))
+    back = np.where(large, number(4), np.where(small, number(2.0 ** (-shift / 2)), number(1)))
+    x, y = np.abs(real) * factor, np.abs(imaginary) * factor
+    root = np.sqrt((np.hypot(x, y) + x) * number(0.5))
+    first: Any = root * back
+    second: Any = y * number(0.5) / np.where(root == 0, number(1), root) * back
+    right = real >= 0
+    endless = np.isinf(a[1]) | (np.isinf(a[0]) & (a[0] > 0))
+    left = np.isinf(a[0]) & (a[0] < 0) & ~np.isinf(a[1])
+    nothing = number(math.nan)
+    # What is infinite along one axis only has a root along that axis, or along the other.
+    beside = np.where(np.isnan(a[1]), nothing, number(0))
+    found = np.where(right, first, second), np.where(right, second, first)
+    unknown = np.where(endless, number(math.inf), np.where(left, beside, nothing))
+    size = np.where(np.isinf(a[1]) | left, number(math.inf), np.where(endless, beside, nothing))
+    return (
+        np.where(known, found[0], unknown),
+        np.copysign(np.where(known, found[1], size), a[1]),
+    )
+
+
+def _ordered(first: Any, second: Any) -> Callable[[Pair, Pair], Any]:
+    """Return a comparison of complex numbers: by their real parts, and then by the imaginary ones.
+
+    NumPy's own comparisons report NaN as an invalid value, which this does not.
+
+    Parameters
+    ----------
+    first, second
+        The comparisons of these parts. Numbers with an imaginary part that is NaN are in no order
+        by the first.
+    """
+
+    def compare(a: Pair, b: Pair) -> Any:
+        numbers = ~(np.isnan(a[1]) | np.isnan(b[1]))
+        return (first(a[0], b[0]) & numbers) | ((a[0] == b[0]) & second(a[1], b[1]))
+
+    return compare
+
+
+def _chosen(order: Callable[[Pair, Pair], Any], skip: bool) -> Callable[[Pair, Pair], Pair]:
+    """Return what takes one of two numbers, the first of equal ones.
+
+    Parameters
+    ----------
+    order
+        Whether it is the first one, for two numbers.
+    skip
+        Whether it is the other number where one is NaN; else the one that is NaN.
+    """
+
+    def choose(a: Pair, b: Pair) -> Pair:
+        unknown = b if skip else a
+        first = np.isnan(unknown[0]) | np.isnan(unknown[1]) | order(a, b)
+        return np.where(first, a[0], b[0]), np.where(first, a[1], b[1])
+
+    return choose
+
+
 def _equal(a: Pair, b: Pair) -> Any:
     return (a[0] == b[0]) & (a[1] == b[1])
 
@@ -125,6 +197,9 @@ def _of_truths(function: Any) -> Callable[..., Any]:
     return lambda *pairs: function(*map(_is_true, pairs))
 
 
+_AT_LEAST = _ordered(np.greater, np.greater_equal)
+_AT_MOST = _ordered(np.less, np.less_equal)
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": _add,
     "subtract": _subtract,
@@ -137,8 +212,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "square": _square,
     "absolute": _absolute,
     "exp": _exp,
+    "sqrt": _sqrt,
     "equal": _equal,
     "not_equal": _not_equal,
+    "maximum": _chosen(_AT_LEAST, skip=False),
+    "minimum": _chosen(_AT_MOST, skip=False),
+    "fmax": _chosen(_AT_LEAST, skip=True),
+    "fmin": _chosen(_AT_MOST, skip=True),
     "isnan": _either(np.isnan),
     "isinf": _either(np.isinf),
     "isfinite": _isfinite,

@@ -96,6 +96,36 @@ def test_groups_of_days_by_xarray_are_a_task_a_day() -> None:
     check(anomaly)
 
 
+@pytest.mark.parametrize("threads", [0, 4, 5])
+def test_larger_pieces_are_cut_where_each_thread_of_a_cluster_has_a_chunk(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusched.graph.absorbing.cluster_threads", lambda: threads)
+    with dask.config.set({"gpusched.batching.chunk-bytes": 50}):  # Two days are 80.
+        result = field() - by_day().rechunk((2, PLACES)).persist(scheduler="sync")
+        if threads > 4:
+            return check_left_apart(result)
+        assert len(tasks_of(result)) == DAYS // 2 + 4
+        check(result)
+        halves = field() - by_day().rechunk((8, PLACES)).persist(scheduler="sync")
+        check_left_apart(halves)
+
+
+def test_means_of_groups_are_read_where_they_are() -> None:
+    """A task has a day's piece of its chunk, and the row of its group, by an index."""
+    means = np.random.default_rng(2).random((4, PLACES))
+    rows = da.from_array(means, chunks=(4, PLACES)).persist(scheduler="sync")
+    with dask.config.set({"gpusched.batching.chunk-bytes": 50}):
+        days = da.take(rows, np.arange(DAYS) % 4, axis=0)
+        result = field() - days
+        assert max(days.chunks[0]) < 10
+        with disable():
+            plain = len(tasks_of(result))
+        assert len(tasks_of(result)) < plain * 2 // 3
+        check(result)
+        assert gpusched.statistics().launches == 8  # Four pieces are of two chunks.
+
+
 def test_pieces_for_two_or_for_the_user_stay() -> None:
     pieces = field().rechunk((1, PLACES))
     result = pieces - by_day()

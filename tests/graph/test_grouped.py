@@ -102,6 +102,87 @@ def test_what_has_no_kernel_is_flox_s(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+WHOLE: dict[str, Callable[[Any], Any]] = {
+    "mean": lambda g: g.mean(),
+    "mean-with-nan": lambda g: g.mean(skipna=False),
+    "sum": lambda g: g.sum(),
+    "sum-of-three": lambda g: g.sum(min_count=3),
+    "sum-with-nan": lambda g: g.sum(skipna=False),
+    "max": lambda g: g.max(),
+    "min": lambda g: g.min(),
+    "min-with-nan": lambda g: g.min(skipna=False),
+    "count": lambda g: g.count(),
+    "prod": lambda g: g.prod(),
+    "prod-of-three": lambda g: g.prod(min_count=3),
+    "std": lambda g: g.std(),
+    "var-with-nan": lambda g: g.var(skipna=False, ddof=1),
+    "var-of-few": lambda g: g.var(ddof=5),
+}
+"""Of groups that end in one chunk: of some nothing is there, and of some too little."""
+
+
+def in_one_chunk(dtype: str = "float64", in_order: bool = True) -> Any:
+    data = field(dtype, missing=dtype.startswith("f")).isel(x=slice(None, 10)).chunk(time=-1, y=15)
+    # flox has another way of computing for labels that are not in order.
+    labels = np.arange(DAYS) // 7 if in_order else np.arange(DAYS) * 5 % 57
+    return data.assign_coords(week=("time", labels)).groupby("week")
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("name", ["mean", *exhaustive(*(n for n in WHOLE if n != "mean"))])
+def test_groups_that_end_in_a_chunk_are_its_kernels(name: str, in_order: bool) -> None:
+    groups = in_one_chunk(in_order=in_order)
+    expected, found, fused = computed(lambda: WHOLE[name](groups))
+    assert fused == 2
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found.week, expected.week)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("dtype", ["int16", "uint8", "float32", "bool"])
+def test_dtypes_of_groups_that_end_in_a_chunk(dtype: str, name: str) -> None:
+    groups = in_one_chunk(dtype)
+    with np.errstate(all="ignore"):
+        expected, found, fused = computed(lambda: WHOLE[name](groups))
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert fused == 2 or (name.endswith("of-three") and dtype != "float32")
+
+
+def test_months_of_a_resampling_are_kernels() -> None:
+    data = field().isel(x=slice(None, 20))
+    expected, found, fused = computed(lambda: data.resample(time="MS").mean() * 2)
+    assert fused >= 4
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    with gpusched.enable():
+        found = gpusched.explain(data.resample(time="MS").mean())
+    assert found.totals.launches >= 8
+    assert not any("_reduce_blockwise" in str(each) for each in found.breaks)
+
+
+def test_labels_that_are_not_a_row_of_integers_are_flox_s() -> None:
+    data = field().isel(x=slice(None, 10)).chunk(time=-1)
+    places = xr.DataArray(np.arange(DAYS * 30).reshape(DAYS, 30) % 7, dims=("time", "y"))
+    groups = data.assign_coords(place=places).groupby("place")
+    expected, found, _ = computed(lambda: groups.sum())
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    other = in_one_chunk("complex64")
+    expected, found, fused = computed(lambda: other.sum())
+    assert fused == 0
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_programs_of_groups_last_from_graph_to_graph() -> None:
+    groups = in_one_chunk()
+    with xr.set_options(use_numbagg=False), gpusched.enable():
+        groups.mean().compute()
+        gpusched.reset_statistics()
+        groups.mean().compute()
+        assert not gpusched.statistics().recorded
+
+
 def test_what_flox_gives_to_dask_is_known_again() -> None:
     found = Grouped(("nansum", "nanlen"), (0, 0), (np.dtype("f4"), np.int64), (2,), "flox", True, 5)
     assert grouped_for(found.plain) == found

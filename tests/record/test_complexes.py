@@ -216,7 +216,7 @@ def test_products_are_split_once() -> None:
     assert "complex" not in operations
 
 
-BROKEN = [np.sqrt, np.log, np.sin, np.sign, np.prod, np.max, np.cumsum, np.angle]
+BROKEN = [np.log, np.sin, np.sign, np.prod, np.max, np.cumsum, np.angle]
 
 
 @pytest.mark.parametrize("function", BROKEN, ids=lambda f: f.__name__)
@@ -231,11 +231,33 @@ def test_what_has_no_kernel_is_counted(function: Any) -> None:
     assert_alike(found.result, program(z), ulp=8)
 
 
-def test_orders_are_numpy_s() -> None:
-    z, w = ordinary("complex64", 40), ordinary("complex64", 40, seed=1)
-    found = record(lambda z, w: ((z > w), np.maximum(z, w), np.clip(z, 0, w)), z, w)
-    assert [name for name, _ in found.recorder.breaks] == ["greater", "maximum", "clip"]
-    assert_alike(found.result, (z > w, np.maximum(z, w), np.clip(z, 0, w)))
+def extremes(z: Any, w: Any) -> Any:
+    return (np.maximum(z, w), np.minimum(z, w), np.fmax(z, w), np.fmin(z, w),
+            np.maximum(z, w.real), np.minimum(z, 1))  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_extremes_are_numpy_s(dtype: str, backend: str) -> None:
+    z, w = pairs(dtype)
+    found = checked(extremes, np.concatenate([z, z]), np.concatenate([w, z]), backend=backend)
+    assert len(found.launches) == 1
+    with np.errstate(invalid="ignore"):
+        other = record(lambda z, w: (z > w, np.clip(z * 2, 0, w)), z, w)
+    assert [name for name, _ in other.recorder.breaks] == ["greater", "clip"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_square_roots(dtype: str, backend: str) -> None:
+    limits = np.finfo(dtype)
+    sizes = [limits.max, limits.max / 3, limits.tiny, limits.smallest_subnormal, 1e-30, 1.0]
+    extreme = np.array([complex(x * s, y * t) for x in sizes for y in sizes
+                        for s in (1, -1, 0) for t in (1, -1, 0)], dtype)  # fmt: skip
+    values = np.concatenate([of_parts(dtype), extreme, 300 * ordinary(dtype, 500)])
+    found = checked(np.sqrt, values, backend=backend, ulp=6)
+    assert len(found.launches) == 1
+    checked(lambda z: z**0.5 + 1, ordinary(dtype, 50), backend=backend, ulp=8)
 
 
 def errors_of(function: Callable[..., Any], array: np.ndarray, backend: str) -> int:
@@ -244,6 +266,18 @@ def errors_of(function: Callable[..., Any], array: np.ndarray, backend: str) -> 
         take()
         found.plan.run((array,))
     return take()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_roots_and_extremes_have_no_errors_to_report(dtype: str, backend: str) -> None:
+    def program(z: Any) -> Any:
+        return np.sqrt(z), np.minimum(z, 1j), np.fmax(z, 1j)
+
+    values = of_parts(dtype)
+    with np.errstate(all="raise", under="ignore"):
+        program(values)
+    assert errors_of(program, values, backend) == 0
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

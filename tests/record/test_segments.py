@@ -67,6 +67,20 @@ def test_more_columns_than_a_tile_has() -> None:
     np.testing.assert_allclose(found.result, by_label(array, labels, 3, "add", 1), atol=1e-14)
 
 
+def test_labels_along_contiguous_elements_are_not_the_innermost_loop() -> None:
+    labels = RANDOM.integers(-1, 3, 11)
+    whole = RANDOM.normal(size=(4, 5, 11))
+    for array, sizes in (
+        (whole, (11, 20)), (whole[:, :, :1].repeat(11, 2)[:, :4], (4, 11, 4)), (whole[0, :1], (11,))
+    ):  # fmt: skip
+        found = record(lambda a, b: reduced(a, b, 3, "add", a.ndim - 1), array, labels,
+                       backend="python")  # fmt: skip
+        (launch,) = found.launches
+        assert launch.loops.sizes == sizes
+        expected = by_label(array, labels, 3, "add", array.ndim - 1)
+        np.testing.assert_allclose(found.result, expected, atol=1e-14)
+
+
 def test_two_reductions_by_the_same_labels_are_one_kernel() -> None:
     array, labels = RANDOM.normal(size=(11, 40)), RANDOM.integers(0, 3, 11)
     found = record(
