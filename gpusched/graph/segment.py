@@ -153,7 +153,9 @@ class Segment:
         """Why the next inputs are recorded, where it is not for what they are."""
         self._lock = threading.Lock()
         self._own = [step for _, step in steps if recorded and is_own(step)]
-        self._users = {register for register, step in steps if recorded and not known(step.function)}
+        self._users = {
+            register for register, step in steps if recorded and not known(step.function)
+        }
         """Results of functions of the user's, which may compute what they only want checked."""
         self._examination: Examination | None = None
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
