@@ -291,7 +291,7 @@ class TestPlainScheduler:
             client.register_plugin(Programs())
             client.run_on_scheduler(_lose)
             x, _ = ten_operations(5.25)
-            with pytest.raises(messages.UnavailableError, match="4 times.*Compute it again"):
+            with pytest.raises(messages.UnavailableError, match=r"4 times.*Compute it again"):
                 x.compute()
 
     def test_an_evicted_program_is_asked_for_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
