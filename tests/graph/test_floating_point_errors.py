@@ -212,6 +212,11 @@ def test_state_of_the_whole_process() -> None:
         np.seterr(**before)
 
 
+def test_underflow_between_zero_and_a_constant() -> None:
+    x = chunk([0.0, 0.0, 3.0] * 40)
+    same(da.nextafter(x, 1.0) + x, ({"under": "warn"},))
+
+
 def test_overflow_of_weak_scalars() -> None:
     same(chunk([1, 2, 3], "f4") * 1e300 + 1, fused=False)
     same(chunk([1, 2, 3], "f4") > 1e300, fused=False)
