@@ -159,24 +159,25 @@ def _test(kernel: Kernel, names: list[str], test: Test, found: str) -> str:
     numbers = [a for a in statement.arguments if isinstance(a, int)]
     floats = {names[a]: computed_name(dtypes[a]) for a in numbers if dtypes[a].startswith("float")}
     test_of = _TESTS[found]
-    return f"({test_of(names[first + test.statement], statement.dtype, floats)})"
+    several = len(statement.arguments) > 1
+    return f"({test_of(names[first + test.statement], statement.dtype, floats, several)})"
 
 
-def _is_new_nan(result: str, dtype: str, floats: dict[str, str]) -> str:
+def _is_new_nan(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
     return " & ".join([f"({result} != {result})", *(f"({x} == {x})" for x in floats)])
 
 
-def _is_new_infinity(result: str, dtype: str, floats: dict[str, str]) -> str:
+def _is_new_infinity(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
     finite = [f"(fabs({x}) != {kind}(inf))" for x, kind in floats.items()]
     return " & ".join([f"(fabs({result}) == {computed_name(dtype)}(inf))", *finite])
 
 
-def _is_tiny(result: str, dtype: str, floats: dict[str, str]) -> str:
+def _is_tiny(result: str, dtype: str, floats: dict[str, str], several: bool) -> str:
     least = f"(fabs({result}) < {literal(float(np.finfo(dtype).tiny), dtype)})"
-    if len(floats) < 2:
-        return " & ".join([least, *(f"({x} != 0)" for x in floats)])
-    # One operand that is zero makes most results zero, but nextafter's.
     nonzero = " & ".join(f"({x} != 0)" for x in floats)
+    if not (several and floats):
+        return f"{least} & {nonzero}" if floats else least
+    # One operand that is zero makes most results zero, but nextafter's; others may be constants.
     return f"{least} & (({result} != 0) | {nonzero})"
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpusched.adapters.distributed import worker_instances
+from gpusched.events import workers_task
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.worker import current_worker
 from gpusched.store.statistics import updating
@@ -33,6 +34,11 @@ EMBED = "gpusched-embed-program"
 """What a worker sends the scheduler when it could not get a payload."""
 PATIENCE = 30.0
 """Seconds that a scheduler has to answer."""
+TRIES = 4
+"""How often a task comes without its program before that is an error: one that was on its way as
+another worker gave it back comes without it once more."""
+REMEMBERED = 4096
+"""Tasks that were given back, of which a process knows how often at most."""
 
 
 class UnavailableError(LookupError):
@@ -74,9 +80,12 @@ class Deferred:
         if self._program is None:
             try:
                 program = find(self.token)
-            except UnavailableError:
-                _give_back(self.token)
+            except UnavailableError as error:
+                _give_back(self.token, error)
                 raise
+            if _given_back:
+                with _counting:
+                    _given_back.pop((workers_task(), self.token), None)
             program.remaining.learn(self.remaining)
             self._program = program.for_task()
         return self._program(*inputs)
@@ -178,11 +187,16 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def _give_back(token: str) -> None:
+_given_back: dict[tuple[Any, str], int] = {}
+_counting = threading.Lock()
+
+
+def _give_back(token: str, error: UnavailableError) -> None:
     """Send the task back to the scheduler, to come again with its program in it.
 
     A task that nobody wants any more, whose program the scheduler has forgotten therefore, goes
-    the same way, and is forgotten there.
+    the same way, and is forgotten there. One that is wanted and comes without its program again
+    and again is an error.
     """
     from distributed import Reschedule
 
@@ -191,6 +205,24 @@ def _give_back(token: str) -> None:
     worker = current_worker()
     if worker is None:
         return
+    key = workers_task()
+    if _tries(key, token) >= TRIES:
+        raise UnavailableError(
+            f"task {key!r} came {TRIES} times without its program {token}: {error}. Compute it "
+            "again, from arrays and not from a graph that was kept: this sends the scheduler "
+            "the program"
+        ) from error
     # On the same stream as the word that the task comes back, and before it.
     worker.loop.add_callback(worker.batched_stream.send, {"op": EMBED, "token": token})
     raise Reschedule
+
+
+def _tries(key: Any, token: str) -> int:
+    """Count a task that came without its program, and return how often it has come in a row."""
+    with _counting:
+        tries = _given_back.pop((key, token), 0) + 1
+        if tries < TRIES:
+            _given_back[key, token] = tries  # At the end: the first are those of long ago.
+            while len(_given_back) > REMEMBERED:
+                del _given_back[next(iter(_given_back))]
+    return tries

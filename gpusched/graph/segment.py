@@ -24,7 +24,7 @@ from gpusched.graph import gpu_failures, newness, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
-from gpusched.graph.known import owned, plain_for, substitute_for
+from gpusched.graph.known import known, owned, plain_for, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.partials import bare
 from gpusched.graph.results import Results
@@ -155,6 +155,10 @@ class Segment:
         """Why the next inputs are recorded, where it is not for what they are."""
         self._lock = threading.Lock()
         self._own = [step for _, step in steps if recorded and is_own(step)]
+        self._users = {
+            register for register, step in steps if recorded and not known(step.function)
+        }
+        """Results of functions of the user's, which may compute what they only want checked."""
         self._examination: Examination | None = None
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
         self.cut: CutFirst | None = None
@@ -531,7 +535,10 @@ class Segment:
 
     def structures(self, recorder: Recorder, local: Registers) -> tuple[Any, ...]:
         """Return the outputs as structures of registers, which nothing has been written to yet."""
-        recorder.flush(lazies([local[k] for k in self.outputs]))
+        wanted = lazies([local[k] for k in self.outputs])
+        if self._users and recorder.device.can.errors:
+            wanted += recorder.unused(wanted, self._users)
+        recorder.flush(wanted)
         structures = []
         made = Results(recorder)
         for k in self.outputs:

@@ -30,13 +30,27 @@ def _multiply(a: Pair, b: Pair) -> Pair:
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
+def _invalid(condition: Any) -> Any:
+    """Return a condition; where it holds, an invalid operation is reported."""
+    # What processors make of a NaN is the least integer, or zero.
+    return condition & (np.where(condition, math.nan, 0.0).astype(np.int32) <= 0)
+
+
+def _is_larger(a: Any, b: Any) -> Any:
+    """Return whether a number is as far from zero as another one.
+
+    C's comparisons report NaN, those of NumPy's arrays do not.
+    """
+    return (np.abs(a) >= np.abs(b)) & ~_invalid(np.isnan(a) | np.isnan(b))
+
+
 def _divide(a: Pair, b: Pair) -> Pair:
     """Return quotients by Smith's algorithm (1962), without branches.
 
     Where NumPy has one formula for divisors whose real part is the larger one, and one for others,
     here a factor of 1 and one of the ratio change places, which is exact.
     """
-    first = np.abs(b[0]) >= np.abs(b[1])
+    first = _is_larger(b[0], b[1])
     large: Any = np.where(first, b[0], b[1])
     small: Any = np.where(first, b[1], b[0])
     zero = large == 0
@@ -49,7 +63,7 @@ def _divide(a: Pair, b: Pair) -> Pair:
 
 
 def _reciprocal(a: Pair) -> Pair:
-    first = np.abs(a[1]) <= np.abs(a[0])
+    first = _is_larger(a[0], a[1])
     large: Any = np.where(first, a[0], a[1])
     small: Any = np.where(first, a[1], a[0])
     ratio = small / large
@@ -95,8 +109,10 @@ def _exp(a: Pair) -> Pair:
     nothing = (real == -math.inf) & ~np.isfinite(imaginary)
     endless = (real == math.inf) & ~np.isfinite(imaginary)
     cosine = np.where(endless, math.inf, size * np.cos(imaginary) * factor)
+    turned = np.isnan(real) & ~np.isnan(imaginary) & (imaginary != 0)
+    unknown = _invalid((np.isfinite(real) & np.isnan(imaginary)) | turned)
     return (
-        np.where(nothing, 0.0, cosine),
+        np.where(unknown, math.nan, np.where(nothing, 0.0, cosine)),
         np.where(nothing, np.copysign(0.0, imaginary), np.where(imaginary == 0, imaginary, sine)),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -101,6 +101,8 @@ class Recorder:
         self._waiting: dict[int, Reduce] = {}
         """By identity, sums that keep their axes and have been recorded, but not computed."""
         self._sliced: dict[int, int] = {}
+        self._viewed: set[int] = set()
+        """By identity, nodes that were recorded again for what a view shows of them."""
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
         self._pending_steps: list[Step] = []
@@ -129,6 +131,34 @@ class Recorder:
     def recorded(self) -> list[Apply | Reduce]:
         """Return the operations that have been recorded."""
         return [node for node in self._nodes.values() if isinstance(node, Apply | Reduce)]
+
+    def unused(self, wanted: list[Node], calls: Container[int]) -> list[Node]:
+        """Return what has been recorded, and nothing needs, of which NumPy may report errors.
+
+        Parameters
+        ----------
+        wanted
+            The results of the program.
+        calls
+            Which calls of the program to look at, by the registers of their results.
+
+        Notes
+        -----
+        Those that others among them need are left out, and so are further results of operations
+        that have a needed one: either shows the errors.
+        """
+        found = [n for n in self.recorded() if n.reports and self._steps.get(id(n)) in calls]
+        if not found:
+            return []
+        computed = [node for node in self._nodes.values() if id(node) in self._done]
+        needed = list(postorder([*wanted, *computed]))
+        used, calls_of = {id(node) for node in needed} | self._viewed, set(map(_call, needed))
+        roots: list[Node] = []
+        for node in reversed(found):  # A node is recorded before those that use it.
+            if id(node) not in used and _call(node) not in calls_of:
+                roots.append(node)
+                used.update(map(id, postorder([node])))
+        return roots
 
     def leaf(self, array: Any, scalar: bool = False) -> Leaf:
         """Return the node of an array that exists, in a new register.
@@ -555,6 +585,7 @@ class Recorder:
             return node
         if id(node) not in moved:
             if isinstance(node, Apply) and id(node) not in self._done:
+                self._viewed.add(id(node))
                 arguments = tuple(self._push(a, shape, change, moved) for a in node.arguments)
                 moved[id(node)] = self.apply(node.operation, arguments, node.dtype, node.output)
             else:
@@ -632,6 +663,13 @@ class Recorder:
 def _reduced_shape(node: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
     kept = enumerate(node.shape)
     return tuple(1 if k in axes else n for k, n in kept if keepdims or k not in axes)
+
+
+def _call(node: Node) -> object:
+    """Return what the results of one operation on the same operands have in common."""
+    if isinstance(node, Apply):
+        return node.operation, *map(id, node.arguments)
+    return id(node)
 
 
 def error_state() -> tuple[object, ...]:

@@ -286,6 +286,14 @@ class TestPlainScheduler:
         # Tasks that were on their way as the first one came back may miss it too.
         assert 1 <= after.programs_missing - before.programs_missing <= 2 * CHUNKS
 
+    def test_a_program_that_never_comes_is_an_error(self) -> None:
+        with plain_cluster() as client:
+            client.register_plugin(Programs())
+            client.run_on_scheduler(_lose)
+            x, _ = ten_operations(5.25)
+            with pytest.raises(messages.UnavailableError, match=r"4 times.*Compute it again"):
+                x.compute()
+
     def test_an_evicted_program_is_asked_for_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with plain_cluster(1) as client:
             client.register_plugin(Programs())
@@ -296,6 +304,11 @@ class TestPlainScheduler:
             program._restored.clear()
             more = client.persist(held.map_blocks(np.negative) * 2 + 1)
             np.testing.assert_array_equal(more.compute(), expected * -2 + 1)
+
+
+def _lose(dask_scheduler: Any) -> None:
+    _forget(dask_scheduler)
+    dask_scheduler.stream_handlers[messages.EMBED] = lambda token, worker: None
 
 
 def _forget(dask_scheduler: Any) -> None:

@@ -158,6 +158,26 @@ def test_what_a_function_says_of_errors_holds_in_it(function: Callable[..., Any]
     same(chunk([1.0, 0.0, 3.0] * 40).map_blocks(function, dtype=float))
 
 
+def checked(block: Any) -> Any:
+    with np.errstate(all="raise"):
+        _ = 1 / block
+    return block * 2 + 1
+
+
+def left(block: Any) -> Any:
+    _ = np.log(block - 1).sum() / 0
+    return block * 2 + 1
+
+
+def half(block: Any) -> Any:
+    return np.divmod(block, 0)[1] + 1
+
+
+@pytest.mark.parametrize("function", [checked, left, half])
+def test_values_that_a_function_does_not_use_are_reported(function: Callable[..., Any]) -> None:
+    same(chunk([1.0, 0.0, 3.0] * 40).map_blocks(function, dtype=float, meta=np.empty(0)))
+
+
 def quotient_of_lengths(block: Any) -> Any:
     return block * 2 + np.float64(block.ndim) / np.float64(0)
 
@@ -190,6 +210,11 @@ def test_state_of_the_whole_process() -> None:
             (1 / x + 1).compute(scheduler="sync")
     finally:
         np.seterr(**before)
+
+
+def test_underflow_between_zero_and_a_constant() -> None:
+    x = chunk([0.0, 0.0, 3.0] * 40)
+    same(da.nextafter(x, 1.0) + x, ({"under": "warn"},))
 
 
 def test_overflow_of_weak_scalars() -> None:

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from gpusched.graph.safety import LIBRARY, examined, kind_of, why_unsafe
+from gpusched.graph.safety.instructions import TABLE as INSTRUCTIONS
 from gpusched.graph.safety.kinds import Kind, Known
+from gpusched.graph.safety.state import State
 
 FACTOR = 2.5
 TABLE = np.arange(5)
@@ -487,3 +489,11 @@ def test_known_values_have_the_hash_of_what_they_are_equal_to() -> None:
                 assert hash(Known(left)) == hash(Known(right))
     # A graph gives each chunk's call another number: examined in linear time.
     assert len({hash(Known(k)) for k in range(1000)}) > 900
+
+
+def test_an_instruction_of_python_3_13_that_stores_and_loads() -> None:
+    instruction: Any = types.SimpleNamespace(argval=("first", "second"))
+    before = State((Kind.FRESH,), (("second", Kind.SHAPE),))
+    after: Any = INSTRUCTIONS["STORE_FAST_LOAD_FAST"](None, before, instruction)  # type: ignore[arg-type]
+    assert after.stack == (Kind.SHAPE,)
+    assert dict(after.variables) == {"first": Kind.FRESH, "second": Kind.SHAPE}

@@ -133,9 +133,9 @@ def _store_two(self: Interpreter, state: State, instruction: Instruction) -> Aft
 
 @rule("STORE_FAST_LOAD_FAST")
 def _store_load(self: Interpreter, state: State, instruction: Instruction) -> After:
-    stored, loaded = instruction.argval
-    after = stored(push(state, pops=1), stored, state.stack[-1])
-    return push(after, loaded(after, loaded))
+    first, second = instruction.argval
+    after = stored(push(state, pops=1), first, state.stack[-1])
+    return push(after, loaded(after, second))
 
 
 @rule("DELETE_FAST")
