@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_PROCESSES = "cgroup.procs"
 VARIABLE = "GPUSCHED_BENCHMARK_GROUPS"
 _START = Path(__file__).with_name("start"), Path(__file__).parents[3]
 """On the path of Python's modules, they have each worker call `join` before all imports."""
@@ -86,6 +87,9 @@ def groups(limit: int) -> Iterator[Groups]:
         yield made
     finally:
         for each in folder.glob("*/"):
+            for process in (each / _PROCESSES).read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    (found.own / _PROCESSES).write_text(process)
             made.ended += _count(each / found.events)
             _remove(each)
         _remove(folder)
@@ -114,15 +118,19 @@ def join() -> None:
 
     Notes
     -----
-    Called when Python starts, so that all the process's memory counts.
+    Called when Python starts, so that all the process's memory counts. Others that workers start,
+    such as the compile service, which is there for all processes of the machine, leave the group.
     """
     told = os.environ.get(VARIABLE)
-    if told and is_worker(sys.orig_argv):
-        limit, name, folder = told.split(":", 2)
+    if not told:
+        return
+    limit, name, folder = told.split(":", 2)
+    group = Path(folder).parent
+    if is_worker(sys.orig_argv):
         group = Path(folder, str(os.getpid()))
         group.mkdir()
         (group / name).write_text(limit)
-        (group / "cgroup.procs").write_text(str(os.getpid()))
+    (group / _PROCESSES).write_text(str(os.getpid()))
 
 
 def is_worker(arguments: list[str]) -> bool:
