@@ -22,11 +22,12 @@ from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment, flat
 from gpusched.inspection.devices import Devices, has_gpu_workers
 from gpusched.inspection.evaluate import evaluate
-from gpusched.inspection.memory import held, needed, peak
+from gpusched.inspection.memory import held, needed, peak, untouched
 from gpusched.inspection.standins import (
     GETTERS,
     Declared,
     arrays_in,
+    concatenated,
     draw,
     elementwise,
     extent,
@@ -302,11 +303,11 @@ class Rehearser(Rehearsal):
             raise UnknownResultError(bare_name(function), str(error)[:200]) from error
         if found is not None:
             return found
-        total = sum(extent(a) for a in arrays_in([*args, *kwargs.values()]))
-        if _harmless(function) and total <= MOST_COPIED:
+        given = arrays_in([*args, *kwargs.values()])
+        if _harmless(function) and sum(map(extent, given)) <= MOST_COPIED:
             try:
                 with np.errstate(all="ignore"):
-                    return function(*args, **kwargs)
+                    return untouched(function(*args, **kwargs), given)
             except Exception as error:  # whatever a function makes of zeros
                 raise UnknownResultError(bare_name(function), str(error)[:200]) from error
         found = self.declared.chunk(layer, self._block, of=self._variant.name)
@@ -364,7 +365,7 @@ def _harmless(function: Any) -> bool:
 
 def _inferred(function: Any, args: Any, kwargs: Any) -> Any:
     """Return what a call would give, as shapes show; None where they do not."""
-    for rule in (from_source, draw, joined, multiplied):
+    for rule in (from_source, draw, joined, concatenated, multiplied):
         found = rule(function, args)
         if found is not None:
             return found

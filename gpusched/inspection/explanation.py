@@ -58,7 +58,9 @@ class Explanation:
         workers, threads : int
             Workers, and threads of each.
         """
-        return replace(self, fit=fit(self.stages, Described(memory, workers, threads)))
+        return replace(
+            self, fit=fit(self.stages, self.totals.kept, Described(memory, workers, threads))
+        )
 
     def text(self, details: bool = False, width: int = 80) -> str:
         """Return the explanation as text.
@@ -118,7 +120,13 @@ class Explanation:
 
 
 def _fit(found: Fit) -> dict[str, Any]:
-    return {**asdict(found), "fits": found.fits, "spills": found.spills, "text": str(found)}
+    return {
+        **asdict(found),
+        "fits": found.fits,
+        "spills": found.spills,
+        "worker_peak": found.worker_peak,
+        "text": str(found),
+    }
 
 
 def _kernel(kernel: ExplainedKernel) -> dict[str, Any]:
@@ -176,7 +184,7 @@ def explain(subject: Any, *args: Any, **kwargs: Any) -> Explanation:
     given = [each for each in args if described(each) is None]
     with collector_paused():
         found = explain_graph(gather(subject, *given, **kwargs))[0]
-    return replace(found, fit=fit(found.stages, on[0])) if on else found
+    return replace(found, fit=fit(found.stages, found.totals.kept, on[0])) if on else found
 
 
 def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
@@ -192,7 +200,7 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         kernels = _kernels(walked, numbers)
         before = sum(map(count_tasks, wanted.built.layers.values()))
         graph_breaks = tuple(breaks(walked, numbers))
-        totals = _totals(before, walked, run)
+        totals = _totals(before, walked, run, walk.most_kept())
         auto = str(chosen() or "")
         explanation = Explanation(
             totals, run, kernels, graph_breaks, here, policy_waits(), batches(wanted), auto,
@@ -211,7 +219,7 @@ def _kernels(walked: Walked, numbers: dict[str, int]) -> tuple[ExplainedKernel, 
     return tuple(explained(name, found, launches[name]) for name, found in uses.items())
 
 
-def _totals(before: int, walked: Walked, found: tuple[Stage, ...]) -> Totals:
+def _totals(before: int, walked: Walked, found: tuple[Stage, ...], kept: int) -> Totals:
     return Totals(
         tasks_before=before,
         tasks_after=walked.tasks,
@@ -224,4 +232,5 @@ def _totals(before: int, walked: Walked, found: tuple[Stage, ...]) -> Totals:
         peak_exact=all(stage.peak_exact for stage in found),
         peak_unfused=max((stage.peak_unfused for stage in found), default=0),
         peak_unfused_exact=all(stage.peak_unfused_exact for stage in found),
+        kept=kept,
     )

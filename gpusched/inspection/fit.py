@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -56,8 +55,8 @@ class Fit:
     """That stage's name."""
     at_once: int
     """How many such tasks a worker has room for, threads permitting."""
-    made: int
-    """Bytes of all chunks that tasks make, kept or not."""
+    kept: int
+    """Bytes of results that are kept at once at most, on all workers together."""
 
     @property
     def fits(self) -> bool:
@@ -66,8 +65,15 @@ class Fit:
 
     @property
     def spills(self) -> int:
-        """The bytes of results that are spilled at most, if none is let go of before the end."""
-        return max(0, self.made - int(FOR_RESULTS * self.cluster.memory) * self.cluster.workers)
+        """The bytes of results that are spilled, if they are kept in memory evenly."""
+        return max(0, self.kept - int(FOR_RESULTS * self.cluster.memory) * self.cluster.workers)
+
+    @property
+    def worker_peak(self) -> int:
+        """The bytes that a worker takes at most, itself included, where it has admission."""
+        on = self.cluster
+        wanted = self.kept // on.workers + max(1, self.at_once) * self.peak
+        return OWN + min(wanted, max(self.peak, on.for_tasks))
 
     def __str__(self) -> str:
         on = self.cluster
@@ -83,7 +89,11 @@ class Fit:
                 f"tasks. Use smaller chunks, or a larger memory limit."
             )
         spilled = f" Up to {bytes_(self.spills)} of results may be spilled." if self.spills else ""
-        return f"{where} it fits: {who}; {self._together()}.{spilled}"
+        most = (
+            f" With gpusched.memory.admission a worker takes up to {bytes_(self.worker_peak)} in "
+            f"all, and {count(on.workers, 'worker')} up to {bytes_(on.workers * self.worker_peak)}."
+        )
+        return f"{where} it fits: {who}; {self._together()}.{most}{spilled}"
 
     def _together(self) -> str:
         room = f"of the {bytes_(self.cluster.for_tasks)} that it has for tasks"
@@ -92,13 +102,15 @@ class Fit:
         return f"a worker can run {self.at_once} of them at once, {room}, and the others wait"
 
 
-def fit(stages: Iterable[Stage], on: Described) -> Fit:
+def fit(stages: Iterable[Stage], kept: int, on: Described) -> Fit:
     """Return what a program needs of a cluster.
 
     Parameters
     ----------
     stages
         The program's.
+    kept
+        Bytes of results that are kept at once at most.
     on
         The cluster.
     """
@@ -113,14 +125,8 @@ def fit(stages: Iterable[Stage], on: Described) -> Fit:
         stage=main.number if main else 0,
         name=(main.variable or main.name) if main else "",
         at_once=min(on.threads, room),
-        made=sum(stage.tasks_after * sum(map(_nbytes, stage.results)) for stage in stages),
+        kept=kept,
     )
-
-
-def _nbytes(chunk: Any) -> int:
-    import numpy as np
-
-    return math.prod(chunk.shape) * np.dtype(chunk.dtype).itemsize
 
 
 def described(cluster: Any) -> Described | None:

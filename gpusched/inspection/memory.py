@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.inspection.standins import extent
+from gpusched.inspection.standins import extent, fresh
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.plan import Call, Plan, Step, reads, written
@@ -28,6 +28,35 @@ def owner(array: Any) -> Any:
     while isinstance(getattr(array, "base", None), np.ndarray):
         array = array.base
     return array
+
+
+def untouched(made: Any, given: Iterable[Any]) -> Any:
+    """Return what stands in for an array that a call has made, in pages that nothing has touched.
+
+    The system has no memory for those, however many chunks are stood in for at a time. Views of
+    what the call was given, and small arrays, stay as they are.
+
+    Parameters
+    ----------
+    made
+        What the call has returned.
+    given
+        The arrays that it was given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.inspection.memory import untouched
+    >>> x = np.ones(1_000_000)
+    >>> untouched(x[1:], [x])[0], untouched(x + 1, [x])[0]
+    (np.float64(1.0), np.float64(0.0))
+    """
+    large = isinstance(made, np.ndarray) and made.base is None and extent(made) >= _LARGE
+    return fresh(made) if large and not any(owner(each) is made for each in given) else made
+
+
+_LARGE = 1 << 18
+"""Bytes of an array whose memory may be large if there are thousands of the kind."""
 
 
 def held(arrays: Iterable[Any]) -> int:

@@ -215,5 +215,8 @@ class Totals:
     peak_unfused: int
     """Bytes that the most demanding task needs in plain dask."""
     peak_unfused_exact: bool
+    kept: int
+    """Bytes of results that are kept at once at most, if tasks run one after the other in dask's
+    order, as far as their sizes are known."""
     fused_tasks: int
     """Tasks that launch a kernel."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 import operator
 from typing import Any
 
@@ -19,6 +21,30 @@ GETTERS = (core.getter, core.getter_inline, core.getter_nofancy, operator.getite
 """Functions that read a part of something that is not an array yet, such as a file."""
 
 _DRAWS = (apply_random, apply_random_func, draw_by_generator, draw_by_state)
+
+
+_MAPPED = 1 << 18
+"""Bytes from which an array of zeros gets pages of its own."""
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an array of zeros which takes no memory for as long as nothing is written to it.
+
+    Pages that have just been freed are not used for it, as those would be set to zero.
+
+    Examples
+    --------
+    >>> from gpusched.inspection.standins import zeros
+    >>> zeros((300, 300), "f8").sum()
+    np.float64(0.0)
+    """
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
+    if size < _MAPPED or dtype.hasobject:
+        return np.zeros(shape, dtype)
+    # Private, as reading shared pages would take memory for them.
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(pages, dtype).reshape(shape)
 
 
 def fresh(array: Any) -> Any:
@@ -39,7 +65,7 @@ def fresh(array: Any) -> Any:
     steps = [s // size for s in array.strides]
     reach = [(n - 1) * s for n, s in zip(array.shape, steps, strict=True)]
     first = -sum(r for r in reach if r < 0)
-    buffer = np.zeros(1 + sum(map(abs, reach)), array.dtype)
+    buffer = zeros((1 + sum(map(abs, reach)),), array.dtype)
     return np.ndarray(array.shape, array.dtype, buffer, first * size, array.strides)
 
 
@@ -110,7 +136,7 @@ def from_source(function: Any, args: tuple[Any, ...]) -> Any:
     if isinstance(source, np.ndarray) or not hasattr(source, "shape"):
         return None
     shown = np.broadcast_to(np.zeros((), source.dtype), source.shape)[index]
-    return np.zeros(shown.shape, shown.dtype)
+    return zeros(shown.shape, shown.dtype)
 
 
 def draw(function: Any, args: tuple[Any, ...]) -> Any:
@@ -120,7 +146,7 @@ def draw(function: Any, args: tuple[Any, ...]) -> Any:
     # (generator, name of the distribution, seed, size, its arguments, its keywords)
     size = args[3]
     sample = bare(function)(*args[:3], (0,) * len(size), *args[4:])
-    return np.zeros(size, np.asarray(sample).dtype)
+    return zeros(size, np.asarray(sample).dtype)
 
 
 def multiplied(function: Any, args: tuple[Any, ...]) -> Any:
@@ -134,7 +160,7 @@ def multiplied(function: Any, args: tuple[Any, ...]) -> Any:
     shape = (*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2])
     # dask's chunk function leaves an axis of 1 for the sum over chunks.
     inner = () if plain is np.matmul else (1,)
-    return np.zeros((*shape, *inner, right.shape[-1]), np.result_type(left, right))
+    return zeros((*shape, *inner, right.shape[-1]), np.result_type(left, right))
 
 
 def joined(function: Any, args: tuple[Any, ...]) -> Any:
@@ -146,7 +172,23 @@ def joined(function: Any, args: tuple[Any, ...]) -> Any:
         chunks = chunks[0]
     if not isinstance(chunks, list):
         return chunks
-    return np.zeros(_joined_shape(args[0]), _first(chunks).dtype)
+    return zeros(_joined_shape(args[0]), _first(chunks).dtype)
+
+
+def concatenated(function: Any, args: tuple[Any, ...]) -> Any:
+    """Return zeros for several chunks in one, as when chunks are changed; None for others."""
+    plain = bare(function)
+    if plain is core.concatenate_shaped:
+        chunks = core.reshapelist(args[1], list(args[0]))
+    elif plain is core.concatenate3:
+        chunks = args[0]
+    else:
+        return None
+    axes, inner = 0, chunks
+    while isinstance(inner, list) and inner:
+        axes, inner = axes + 1, inner[0]
+    plain_ones = (type(a) is np.ndarray and a.ndim == axes for a in core.flatten([chunks]))
+    return zeros(_joined_shape(chunks), inner.dtype) if axes and all(plain_ones) else None
 
 
 def _first(chunks: Any) -> Any:
@@ -180,7 +222,7 @@ def elementwise(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     with np.errstate(all="ignore"):
         found = function(*small, **kwargs)
     # Several arrays, put together as they are, are not of one shape.
-    return None if isinstance(found, tuple) else np.zeros(shape, np.asarray(found).dtype)
+    return None if isinstance(found, tuple) else zeros(shape, np.asarray(found).dtype)
 
 
 _CHUNKS = ("numpy.ndarray", "cupy.ndarray")
@@ -217,7 +259,7 @@ class Declared:
         shape = tuple(c[k] for c, k in zip(told["chunks"], block, strict=True))
         if any(n != n for n in shape) or told["chunk_type"] not in _CHUNKS:
             return None
-        return np.zeros(tuple(map(int, shape)), told["dtype"])
+        return zeros(tuple(map(int, shape)), told["dtype"])
 
     def chunks(self, layer: str) -> tuple[tuple[int, ...], ...]:
         """Return the lengths of a layer's chunks in each dimension; none where not known."""

@@ -14,7 +14,8 @@ from gpusched.graph.segment import describe
 from gpusched.graph.signature import Signatures
 from gpusched.inspection.dry_run import UNKNOWN, Rehearser
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.standins import extent
+from gpusched.inspection.results import most_kept
+from gpusched.inspection.standins import arrays_in, extent
 from gpusched.inspection.tasks import layer_of
 from gpusched.inspection.variant import Variant
 
@@ -101,6 +102,16 @@ class Walk:
                     self.found.edges[source, reader] += count
         self._sort()
         return self.found
+
+    def most_kept(self) -> int:
+        """Return the most bytes of results that are kept at once, in dask's order, as known."""
+        return most_kept(self._tasks, self._keys, self._nbytes)
+
+    def _nbytes(self, key: Any) -> int:
+        node = self._tasks[key]
+        return (
+            0 if isinstance(node, DataNode) else sum(map(extent, arrays_in(self._made[key].value)))
+        )
 
     @property
     def has_gpus(self) -> bool:

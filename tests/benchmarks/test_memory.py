@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import dask
@@ -11,7 +15,7 @@ import psutil
 import pytest
 
 import gpusched
-from tests.benchmarks.memory import faults
+from tests.benchmarks.memory import faults, groups
 from tests.benchmarks.memory.__main__ import run
 from tests.benchmarks.memory.faults import FullFiles
 from tests.benchmarks.memory.programs import PROGRAMS, Sizes
@@ -78,3 +82,42 @@ def test_worker_killed_in_the_middle_is_counted(tmp_path: Path, system: str) -> 
     row = run(request(tmp_path, system=system, fault="killed"))
     assert row.outcome.outcome == "finished"
     assert row.restarts == 1
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["disk-full", "disk-slow"])
+def test_disk_that_is_full_or_slow_costs_time_and_nothing_else(tmp_path: Path, fault: str) -> None:
+    row = run(request(tmp_path, system="admission", fault=fault, patience=600.0))
+    assert row.outcome.outcome == "finished"
+    assert (row.restarts, row.ended) == (0, 0)
+    assert row.written > 0
+    assert row.resident < row.request.limit
+
+
+def test_groups_are_made_where_this_process_may(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("4:memory:/mine\n1:cpu:/\n0::/\n")
+    (tmp_path / "memory" / "mine").mkdir(parents=True)
+    first = groups.hierarchy(tmp_path, own)
+    assert first is not None
+    assert (first.own, first.limit) == (tmp_path / "memory" / "mine", "memory.limit_in_bytes")
+    own.write_text("0::/scope\n")
+    scope = tmp_path / "scope"
+    scope.mkdir()
+    assert groups.hierarchy(tmp_path, own) is None
+    (scope / "cgroup.subtree_control").write_text("cpu memory\n")
+    second = groups.hierarchy(tmp_path, own)
+    assert second is not None and (second.own, second.limit) == (scope, "memory.max")
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.skipif(groups.hierarchy() is None, reason="may not make memory cgroups")
+def test_kernel_ends_a_worker_that_exceeds_its_group(tmp_path: Path) -> None:
+    take = "x = bytearray(100_000_000); input()  # spawn_main"
+    with groups.groups(40 * MB) as made:
+        command = [sys.executable, "-c", take]
+        ended = subprocess.run(command, env={**os.environ, **made.environment}, input=b"\n")
+    assert ended.returncode == -signal.SIGKILL
+    assert made.ended == 1

@@ -44,9 +44,27 @@ def test_task_that_fits_nowhere_is_named_with_what_helps(explained: Explanation)
 
 def test_what_may_be_spilled_is_what_no_worker_has_room_for(explained: Explanation) -> None:
     fit = explained.on(1 << 40).fit
-    assert fit is not None and fit.made == 4 * 32 * MIB
+    assert fit is not None and fit.kept == 4 * 32 * MIB
     small = explained.on(100 * MIB).fit
     assert small is not None and small.spills == 128 * MIB - 60 * MIB
+
+
+def test_worker_takes_results_and_tasks_up_to_what_it_has_for_them(explained: Explanation) -> None:
+    roomy = explained.on(1 << 40, workers=2, threads=2).fit
+    assert roomy is not None
+    assert roomy.worker_peak == OWN + 64 * MIB + 2 * roomy.peak
+    tight = explained.on(400 * MIB, workers=1, threads=2).fit
+    assert tight is not None and tight.fits
+    assert tight.worker_peak == 300 * MIB
+    assert "up to 300.00 MiB in all, and 1 worker up to 300.00 MiB" in str(tight)
+
+
+def test_results_that_nobody_reads_any_more_are_not_kept() -> None:
+    x = da.ones((64, 1000), chunks=(1, 1000))
+    with gpusched.disable():
+        kept = gpusched.explain(x.sum(split_every=4)).totals.kept
+    # dask goes deep first: a few partial results of each round of the tree.
+    assert 0 < kept < 64 * 8
 
 
 def test_it_is_part_of_text_and_data(explained: Explanation) -> None:

@@ -6,12 +6,15 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import psutil
 import pytest
 from distributed import Client
 
 from gpusched import explain
+from gpusched.inspection.gather import gather
 from gpusched.inspection.memory import held, owner
 from gpusched.inspection.standins import extent, fresh
+from gpusched.inspection.walk import Walk
 
 from .programs import numbers
 
@@ -43,6 +46,15 @@ def test_views_of_one_array_are_held_once() -> None:
     assert owner(array[10:][::2]) is array
     assert held([array, array[:50], array[50:]]) == 800
     assert held([array[:10], array[10:20]]) == 160
+
+
+def test_stand_ins_of_what_calls_make_take_no_memory() -> None:
+    # Each of the joined chunks is of a kind of its own, as its pieces are cut at other places.
+    x = da.zeros((4000, 4000), chunks=(90, 4000)).rechunk((4000, 90), method="tasks")
+    walk = Walk(gather(x))
+    before = psutil.Process().memory_info().rss
+    walk.run()
+    assert psutil.Process().memory_info().rss - before < x.nbytes / 2
 
 
 def test_a_chunk_given_twice_is_another_kind() -> None:

@@ -5,7 +5,10 @@ together, on a cluster of gpusched (with admission, and without) and on one of d
 on a cluster of its own in a process of its own, which is ended if it does not end in time. Shown
 are the seconds, or why it did not finish; processes that had to be started again; the largest
 resident set of any worker ever, as a share of the limit; what a worker's ledger had committed at
-most and how far that is from the resident set (gpusched with admission); and bytes written to disk.
+most, what `explain` says that one takes at most, before anything runs, and how far that is from the
+resident set (gpusched with admission); and bytes written to disk.
+Where this machine has memory cgroups for us to make, each worker is in one of its own, so that the
+kernel ends whoever exceeds its limit.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from dask.utils import format_bytes, parse_bytes
 
 from tests.benchmarks import report
 from tests.benchmarks.memory.faults import FAULTS, VARIABLE
+from tests.benchmarks.memory.groups import groups, hierarchy
 from tests.benchmarks.memory.programs import PROGRAMS
 from tests.benchmarks.memory.row import SYSTEMS, Outcome, Request
 from tests.benchmarks.memory.watch import Watch
@@ -36,8 +40,8 @@ _STARTING = 60
 _KILL_AT = 0.05
 """Share of its limit that a worker's program takes when it is killed, where that is the fault."""
 _COLUMNS = (
-    "program", "on", "finished", "restarts", "peak, of the limit", "committed", "of the peak",
-    "written",
+    "program", "on", "finished", "restarts", "peak, of the limit", "committed", "predicted",
+    "of the peak", "written",
 )  # fmt: skip
 
 
@@ -48,6 +52,8 @@ class Row:
     request: Request
     outcome: Outcome
     restarts: int
+    ended: int
+    """Processes that the kernel ended, of those that were started again."""
     resident: int
     written: int
 
@@ -59,10 +65,11 @@ class Row:
             request.system,
             f"{found.seconds:.1f} s" if found.outcome == "finished"
             else f"{found.outcome} after {found.seconds:.0f} s",
-            str(self.restarts),
+            f"{self.restarts} ({self.ended} by the kernel)" if self.ended else str(self.restarts),
             f"{self.resident / request.limit:.0%}",
             f"{found.committed / request.limit:.0%}" if planned else "",
-            f"{found.committed / self.resident:.0%}" if planned and self.resident else "",
+            f"{found.predicted / request.limit:.0%}" if found.predicted else "",
+            f"{found.predicted / self.resident:.0%}" if found.predicted and self.resident else "",
             format_bytes(self.written),
         )  # fmt: skip
         return f"| {' | '.join(cells)} |"
@@ -71,11 +78,15 @@ class Row:
 def run(request: Request) -> Row:
     """Run one program on one cluster; returns in any case, and leaves no process."""
     command = [sys.executable, "-m", "tests.benchmarks.memory.row", json.dumps(asdict(request))]
-    environment = {**os.environ, VARIABLE: request.fault}
     with (
+        groups(request.limit) as made,
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, VARIABLE: request.fault, **made.environment},
         ) as process,  # fmt: skip
         Watch(psutil.Process(process.pid), _killer(request)) as watch,
         _ended(watch),
@@ -87,7 +98,8 @@ def run(request: Request) -> Row:
         except subprocess.TimeoutExpired:
             outcome = Outcome("no answer", request.patience)
     restarts = max(0, watch.workers - request.workers)
-    return Row(request, outcome, restarts, watch.resident, sum(watch.written.values()))
+    written = sum(watch.written.values())
+    return Row(request, outcome, restarts, made.ended, watch.resident, written)
 
 
 def _failed(errors: str) -> Outcome:
@@ -152,7 +164,8 @@ def _print_head(options: argparse.Namespace, arguments: list[str]) -> None:
     print(report.header("tests.benchmarks.memory", arguments))
     print(
         f"\n{options.workers} workers of {options.limit} and {options.threads} threads each, data "
-        f"of {options.factor:g} times that in chunks of {options.chunk}; fault: {options.fault}\n"
+        f"of {options.factor:g} times that in chunks of {options.chunk}; fault: {options.fault}; "
+        f"limits {'in a cgroup for each worker' if hierarchy() else 'of the cluster alone'}\n"
     )
     print(f"| {' | '.join(_COLUMNS)} |\n{'| --- ' * len(_COLUMNS)}|")
 

@@ -1,8 +1,9 @@
 """What admission costs where memory is ample: ``python -m tests.benchmarks.memory.cost``.
 
 Two clusters of one worker each, one with admission, run the same tasks in turns. Shown are the
-wall time and the worker's processor time per task, and the ratios of neighbouring rounds; the
-processor time says something on a busy machine, too.
+wall time and the processor time per task, of the worker and of all processes (the scheduler and the
+client are in this one), and the ratios of neighbouring rounds; processor times say something on a
+busy machine, too.
 """
 
 from __future__ import annotations
@@ -39,23 +40,27 @@ class Place:
     process: psutil.Process
     wall: list[float] = field(default_factory=list)
     """Seconds per task."""
-    processor: list[float] = field(default_factory=list)
+    worker: list[float] = field(default_factory=list)
     """Seconds of the worker's process per task."""
+    processor: list[float] = field(default_factory=list)
+    """Seconds of all processes per task."""
 
     def round(self, tasks: int) -> None:
         """Run tasks, half of which read the results of others, and note what they took."""
-        before, started = self._used(), perf_counter()
+        before, here, started = _used(self.process), _used(psutil.Process()), perf_counter()
         with self.client.as_current():
             first = self.client.map(_number, range(tasks // 2), pure=False)
             second = self.client.map(_number, first, first[::-1], pure=False)
             wait(second)
         self.wall.append((perf_counter() - started) / tasks)
-        self.processor.append((self._used() - before) / tasks)
+        self.worker.append((_used(self.process) - before) / tasks)
+        self.processor.append(self.worker[-1] + (_used(psutil.Process()) - here) / tasks)
         del first, second
 
-    def _used(self) -> float:
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
+
+def _used(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 @contextlib.contextmanager
@@ -86,9 +91,10 @@ def main(arguments: list[str]) -> int:
             if count == 0:  # The first round loads modules.
                 for place in places:
                     place.wall.clear()
+                    place.worker.clear()
                     place.processor.clear()
     print("| per task | without | admission | ratio, quartiles |\n| --- | --- | --- | --- |")
-    for name in ("wall", "processor"):
+    for name in ("wall", "worker", "processor"):
         print(_row(name, getattr(without, name), getattr(admitted, name)))
     return 0
 

@@ -14,10 +14,13 @@ from time import perf_counter
 from typing import Any
 
 import dask
+from dask.core import flatten
 from distributed import Client, LocalCluster, Worker
 
-from gpusched import Cluster
+from gpusched import Cluster, enable
 from gpusched.adapters.distributed import run_on_workers
+from gpusched.inspection.explanation import explain_graph
+from gpusched.inspection.gather import wanted_of
 from tests.benchmarks.memory.programs import PROGRAMS, Sizes
 
 SYSTEMS = "admission", "gpusched", "distributed"
@@ -64,6 +67,8 @@ class Outcome:
     """The program's number."""
     committed: int = 0
     """The most that a worker's ledger had committed; 0 without one."""
+    predicted: int = 0
+    """What a worker takes at most, as `explain` says before anything runs; 0 if not asked."""
     admission: dict[str, float] | None = None
     """What became of its tasks, all workers together."""
 
@@ -71,13 +76,14 @@ class Outcome:
 def run(request: Request) -> Outcome:
     """Run a program, and give up in time, whatever has become of the workers."""
     folder = Path(request.folder)
+    made = PROGRAMS[request.program](Sizes(request.total, request.chunk), folder)
+    predicted = _predicted(request, made)
     with _cluster(request, folder) as cluster, Client(cluster) as client:
         client.wait_for_workers(request.workers)
         request.begun.touch()
         started = perf_counter()
         value = None
         try:
-            made = PROGRAMS[request.program](Sizes(request.total, request.chunk), folder)
             value = float(client.compute(made).result(timeout=request.patience))
             outcome = "finished"
         except TimeoutError:
@@ -85,10 +91,21 @@ def run(request: Request) -> Outcome:
         except Exception as error:  # noqa: BLE001  whatever ends it belongs in the table
             outcome = type(error).__name__
         seconds = perf_counter() - started
-        found = Outcome(outcome, seconds, value, *_asked(client, request.system))
+        committed, admission = _asked(client, request.system)
+        found = Outcome(outcome, seconds, value, committed, predicted, admission)
         _say(found)
         _end_in_time()
     return found
+
+
+def _predicted(request: Request, made: Any) -> int:
+    if request.system != "admission":
+        return 0
+    with enable():
+        wanted = wanted_of(made.__dask_graph__(), list(flatten([made.__dask_keys__()])))
+        explanation, _ = explain_graph(wanted)
+    fit = explanation.on(request.limit, request.workers, request.threads).fit
+    return fit.worker_peak if fit is not None else 0
 
 
 def _say(found: Outcome) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.benchmarks.memory.groups import is_worker
+
 _PAUSE = 0.02
 _FIND = 25
 """Looks between two searches for processes."""
@@ -74,9 +76,8 @@ class Watch:
 
 
 def _is_worker(process: psutil.Process) -> bool:
-    """Return whether a nanny has started a process: multiprocessing's method of spawning."""
     with contextlib.suppress(psutil.Error):
-        return any("spawn_main" in part for part in process.cmdline())
+        return is_worker(process.cmdline())
     return False
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -254,6 +256,20 @@ def happen(model: Model, name: str, first: int, second: int, count: int) -> None
         model.loose = max(0, model.loose - first)
 
 
+def carry_on(model: Model, count: int) -> None:
+    """Let what is going on come to its end; all tasks end, but those that wait for others."""
+    model.land()
+    model.disk_works = True
+    for _ in range(4 * count + 4):
+        model.ledger.try_again()
+        model.spill_ends()
+        model.pump()
+        going = [n for n, task in model.tasks.items() if task.running and not task.seceded]
+        if going:
+            model.finish(going[0], 0)
+    assert all(task.seceded for task in model.tasks.values())
+
+
 @given(EVENTS)
 def test_no_schedule_takes_too_much_or_comes_to_a_stand(events: list[tuple[str, int, int]]) -> None:
     model = Model()
@@ -262,17 +278,74 @@ def test_no_schedule_takes_too_much_or_comes_to_a_stand(events: list[tuple[str, 
         happen(model, name, first, second, count)
         model.pump()
         assert model.ledger.unmanaged == BASE
-    # Seceded tasks wait for the others, and end when those have.
-    model.land()
-    model.disk_works = True
-    for _ in range(4 * len(events) + 4):
-        model.ledger.try_again()
-        model.spill_ends()
-        model.pump()
-        going = [n for n, task in model.tasks.items() if task.running and not task.seceded]
-        if going:
-            model.finish(going[0], 0)
-    assert all(task.seceded for task in model.tasks.values())
+    carry_on(model, len(events))
+
+
+TASKS = (Task(0, 60), Task(40, 30), Task(70, 150), Task(0, 20))
+"""A root, one that reads, one that fits nowhere, and another root, ready in this order."""
+
+
+@dataclass
+class Explored:
+    """A state of a modelled worker, and what may still happen to it."""
+
+    model: Model = field(default_factory=Model)
+    ready: int = 0
+    received: bool = False
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        model = self.model
+        tasks = tuple((n, task.running, task.seceded) for n, task in model.tasks.items())
+        ledger = tuple(value for name, value in vars(model.ledger).items() if name != "_running")
+        rest = model.loose, model.arriving, model.disk_works, model.asked
+        return tasks, ledger, rest, self.ready, self.received
+
+    def next(self) -> Iterator[Explored]:
+        """Yield the states that may follow."""
+        running = [number for number, task in self.model.tasks.items() if task.running]
+        events = [(name, number) for name in ("finish", "secede") for number in running]
+        events += [("ready", 0)] * (self.ready < len(TASKS)) + [("disk", 0), ("spilled", 0)]
+        events += [("land", 0)] if self.received else [("receive", 0)]
+        for name, number in events:
+            other = deepcopy(self)
+            other.happen(name, number)
+            other.model.pump()
+            yield other
+
+    def happen(self, name: str, number: int) -> None:
+        model = self.model
+        if name == "ready":
+            model.tasks[self.ready] = replace(TASKS[self.ready])
+            self.ready += 1
+        elif name == "finish":
+            model.finish(number, model.tasks[number].extra)
+        elif name == "secede":
+            model.tasks[number].seceded = True
+            model.ledger.secede(number)
+        elif name == "disk":
+            model.disk_works = not model.disk_works
+        elif name == "spilled":
+            model.spill_ends()
+        elif name == "receive":
+            model.arriving, self.received = 15, True
+        else:
+            model.land()
+
+
+@pytest.mark.exhaustive
+def test_all_schedules_of_a_few_tasks_go_on() -> None:
+    seen = set()
+    first = Explored()
+    first.model.ledger.observe(0, 0, BASE)
+    todo = [first]
+    while todo:
+        for following in todo.pop().next():
+            if following.state not in seen:
+                seen.add(following.state)
+                todo.append(following)
+                carry_on(deepcopy(following).model, len(TASKS))
+    assert len(seen) > 1000
 
 
 @pytest.mark.parametrize("extra", [1, 50, 150])
