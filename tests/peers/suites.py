@@ -20,7 +20,7 @@ class Suite:
     ini: str
     """The file of pytest's settings that the wheel does not carry."""
     common: tuple[str, ...]
-    """Modules that `make test-peers-common` runs too."""
+    """Modules that `make test-peers-common` runs too, the longest first."""
     least: int = 1
     """Tasks that must be fused in each of them: tests of another array would pass, too."""
     chosen: tuple[str, ...] | None = None
@@ -54,8 +54,8 @@ SUITES = {
     "dask": Suite(
         "dask.array.tests",
         "dask.ini",
-        ("test_array_core", "test_optimization", "test_overlap",
-         "test_reductions", "test_routines", "test_slicing", "test_ufunc"),
+        ("test_reductions", "test_array_core", "test_routines", "test_ufunc",
+         "test_optimization", "test_overlap", "test_slicing"),
         least=20,
     ),
     "dask-on-a-gpu": Suite(
