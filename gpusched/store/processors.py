@@ -140,9 +140,10 @@ def cores() -> int:
 
 def interpreted() -> bool:
     """Return whether numba is switched off, so that Python runs kernels."""
-    numba = sys.modules.get("numba")
-    if numba is not None:
-        return bool(numba.config.DISABLE_JIT)
+    # Another thread may be importing it, so that it has no settings yet.
+    found = getattr(getattr(sys.modules.get("numba"), "config", None), "DISABLE_JIT", None)
+    if found is not None:
+        return bool(found)
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,3 +99,13 @@ def test_without_a_cache_directory_each_process_asks(machine: Machine) -> None:
     with dask.config.set({"gpusched.fusion.cache-directory": None}):
         assert machine.described() == machine.described() == machine.answer
     assert machine.asked == 2
+
+
+def test_numba_may_be_halfway_through_its_import_in_another_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba", types.ModuleType("numba"))
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert processors.interpreted()
+    monkeypatch.delenv("NUMBA_DISABLE_JIT")
+    assert not processors.interpreted()
