@@ -68,7 +68,7 @@ class Row:
             f"{self.restarts} ({self.ended} by the kernel)" if self.ended else str(self.restarts),
             f"{self.resident / request.limit:.0%}",
             f"{found.committed / request.limit:.0%}" if planned else "",
-            f"{found.predicted / request.limit:.0%}" if found.predicted else "",
+            f"{found.predicted / request.limit:.0%}" if found.predicted else found.unexplained,
             f"{found.predicted / self.resident:.0%}" if found.predicted and self.resident else "",
             format_bytes(self.written),
         )  # fmt: skip

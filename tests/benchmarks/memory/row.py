@@ -68,7 +68,9 @@ class Outcome:
     committed: int = 0
     """The most that a worker's ledger had committed; 0 without one."""
     predicted: int = 0
-    """What a worker takes at most, as `explain` says before anything runs; 0 if not asked."""
+    """What a worker takes at most, as `explain` says before anything runs; 0 if not known."""
+    unexplained: str = ""
+    """Why `explain` has failed, if it has."""
     admission: dict[str, float] | None = None
     """What became of its tasks, all workers together."""
 
@@ -77,7 +79,10 @@ def run(request: Request) -> Outcome:
     """Run a program, and give up in time, whatever has become of the workers."""
     folder = Path(request.folder)
     made = PROGRAMS[request.program](Sizes(request.total, request.chunk), folder)
-    predicted = _predicted(request, made)
+    try:
+        predicted, unexplained = _predicted(request, made), ""
+    except Exception as error:  # noqa: BLE001  whatever ends it belongs in the table
+        predicted, unexplained = 0, type(error).__name__
     with _cluster(request, folder) as cluster, Client(cluster) as client:
         client.wait_for_workers(request.workers)
         request.begun.touch()
@@ -92,7 +97,7 @@ def run(request: Request) -> Outcome:
             outcome = type(error).__name__
         seconds = perf_counter() - started
         committed, admission = _asked(client, request.system)
-        found = Outcome(outcome, seconds, value, committed, predicted, admission)
+        found = Outcome(outcome, seconds, value, committed, predicted, unexplained, admission)
         _say(found)
         _end_in_time()
     return found
