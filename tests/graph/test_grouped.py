@@ -151,6 +151,7 @@ def test_dtypes_of_groups_that_end_in_a_chunk(dtype: str, name: str) -> None:
     assert fused == 2 or (name.endswith("of-three") and dtype != "float32")
 
 
+@pytest.mark.slow
 def test_months_of_a_resampling_are_kernels() -> None:
     data = field().isel(x=slice(None, 20))
     expected, found, fused = computed(lambda: data.resample(time="MS").mean() * 2)
