@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from dask.array import chunk as dask_chunk
 from dask.array import core, routines
+from dask.core import flatten, reshapelist
 
 from gpusched.adapters.arrays import apply_random, apply_random_func
 from gpusched.graph.drawing import draw_by_generator, draw_by_state
@@ -179,16 +180,19 @@ def concatenated(function: Any, args: tuple[Any, ...]) -> Any:
     """Return zeros for several chunks in one, as when chunks are changed; None for others."""
     plain = bare(function)
     if plain is core.concatenate_shaped:
-        chunks = core.reshapelist(args[1], list(args[0]))
+        chunks = reshapelist(args[1], list(args[0]))
     elif plain is core.concatenate3:
         chunks = args[0]
     else:
         return None
-    axes, inner = 0, chunks
-    while isinstance(inner, list) and inner:
+    if not isinstance(chunks, list) or not (parts := list(flatten(chunks))):
+        return None
+    axes = 0
+    inner: Any = chunks
+    while isinstance(inner, list):
         axes, inner = axes + 1, inner[0]
-    plain_ones = (type(a) is np.ndarray and a.ndim == axes for a in core.flatten([chunks]))
-    return zeros(_joined_shape(chunks), inner.dtype) if axes and all(plain_ones) else None
+    ordinary = all(type(part) is np.ndarray and part.ndim == axes for part in parts)
+    return zeros(_joined_shape(chunks), parts[0].dtype) if ordinary else None
 
 
 def _first(chunks: Any) -> Any:
