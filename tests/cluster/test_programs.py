@@ -121,7 +121,6 @@ def note_left() -> None:
         return -1.0
 
     worthwhile.gain = gain
-    worthwhile.later = lambda handles, starting: False
 
 
 def noted_left() -> list[int]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -103,33 +101,9 @@ def _outcomes(case: Case, name: str, one: Outcome, other: Outcome) -> Iterator[D
             yield Difference("exception", name, text)
         return
     yield from _values(case, name, one.value, other.value)
-    missing, added = one.warned - other.warned, other.warned - one.warned
-    # What nothing uses is not computed: docs/explanation/floating-point.md.
-    if added or (missing and not leaves_values(case.source)):
+    if one.warned != other.warned:
         text = f"plain dask: {sorted(one.warned)}; gpusched: {sorted(other.warned)}"
         yield Difference("warnings", name, text, close=case.loose)
-
-
-@lru_cache(maxsize=1)
-def leaves_values(source: str) -> bool:
-    """Return whether a function of chunks computes a value that it does not use.
-
-    Arrays that ``main`` makes and leaves are computed by nobody.
-
-    Examples
-    --------
-    >>> from tests.differential.comparing import leaves_values
-    >>> head = "def f(x):\n    t = 1 / x\n    return "
-    >>> leaves_values(head + "x"), leaves_values(head + "t")
-    (True, False)
-    """
-    for each in ast.walk(ast.parse(source)):
-        if isinstance(each, ast.FunctionDef) and each.name != "main":
-            names = [node for node in ast.walk(each) if isinstance(node, ast.Name)]
-            stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-            if stored - {node.id for node in names if isinstance(node.ctx, ast.Load)}:
-                return True
-    return False
 
 
 def _described(outcome: Outcome | None) -> str:
