@@ -64,9 +64,17 @@ SUITES = {
         (),
         chosen=("test_cupy_core", "test_cupy_creation", "test_cupy_gufunc", "test_cupy_linalg",
                 "test_cupy_overlap", "test_cupy_percentile", "test_cupy_random",
-                "test_cupy_reductions", "test_cupy_routines", "test_cupy_slicing",
-                "test_cupy_sparse"),
+                "test_cupy_reductions", "test_cupy_routines", "test_cupy_slicing"),
         needs=("cupy",),
+        gpu=True,
+    ),
+    # The emulated GPU has no cuSPARSE.
+    "dask-on-a-gpu-with-sparse": Suite(
+        "dask.array.tests",
+        "dask.ini",
+        (),
+        chosen=("test_cupy_sparse",),
+        needs=("cupy", "cupy_backends.cuda.libs.cusparse"),
         gpu=True,
     ),
     "expressions": Suite(

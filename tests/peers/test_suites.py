@@ -72,7 +72,7 @@ def check(name: str, module: str, directory: Path) -> int:
     """Fail if a test fails fused that passes plain; return how many tasks were fused."""
     suite = SUITES[name]
     for needed in (suite.package.partition(".")[0], *suite.needs):
-        pytest.importorskip(needed)
+        pytest.importorskip(needed, exc_type=ImportError)
     fused = run_tests(suite, module, directory, fused=True)
     assert fused.passed or fused.skipped, fused.output[-3000:]
     counts = json.loads((directory / "statistics.main").read_text())

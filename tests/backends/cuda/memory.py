@@ -18,8 +18,10 @@ def shifted(array: np.ndarray, count: int) -> np.ndarray:
 
 def root(array: np.ndarray) -> np.ndarray:
     """Return the array that owns the memory."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    base: Any = array
+    while base is not None:
+        array = base if isinstance(base, np.ndarray) else array
+        base = getattr(base, "base", None)  # Views by `as_strided` stand on something between.
     return array
 
 

@@ -67,8 +67,9 @@ def test_cupy_arrays_on_streams_of_several_threads() -> None:
 
     recording.BACKENDS["remember"] = remember
     recording.record(lambda a, b: a * b + a, numbers(8), numbers(8), backend="remember")
-    add = cuda.get(kernels[0])
-    assert cuda.get(kernels[0]) is add
+    handle = cuda.handle(kernels[0])
+    assert cuda.handle(kernels[0]) is handle
+    add = handle.call
     wrong = []
 
     def work(seed: int) -> None:
