@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +36,29 @@ Outcomes = Callable[[str, str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 @starts_processes
-def outcomes() -> Outcomes:
-    """Give a function that runs all programs with a front end and a scheduler, each once."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """Give a function that runs all programs with a front end and a scheduler, each once.
 
+    Once for all processes of pytest-xdist: the first one that asks runs them, others wait.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent
+
+    @cache
     def run(front_end: str, scheduler: str) -> dict[str, Any]:
-        if (front_end, scheduler) not in found:
-            command = [sys.executable, "-W", "ignore", "-m", "tests.frontends"]
-            done = subprocess.run([*command, front_end, scheduler], cwd=ROOT, env=dict(os.environ),
-                                  capture_output=True, text=True)  # fmt: skip
-            assert done.returncode == 0, done.stderr[-3000:]
-            found[front_end, scheduler] = json.loads(done.stdout)
-        return found[front_end, scheduler]
+        path = folder / f"outcomes-{front_end}-{scheduler}.json"
+        with open(path.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                command = [sys.executable, "-W", "ignore", "-m", "tests.frontends"]
+                done = subprocess.run(
+                    [*command, front_end, scheduler], cwd=ROOT, capture_output=True, text=True
+                )
+                assert done.returncode == 0, done.stderr[-3000:]
+                path.write_text(done.stdout)
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
 
     return run
 
