@@ -18,11 +18,12 @@
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
 # arguments to the command that a target runs. make demo passes ARGS="--scale 32" to the example, and
-# FLAGS="--no-fuse" to gpusched run.
+# FLAGS="--no-fuse" to gpusched run. INSTALL="uv pip install" installs with uv instead of pip.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALL ?= $(BIN)/python -m pip install
 PYTEST = $(BIN)/python -m pytest
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 # What all parts of test-all but the default tier look for new examples with.
@@ -141,7 +142,7 @@ clean:
 # One stamp for each set of extras: pip runs again only when pyproject.toml has changed.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.cuda-test $(VENV)/.gpu-test $(VENV)/.models-test $(VENV)/.interop-test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(BIN)/python
 	@echo "installing gpusched with its $* packages in $(VENV): a minute or two"
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	VIRTUAL_ENV=$(abspath $(VENV)) $(INSTALL) --quiet --editable '.[$*]'
 	@touch $@
 
 $(VENV)/.asserts: pyproject.toml | $(VENV)/.test

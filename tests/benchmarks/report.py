@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import geometric_mean
 
+from gpusched import installing
 from tests.benchmarks.contenders import CHUNKED
 from tests.benchmarks.contenders.base import THREADS
 from tests.benchmarks.first_calls import PLACES, FirstCalls
@@ -27,8 +28,8 @@ FILES = "--json", "--merge", "--readme", "--write"
 """Options that say where results are kept, which is no matter of who measures again."""
 
 _PACKAGES = (
-    "gpusched", "dask", "distributed", "numpy", "numba", "llvmlite", "jax", "torch", "numexpr",
-    "cubed", "xarray",
+    installing.DISTRIBUTION, "dask", "distributed", "numpy", "numba", "llvmlite", "jax", "torch",
+    "numexpr", "cubed", "xarray",
 )  # fmt: skip
 
 Cell = Callable[[dict[str, Timing], str], str]
