@@ -20,6 +20,7 @@ from gpusched.graph.cutting import cut_off
 from gpusched.graph.grouping import Group, Grouping
 from gpusched.graph.items import taking
 from gpusched.graph.limits import Limits
+from gpusched.graph.names import resolved
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import constant, translated
 from gpusched.graph.segment import ProgramStep
@@ -126,11 +127,7 @@ class _Batching:
 
     def _resolved(self, key: Any) -> Any:
         """Return the key of the task behind a key that may be another name for it."""
-        node = self._graph.get(key)
-        while type(node) is Alias and node.target != key:
-            key = node.target
-            node = self._graph.get(key)
-        return key
+        return resolved(self._graph, key)
 
     def _order(self) -> None:
         """Note what each task depends on; depth first, in the order of arguments."""

@@ -9,6 +9,7 @@ from typing import Any
 from dask.order import order
 
 from gpusched.adapters.tasks import Alias
+from gpusched.graph.names import resolved
 
 
 def most_kept(tasks: Mapping[Any, Any], keys: Collection[Any], nbytes: Callable[[Any], int]) -> int:
@@ -38,8 +39,8 @@ def most_kept(tasks: Mapping[Any, Any], keys: Collection[Any], nbytes: Callable[
     """
     ranks = order(dict(tasks))
     made = {key: node for key, node in tasks.items() if not isinstance(node, Alias)}
-    reads = {key: {_target(tasks, each) for each in made[key].dependencies} for key in made}
-    wanted = {_target(tasks, key) for key in keys}
+    reads = {key: {resolved(tasks, each) for each in made[key].dependencies} for key in made}
+    wanted = {resolved(tasks, key) for key in keys}
     readers = Counter(each for some in reads.values() for each in some)
     kept = most = 0
     for key in sorted(made, key=ranks.__getitem__):
@@ -52,10 +53,3 @@ def most_kept(tasks: Mapping[Any, Any], keys: Collection[Any], nbytes: Callable[
         if not readers[key] and key not in wanted:
             kept -= nbytes(key)
     return most
-
-
-def _target(tasks: Mapping[Any, Any], key: Any) -> Any:
-    """Return the key of the task that makes a result which may have several names."""
-    while isinstance(tasks.get(key), Alias):
-        key = tasks[key].target
-    return key
