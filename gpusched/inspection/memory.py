@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.inspection.standins import extent, fresh
+from gpusched.inspection.standins import MAPPED, extent, fresh
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.plan import Call, Plan, Step, reads, written
@@ -51,12 +51,8 @@ def untouched(made: Any, given: Iterable[Any]) -> Any:
     >>> untouched(x[1:], [x])[0], untouched(x + 1, [x])[0]
     (np.float64(1.0), np.float64(0.0))
     """
-    large = isinstance(made, np.ndarray) and made.base is None and extent(made) >= _LARGE
+    large = isinstance(made, np.ndarray) and made.base is None and extent(made) >= MAPPED
     return fresh(made) if large and not any(owner(each) is made for each in given) else made
-
-
-_LARGE = 1 << 18
-"""Bytes of an array whose memory may be large if there are thousands of the kind."""
 
 
 def held(arrays: Iterable[Any]) -> int:

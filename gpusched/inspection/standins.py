@@ -24,7 +24,7 @@ GETTERS = (core.getter, core.getter_inline, core.getter_nofancy, operator.getite
 _DRAWS = (apply_random, apply_random_func, draw_by_generator, draw_by_state)
 
 
-_MAPPED = 1 << 18
+MAPPED = 1 << 18
 """Bytes from which an array of zeros gets pages of its own."""
 
 
@@ -41,7 +41,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """
     dtype = np.dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
-    if size < _MAPPED or dtype.hasobject:
+    if size < MAPPED or dtype.hasobject:
         return np.zeros(shape, dtype)
     # Private, as reading shared pages would take memory for them.
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
