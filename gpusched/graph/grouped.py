@@ -16,7 +16,7 @@ import numpy as np
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.generate import identity_value
-from gpusched.graph.grouped_whole import whole_for
+from gpusched.graph.grouped_whole import COMBINES, GroupedWhole, joined_by, whole_for
 from gpusched.graph.quick import QUICK
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
@@ -24,11 +24,6 @@ from gpusched.record.chunk import LazyChunk, lazies
 
 VARIANCES = {"var": False, "nanvar": True}
 """Whether NaN is left out of variances, by flox's names for them without the chunks."""
-
-COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
-            "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
-            "nanlen": "add"}  # fmt: skip
-"""How flox's reductions join values, by its names for them."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +98,12 @@ class Grouped:
         nothing = identity_value(combine, dtype)
         if nothing != fill:
             raise UnfusibleError(GraphBreak.NO_KERNEL, f"{func} that gives {fill!r} of nothing")
-        values: Any = array
-        if func == "nanlen":
-            values = ~np.isnan(values)
-        elif func.startswith("nan") and array.dtype.kind == "f":
-            values = np.where(np.isnan(values), array.dtype.type(nothing), values)
+        values = joined_by(func, array, nothing)
         return segments.reduced(values, by, self.count, combine, -1, dtype)
+
+
+GROUPED = Grouped, GroupedWhole
+"""What programs call for flox's functions: equal ones compute the same, in all graphs."""
 
 
 def _expanded(result: Any) -> Any:

@@ -22,10 +22,10 @@ from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
 from gpusched.record.chunk import LazyChunk, lazies
 
-JOINED = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
-          "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
-          "nanlen": "add"}  # fmt: skip
-"""How these of flox's reductions join values."""
+COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
+            "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
+            "nanlen": "add"}  # fmt: skip
+"""How flox's reductions join values, by its names for them."""
 MEANS = ("mean", "nanmean")
 MOMENTS = ("var", "nanvar", "std", "nanstd")
 EXTREMES = {"nanmax": -math.inf, "nanmin": math.inf}
@@ -111,16 +111,12 @@ class GroupedWhole:
 
     def _total(self, array: LazyChunk, codes: Any, count: int) -> Any:
         """Return the reductions, of which means and those that skip NaN make the results."""
-        values: Any = array
-        if self.reduction == "nanlen":
-            values = ~np.isnan(array)
-        elif self.reduction.startswith("nan") and array.dtype.kind == "f":
-            nothing = EXTREMES.get(self.reduction, 1.0 if self.reduction == "nanprod" else 0.0)
-            values = np.where(np.isnan(array), array.dtype.type(nothing), array)
+        nothing = EXTREMES.get(self.reduction, 1.0 if self.reduction == "nanprod" else 0.0)
+        values = joined_by(self.reduction, array, nothing)
         return self._joined(values, codes, count, self.reduction, self.dtype)
 
     def _joined(self, values: Any, codes: Any, count: int, name: str, dtype: np.dtype) -> LazyChunk:
-        combine = JOINED.get(name, "add")
+        combine = COMBINES.get(name, "add")
         # NumPy starts from each group's first element, which may be a negative zero.
         initial = -0.0 if combine == "add" and dtype.kind == "f" else None
         return segments.reduced(values, codes, count, combine, -1, dtype, initial)
@@ -145,6 +141,15 @@ class GroupedWhole:
         if self.reduction.endswith("std"):
             found = np.sqrt(found)
         return found.astype(self.dtype), parts.number
+
+
+def joined_by(reduction: str, array: LazyChunk, nothing: Any) -> Any:
+    """Return what one of flox's reductions joins; some take `nothing` for NaN."""
+    if reduction == "nanlen":
+        return ~np.isnan(array)
+    if reduction.startswith("nan") and array.dtype.kind == "f":
+        return np.where(np.isnan(array), array.dtype.type(nothing), array)
+    return array
 
 
 def labelled(by: Any, sort: bool) -> Any:
@@ -259,7 +264,7 @@ def _reduction(agg: Any) -> str | None:
         if first.func is not variance or first.args or options.keys() != {"std", "skipna"}:
             return None
         return f"{'nan' if options['skipna'] else ''}{'std' if options['std'] else 'var'}"
-    return first if type(first) is str and first in (*JOINED, *MEANS) else None
+    return first if type(first) is str and first in (*COMBINES, *MEANS) else None
 
 
 def _is_missing(fill: Any) -> bool:

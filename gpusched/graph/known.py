@@ -18,8 +18,8 @@ from gpusched.adapters.arrays import nanmax_skip, nanmin_skip, sqrt, take, trim
 from gpusched.adapters.tasks import Task
 from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
-from gpusched.graph.grouped import Grouped, grouped_for
-from gpusched.graph.grouped_whole import GroupedWhole, extracted
+from gpusched.graph.grouped import GROUPED, grouped_for
+from gpusched.graph.grouped_whole import extracted
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import foreign, functions, windows  # noqa: F401  (windows register themselves)
@@ -241,11 +241,7 @@ def exact_for(function: Any) -> Any:
 
 def plain_for(function: Any) -> Any:
     """Return the function of dask's that programs call another one for, or `function` itself."""
-    return (
-        function.plain
-        if isinstance(function, Grouped | GroupedWhole)
-        else _replaced(function, _PLAIN)
-    )
+    return function.plain if isinstance(function, GROUPED) else _replaced(function, _PLAIN)
 
 
 def _replaced(function: Any, table: dict[Callable[..., Any], Callable[..., Any]]) -> Any:
@@ -272,7 +268,7 @@ def known(function: Any) -> bool:
     function = bare(function)
     if isinstance(function, np.ufunc):
         return operation_of(function) is not None
-    if isinstance(function, RecordedFunction | Grouped | GroupedWhole):
+    if isinstance(function, (RecordedFunction, *GROUPED)):
         return True
     try:
         return function in _RECORDED or function in HANDLERS

@@ -14,8 +14,7 @@ import numpy as np
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.graph import libraries
-from gpusched.graph.grouped import Grouped
-from gpusched.graph.grouped_whole import GroupedWhole
+from gpusched.graph.grouped import GROUPED
 from gpusched.plan.plan import Register
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ def keep(key: Any, program: Program) -> None:
             del _recent[next(iter(_recent))]
 
 
-_PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register, Grouped,
-          GroupedWhole)  # fmt: skip
+_PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register,
+          *GROUPED)  # fmt: skip
 
 
 def lasts(value: Any) -> bool:

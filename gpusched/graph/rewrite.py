@@ -32,7 +32,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.decisions import Remaining
-from gpusched.graph.grouped import Grouped
+from gpusched.graph.grouped import GROUPED, Grouped
 from gpusched.graph.grouped_whole import GroupedWhole, extracted, extracts, labelled
 from gpusched.graph.known import computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
@@ -534,6 +534,6 @@ def _identity(function: Callable[..., Any]) -> Any:
 
     Programs keep their functions alive, so that the id of one stays its own.
     """
-    if isinstance(function, RecordedFunction | Grouped | GroupedWhole):
+    if isinstance(function, (RecordedFunction, *GROUPED)):
         return function, type(function)
     return id(function), type(function)
