@@ -97,8 +97,9 @@ test-interop: $(VENV)/.interop-test
 	$(PYTEST) $(WHOLE) tests/test_documentation.py -k interoperate $(ARGS)
 
 test-peers: $(VENV)/.test
-	$(PYTEST) $(PARALLEL) tests/peers -m peers $(ARGS)
+	$(PYTEST) $(PARALLEL) tests/peers -m "peers and exhaustive" $(ARGS)
 
+# Each third test of the modules that use chunks most.
 test-peers-common: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) tests/peers -m "peers and not exhaustive" $(ARGS)
 

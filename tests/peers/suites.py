@@ -10,6 +10,9 @@ import pytest
 
 HERE = Path(__file__).parent
 
+EVERY = 3
+"""Of tests in common modules; neighbours often differ in one parameter."""
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -20,11 +23,9 @@ class Suite:
     ini: str
     """The file of pytest's settings that the wheel does not carry."""
     common: tuple[str, ...]
-    """Modules that `make test-peers-common` runs too, the longest first."""
-    least: int = 1
-    """Tasks that must be fused in each of them: tests of another array would pass, too."""
+    """Modules of which `make test-peers-common` runs each `EVERY`-th test, the longest first."""
     chosen: tuple[str, ...] | None = None
-    """All other modules that are run; None for all that there are."""
+    """All other modules that `make test-peers` runs; None for all that there are."""
 
     plugins: tuple[str, ...] = ()
     """pytest's plugins that both runs have."""
@@ -36,7 +37,7 @@ class Suite:
     """Whether the tests need a GPU: `make test-gpu` runs them."""
 
     def others(self) -> tuple[str, ...]:
-        """Return the modules that only `make test-peers` runs; none without the package."""
+        """Return the modules that are not common; none without the package."""
         if self.chosen is not None:
             return self.chosen
         try:
@@ -56,7 +57,6 @@ SUITES = {
         "dask.ini",
         ("test_reductions", "test_array_core", "test_routines", "test_ufunc",
          "test_optimization", "test_overlap", "test_slicing"),
-        least=20,
     ),
     "dask-on-a-gpu": Suite(
         "dask.array.tests",
@@ -122,11 +122,11 @@ SUITES = {
 
 
 def modules(common: bool) -> list[object]:
-    """Return parameters of tests: the name of a suite, and one of its modules."""
+    """Return parameters of tests: the name of a suite, and a common or any one of its modules."""
     return [
         pytest.param(
             name, module, id=f"{name}-{module}", marks=[pytest.mark.gpu] if suite.gpu else []
         )
         for name, suite in SUITES.items()
-        for module in (suite.common if common else suite.others())
+        for module in (suite.common + (() if common else suite.others()))
     ]
