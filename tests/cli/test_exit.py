@@ -136,7 +136,12 @@ def test_worker_that_dies_is_replaced_and_named(gpusched_run: Runner) -> None:
 
 @pytest.mark.parametrize("whole_group", [True, *exhaustive(False)], ids=["group", "one"])
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.exhaustive),
+    ],
 )
 @pytest.mark.parametrize("flag", ["--local", "--workers=2"])
 def test_request_to_stop_ends_everything(

@@ -23,6 +23,7 @@ from distributed.deploy.utils import nprocesses_nthreads
 
 from gpusched.cli.worker import make_plan, worker
 from gpusched.cluster import plan as planning
+from tests.tiers import exhaustive
 from tests.waiting import PATIENCE, wait_for, wait_gone
 
 from .conftest import Runner, call
@@ -219,7 +220,7 @@ def test_scheduler_file_may_appear_later_or_be_an_old_one(gpusched: Runner) -> N
     assert started_here.wait(timeout=PATIENCE) == 0
 
 
-@pytest.mark.parametrize("whole_group", [True, False], ids=["group", "one"])
+@pytest.mark.parametrize("whole_group", [True, *exhaustive(False)], ids=["group", "one"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_request_to_stop_ends_everything(
     gpusched: Runner, scheduler: str, number: signal.Signals, whole_group: bool
@@ -333,7 +334,11 @@ def held(gpusched: Runner, address: str, *flags: str) -> subprocess.Popen[str]:
         ([], ENDED),
         pytest.param(["--workers", "2"], ENDED, marks=pytest.mark.exhaustive),
         pytest.param(["--no-nanny"], ENDED, marks=pytest.mark.exhaustive),
-        (["--death-timeout", "8"], "not up within its death timeout of 8 s"),
+        pytest.param(
+            ["--death-timeout", "8"],
+            "not up within its death timeout of 8 s",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
