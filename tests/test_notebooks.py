@@ -143,7 +143,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_first_steps(shown: Any) -> None:
     outputs = shown(NOTEBOOKS[0])
     pages = "".join(output.get("text/html", "") for output in outputs)
-    assert "Dashboard" in pages and "gpusched-explain" in pages and "<iframe" in pages
+    assert "Dashboard" in pages and 'class="gpusched"' in pages and "<iframe" in pages
     assert any(output["text/plain"].startswith("np.float64(") for output in outputs)
 
 

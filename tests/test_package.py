@@ -192,10 +192,12 @@ def test_no_gpu_package_is_needed() -> None:
         }
 
 
-@pytest.mark.parametrize(
-    "name", ["gpusched.yaml", "py.typed", "profiling/page.css", "profiling/page.js"]
-)
-def test_package_data_is_there(name: str) -> None:
-    assert (Path(gpusched.__file__).parent / name).is_file()
+def test_package_data_is_named() -> None:
+    """All that is no module: style sheets, a program of pages, settings, the mark of types."""
     content = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert name in content["tool"]["setuptools"]["package-data"]["gpusched"]
+    folder = Path(gpusched.__file__).parent
+    named = content["tool"]["setuptools"]["package-data"]["gpusched"]
+    found = {path for pattern in named for path in folder.glob(pattern)}
+    assert all(any(folder.glob(pattern)) for pattern in named)
+    files = {path for path in folder.rglob("*") if path.is_file()}
+    assert found == {path for path in files if path.suffix not in (".py", ".pyc", ".md")}

@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from gpusched.cli.errors import Failed
-from gpusched.cli.tables import table
 from gpusched.cli.types import Read, output_file, seconds
 from gpusched.quantities import read_bytes
+from gpusched.rendering.text import aligned
 
 _HEADINGS = ("KERNELS", "SIZE", "LAST USED", "USABLE", "MADE WITH")
 _EVERYTHING = "Kernels for other processors and versions, too."
@@ -48,7 +48,7 @@ def info(as_json: bool) -> None:
         return
     click.echo(f"{root}, {_size(largest)} at most" if largest else str(root))
     if found:
-        click.echo(table([_HEADINGS, *(_row(each) for each in found)]))
+        click.echo(aligned([_HEADINGS, *(_row(each) for each in found)]))
     else:
         click.echo("no kernels")
 

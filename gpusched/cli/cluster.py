@@ -13,8 +13,8 @@ import click
 from dask.utils import format_bytes, format_time
 
 from gpusched.cli.errors import Failed, Unusable
-from gpusched.cli.tables import table
 from gpusched.cli.types import MEMORY_LIMIT, count, seconds
+from gpusched.rendering.text import aligned
 
 if TYPE_CHECKING:
     from gpusched.cluster.named.state import Record
@@ -232,7 +232,7 @@ def _table(found: list[Any]) -> str:
         return "no clusters; start one with: gpusched cluster start"
     rows = [_HEADINGS, *(_row(each) for each in found)]
     problems = [f"{each.name}: {each.problem}" for each in found if each.problem]
-    return "\n".join([table(rows), *problems])
+    return "\n".join([aligned(rows), *problems])
 
 
 def _row(status: Any) -> tuple[str, ...]:

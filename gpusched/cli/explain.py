@@ -126,10 +126,9 @@ def _document(computation: Any) -> dict[str, Any]:
 
 
 def _page(computations: Any) -> str:
-    from html import escape
+    from markupsafe import Markup
 
-    body = "".join(
-        f"<h2>{escape(_title(place))}</h2>{found.html()}" for place, found in computations
-    )
-    head = '<!doctype html><html><head><meta charset="utf-8"><title>gpusched explain</title>'
-    return f'{head}</head><body style="font-family: sans-serif">{body}</body></html>\n'
+    from gpusched.rendering.html import heading, joined, page
+
+    parts = (joined(heading(_title(place)), Markup(found.html())) for place, found in computations)
+    return page("gpusched explain", *parts)

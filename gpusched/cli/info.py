@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,7 @@ from dask.utils import format_bytes
 
 from gpusched.cli.errors import Failed, Unusable
 from gpusched.cli.scheduler_connection import ask, describe, scheduler_flags
-
-_WIDTH = 240
-"""Columns where the output is not a terminal."""
+from gpusched.rendering.text import Section, titled
 
 
 @click.command("info")
@@ -151,42 +148,39 @@ def _workers(address: str, certificates: Mapping[str, str | None]) -> list[dict[
 
 def text(found: dict[str, Any]) -> str:
     """Return for people what `collect` found."""
-    from rich.console import Console
-
-    # What goes into a file or a pipe is cut at no terminal's width.
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
-    with console.capture() as capture:
-        _print_devices(console, found)
-        _print_table(console, "Versions", ["package", "version"],
-                     [(k, v or "not installed") for k, v in found["versions"].items()])  # fmt: skip
-        _print_table(console, "Thread policies of workers", ["library", "policy", "from", "why"],
-                     [(p["library"], p["policy"], p["origin"], p["why"])
-                      for p in found["thread_policies"]])  # fmt: skip
-        _print_table(console, "Settings", ["setting", "value", "from"],
-                     [(s["name"], s["value"], s["origin"]) for s in found["settings"]])  # fmt: skip
-        if "workers" in found:
-            _print_workers(console, found["workers"])
-    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
+    policies = [(p["library"], p["policy"], p["origin"], p["why"])
+                for p in found["thread_policies"]]  # fmt: skip
+    return titled(
+        ("Devices", ("device", "what", "memory", "now"), map(_device_row, found["devices"])),
+        *_links(found["links"]),
+        ("Host", ("what", "how much"), _host(found)),
+        ("Versions", ("package", "version"),
+         [(package, version or "not installed") for package, version in found["versions"].items()]),
+        ("Thread policies of workers", ("library", "policy", "from", "why"), policies),
+        ("Settings", ("setting", "value", "from"),
+         [(s["name"], str(s["value"]), s["origin"]) for s in found["settings"]]),
+        *_joined_workers(found.get("workers")),
+    )  # fmt: skip
 
 
-def _print_devices(console: Any, found: dict[str, Any]) -> None:
-    memory, cache = found["memory"], found["kernel_cache"]
-    rows = [_device_row(device) for device in found["devices"]]
-    _print_table(console, "Devices", ["device", "what", "memory", "now"], rows)
-    links = [
+def _links(links: list[dict[str, Any]]) -> Iterator[Section]:
+    rows = [
         (f"{link['first']} - {link['second']}", f"{link['nvlinks']} NVLinks", link["path"])
-        for link in found["links"]
+        for link in links
     ]
-    if links:
-        _print_table(console, "Links", ["GPUs", "NVLink", "PCIe"], links)
-    lines = [
+    if rows:
+        yield "Links", ("GPUs", "NVLink", "PCIe"), rows
+
+
+def _host(found: dict[str, Any]) -> list[tuple[str, str]]:
+    memory, cache = found["memory"], found["kernel_cache"]
+    return [
         ("host memory", f"{format_bytes(memory['total'])}, available "
                         f"{format_bytes(memory['available'])}, limit "
                         f"{format_bytes(memory['limit'])}"),
         ("kernel cache", f"{cache['folder'] or 'in memory only'}, {cache['files']} files, "
                          f"{format_bytes(cache['bytes'])}"),
     ]  # fmt: skip
-    _print_table(console, "Host", ["what", "how much"], lines)
 
 
 def _device_row(device: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -216,7 +210,9 @@ def _ranges(cores: list[int]) -> str:
     return ranges(cores)
 
 
-def _print_workers(console: Any, workers: list[dict[str, Any]]) -> None:
+def _joined_workers(workers: list[dict[str, Any]] | None) -> Iterator[Section]:
+    if workers is None:
+        return
     rows = []
     for worker in workers:
         device, spill = worker.get("device", {}), worker.get("spill", {})
@@ -228,17 +224,5 @@ def _print_workers(console: Any, workers: list[dict[str, Any]]) -> None:
             format_bytes(spill.get("disk_bytes", 0)),
             str(kernels.get("launches", 0)),
         ))  # fmt: skip
-    headings = ["worker", "address", "status", "memory", "device", "on disk", "kernel launches"]
-    _print_table(console, "Workers", headings, rows)
-
-
-def _print_table(console: Any, title: str, headings: list[str], rows: list[Any]) -> None:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    console.print(table)
-    console.print()
+    headings = ("worker", "address", "status", "memory", "device", "on disk", "kernel launches")
+    yield "Workers", headings, rows

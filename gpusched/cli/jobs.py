@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from gpusched.cli.errors import Failed, Unusable
-from gpusched.cli.tables import table
+from gpusched.rendering.text import aligned
 
 _HEADINGS = ("JOB", "NAME", "STATE", "CODE", "NODES", "SUBMITTED", "COMMAND")
 
@@ -55,7 +55,7 @@ def _show(jobs: Iterable[Any], as_json: bool) -> None:
     elif not found:
         click.echo("no jobs; submit one with: gpusched submit -- script.py")
     else:
-        click.echo(table([_HEADINGS, *(_row(*each) for each in found)]))
+        click.echo(aligned([_HEADINGS, *(_row(*each) for each in found)]))
 
 
 @jobs.command()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from gpusched.debugging.steps import Step
 from gpusched.inspection.places import Place
+from gpusched.rendering.html import code, fragment, paragraph, source, table
 
 if TYPE_CHECKING:
     from gpusched.debugging.nonfinite import Nonfinite
@@ -68,39 +68,19 @@ def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
-_STYLE = """
-.gpusched-trace { font-size: 13px; max-width: 1100px; }
-.gpusched-trace table { border-collapse: collapse; margin: 8px 0; }
-.gpusched-trace th, .gpusched-trace td {
-  padding: 3px 10px; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
-.gpusched-trace code { font-size: 12px; }
-.gpusched-trace tr.first { font-weight: 600; background: #f882; }
-"""
-
-
 def trace_html(trace: Trace) -> str:
     """Return a trace as HTML."""
-    table = _table(trace.steps, trace.first_nonfinite)
-    return _page(f"<p>{escape(head(trace))}</p>{table}")
-
-
-def _page(content: str) -> str:
-    return f'<div class="gpusched-trace"><style>{_STYLE}</style>{content}</div>'
+    return fragment(paragraph(head(trace)), _table(trace.steps, trace.first_nonfinite))
 
 
 def _table(steps: tuple[Step, ...], first: Step | None) -> str:
-    titles = "".join(f"<th>{t}</th>" for t in ("", "dtype", "value", "source", ""))
-    rows = "".join(_row(step, step is first) for step in steps)
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _row(step: Step, first: bool) -> str:
-    place = step.place
-    told = f"{escape(str(place))}<br><code>{escape(place.text)}</code>" if place else ""
-    cells = (f"<code>{escape(_code(step))}</code>", escape(step.dtype), escape(str(step.value)),
-             told, escape(f"{step.note} {_MARK if first else ''}".strip()))  # fmt: skip
-    inner = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr class="first">{inner}</tr>' if first else f"<tr>{inner}</tr>"
+    rows = [
+        (code(_code(step)), step.dtype, str(step.value), source(step.place),
+         f"{step.note} {_MARK if step is first else ''}".strip())
+        for step in steps
+    ]  # fmt: skip
+    marked = next((number for number, step in enumerate(steps) if step is first), None)
+    return table(("", "dtype", "value", "source", ""), rows, marked=marked)
 
 
 def finding_text(found: Nonfinite, width: int) -> str:
@@ -119,4 +99,4 @@ def finding_text(found: Nonfinite, width: int) -> str:
 
 def finding_html(found: Nonfinite) -> str:
     """Return a finding as HTML."""
-    return _page(f"<p>{escape(found.summary)}</p>{_table(found.steps, found.step)}")
+    return fragment(paragraph(found.summary), _table(found.steps, found.step))

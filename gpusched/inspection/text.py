@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -226,7 +227,8 @@ def _devices(stage: Stage) -> Iterator[tuple[str, str]]:
 
 def results(stage: Stage) -> str:
     """Return the shape and dtype of a stage's chunk, or of the arrays that it consists of."""
-    return ", ".join(f"{shape(each.shape)} {each.dtype}" for each in stage.results)
+    found = Counter(f"{shape(each.shape)} {each.dtype}" for each in stage.results)
+    return ", ".join(f"{n} of {kind}" if n > 1 else kind for kind, n in found.items())
 
 
 def _costs(stage: Stage) -> Iterator[tuple[str, str]]:

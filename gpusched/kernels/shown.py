@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from html import escape
 from textwrap import dedent
 from typing import Any
+
+from gpusched.rendering.html import code, folded, fragment, listing
 
 
 class Shown:
@@ -29,15 +30,11 @@ def html(title: str, function: Any) -> str:
     --------
     >>> from gpusched.kernels.shown import html
     >>> html("<kernel f>", None)
-    '<code>&lt;kernel f&gt;</code>'
+    Markup('<code>&lt;kernel f&gt;</code>')
     """
-    told = f"<code>{escape(title)}</code>"
     try:
         source = dedent(inspect.getsource(function))
     except (OSError, TypeError):
         # Typed into a plain interpreter, or received from another process.
-        return told
-    return (
-        f"<details open><summary>{told}</summary>"
-        f'<pre style="margin: 4px 0 0 1.2em">{escape(source)}</pre></details>'
-    )
+        return code(title)
+    return fragment(folded(code(title), listing(source), unfolded=True))

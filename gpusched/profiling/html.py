@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from gpusched.inspection.units import bytes_, flow, seconds
 from gpusched.profiling.kernels import KernelRow
 from gpusched.profiling.text import TOLD, cluster, idle, summary
 from gpusched.profiling.timeline import KINDS, Process, Span, Timeline
+from gpusched.rendering import html
+from gpusched.rendering.html import Number
 
 if TYPE_CHECKING:
     from gpusched.profiling.report import Profile
@@ -39,6 +42,13 @@ _TASKS = 20
 _HEIGHT = 760
 """Pixels of a page within a notebook."""
 
+_VIEW = Markup(
+    '<div id="view"><canvas id="axis"></canvas><div id="scroll"><canvas id="lanes"></canvas>'
+    '</div></div><p class="soft">Wheel, + and -: zoom. Drag and arrows: move. Double click and 0: '
+    'everything. Shift and wheel: scroll.</p><div id="tip"></div>'
+)
+"""What the page's script draws into."""
+
 
 def page(found: Profile) -> str:
     """Return a profile as a whole page.
@@ -52,49 +62,37 @@ def page(found: Profile) -> str:
     spans = _shown(found.timeline)
     used = [kind for kind in KINDS if any(span.kind == kind for span in spans)]
     left_out = len(found.timeline.spans) - len(spans)
-    parts = [
-        "<h1>gpusched profile</h1>",
-        f"<p>{escape(summary(found))}</p>",
-        f'<p class="soft">{escape(idle(found))}</p>' if found.threads else "",
-        *(f'<p class="note">Missing: {escape(note)}</p>' for note in found.notes),
-        f'<p class="note">{left_out:,} of the shortest spans are not shown.</p>'
-        if left_out
-        else "",
+    notes = [f"Missing: {note}" for note in found.notes]
+    notes += [f"{left_out:,} of the shortest spans are not shown."] if left_out else []
+    return html.page(
+        "gpusched profile",
+        Markup("<h1>gpusched profile</h1>"),
+        html.paragraph(summary(found)),
+        html.paragraph(idle(found), "soft") if found.threads else "",
+        *(html.paragraph(note, "note") for note in notes),
         _legend(used),
-        '<div id="view"><canvas id="axis"></canvas><div id="scroll"><canvas id="lanes"></canvas>'
-        "</div></div>",
-        '<p class="soft">Wheel, + and -: zoom. Drag and arrows: move. Double click and 0: '
-        "everything. Shift and wheel: scroll.</p>",
-        '<div id="tip"></div>',
+        _VIEW,
         _spent(found),
         _kernels(found),
         _outside(found),
         _contention(found),
-        "".join(f'<p class="soft">{escape(line)}</p>' for line in cluster(found)),
-    ]
-    style = (here / "page.css").read_text(encoding="utf-8")
-    script = (here / "page.js").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
-        f"<title>gpusched profile</title><style>\n{style}</style></head><body>\n"
-        + "\n".join(parts)
-        + f'\n<script type="application/json" id="data">{_json(_data(found, spans, used))}'
-        f"</script>\n<script>\n{script}</script></body></html>\n"
+        *(html.paragraph(line, "soft") for line in cluster(found)),
+        Markup('<script type="application/json" id="data">{}</script>').format(
+            _json(_data(found, spans, used))
+        ),
+        style=(here / "viewer.css").read_text(encoding="utf-8"),
+        script=(here / "viewer.js").read_text(encoding="utf-8"),
     )
 
 
 def framed(found: Profile) -> str:
     """Return the page within a frame, as notebooks show it."""
-    return (
-        f'<iframe srcdoc="{escape(page(found))}" sandbox="allow-scripts" '
-        f'style="width: 100%; height: {_HEIGHT}px; border: 0"></iframe>'
-    )
+    return html.framed(page(found), _HEIGHT)
 
 
-def _json(data: Any) -> str:
+def _json(data: Any) -> Markup:
     # Nothing in it may look like the script's end.
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _shown(timeline: Timeline) -> list[Span]:
@@ -153,97 +151,61 @@ def _process(process: Process) -> str:
     return f"{process.name}  ({process.host}, process {process.pid}{clock})"
 
 
-def _legend(used: list[str]) -> str:
-    buttons = (
-        f'<button data-kind="{number}"><i style="background: {COLORS[kind][0]}"></i>'
-        f"{escape(TOLD[kind])}</button>"
-        for number, kind in enumerate(used)
-    )
-    return f'<div id="legend">{"".join(buttons)}</div>'
+def _legend(used: list[str]) -> Markup:
+    button = Markup('<button data-kind="{}"><i style="background: {}"></i>{}</button>')
+    buttons = (button.format(n, COLORS[kind][0], TOLD[kind]) for n, kind in enumerate(used))
+    return Markup('<div id="legend">{}</div>').format(html.joined(*buttons))
 
 
-def _table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
-    titles = "".join(
-        f'<th class="n">{escape(title[1:])}</th>'
-        if title.startswith(">")
-        else f"<th>{escape(title)}</th>"
-        for title in head
-    )
-    lines = "".join(f"<tr>{''.join(cells)}</tr>" for cells in body)
-    return (
-        f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody>'
-        "</table></div>"
-    )
-
-
-def _cell(content: str) -> str:
-    return f"<td>{escape(content)}</td>"
-
-
-def _number(content: str) -> str:
-    return f'<td class="n">{escape(content)}</td>'
-
-
-def _spent(found: Profile) -> str:
+def _spent(found: Profile) -> Markup:
     if not found.spent:
-        return ""
+        return Markup("")
     most = max(found.spent.values())
+    bar = Markup('<span class="bar" style="width: {}px; background: {}"></span>')
     body = [
-        [
-            _cell(TOLD[kind]),
-            _number(seconds(spent)),
-            f'<td><span class="bar" style="width: {max(1, round(240 * spent / most))}px; '
-            f'background: {COLORS[kind][0]}"></span></td>',
-        ]
+        (TOLD[kind], Number(seconds(spent)),
+         bar.format(max(1, round(240 * spent / most)), COLORS[kind][0]))
         for kind, spent in sorted(found.spent.items(), key=lambda item: -item[1])
-    ]
-    title = "<h2>Where the time went, summed over threads</h2>"
-    return title + _table(("", ">time", ""), body)
+    ]  # fmt: skip
+    return _section("Where the time went, summed over threads", ("", Number("time"), ""), body)
 
 
-def _kernels(found: Profile) -> str:
-    if not found.kernels:
-        return ""
-    head = ("kernel", ">launches", ">in all", ">median", ">bytes", ">per launch", ">of the limit",
-            "lines")  # fmt: skip
-    return "<h2>Kernels</h2>" + _table(head, [_kernel(row) for row in found.kernels])
+def _kernels(found: Profile) -> Markup:
+    numbers = ("launches", "in all", "median", "bytes", "per launch", "of the limit")
+    head = ("kernel", *map(Number, numbers), "lines")
+    return _section("Kernels", head, [_kernel(row) for row in found.kernels])
 
 
 def _kernel(row: KernelRow) -> Iterator[str]:
     device = "" if row.device == "cpu" else f" on {row.device}"
-    yield f"<td><code>{escape(row.name)}</code>{escape(device)}</td>"
-    yield _number(f"{row.launches:,}")
-    yield _number(seconds(row.seconds))
-    yield _number(seconds(row.median_seconds))
-    yield _number(bytes_(row.nbytes))
-    yield _number(flow(row.rate))
+    yield html.joined(html.code(row.name), device)
+    yield Number(f"{row.launches:,}")
+    yield Number(seconds(row.seconds))
+    yield Number(seconds(row.median_seconds))
+    yield Number(bytes_(row.nbytes))
+    yield Number(flow(row.rate))
     known = row.share is not None and row.limit is not None
-    yield _number(f"{row.share:.0%} of {flow(row.limit)}" if known else "not measured")  # type: ignore[arg-type]
-    yield "<td>" + "<br>".join(
-        f"{escape(str(place))} <code>{escape(place.text)}</code>" for place in row.places
-    ) + "</td>"  # fmt: skip
+    yield Number(f"{row.share:.0%} of {flow(row.limit)}" if known else "not measured")  # type: ignore[arg-type]
+    yield Markup("<br>").join(
+        html.joined(f"{place} ", html.code(place.text)) for place in row.places
+    )
 
 
-def _outside(found: Profile) -> str:
-    if not found.outside_kernels:
-        return ""
+def _outside(found: Profile) -> Markup:
     shown = list(found.outside_kernels.items())[:_TASKS]
-    body = [[_cell(name), _number(seconds(spent))] for name, spent in shown]
-    return "<h2>Tasks, outside kernels</h2>" + _table(("task", ">in all"), body)
+    body = [(name, Number(seconds(spent))) for name, spent in shown]
+    return _section("Tasks, outside kernels", ("task", Number("in all")), body)
 
 
-def _contention(found: Profile) -> str:
-    if not found.contention:
-        return ""
+def _contention(found: Profile) -> Markup:
     body = [
-        [
-            _cell(each.policy),
-            _number(f"{each.waits:,}"),
-            _number(seconds(each.seconds)),
-            _number(seconds(each.longest)),
-            _cell(", ".join(each.holders[:3])),
-        ]
+        (each.policy, Number(f"{each.waits:,}"), Number(seconds(each.seconds)),
+         Number(seconds(each.longest)), ", ".join(each.holders[:3]))
         for each in found.contention
-    ]
-    head = ("policy", ">waits", ">in all", ">longest", "held by")
-    return "<h2>Waits for thread policies</h2>" + _table(head, body)
+    ]  # fmt: skip
+    head = ("policy", *map(Number, ("waits", "in all", "longest")), "held by")
+    return _section("Waits for thread policies", head, body)
+
+
+def _section(title: str, head: Iterable[str], body: list[Any]) -> Markup:
+    return html.joined(html.heading(title), html.table(head, body)) if body else Markup("")

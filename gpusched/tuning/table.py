@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from html import escape
+from textwrap import indent
 from typing import Any
 
 from gpusched.emit.choices import words
 from gpusched.emit.kernel import Kernel
 from gpusched.inspection.units import seconds
+from gpusched.rendering.html import Number, fragment, table
+from gpusched.rendering.text import aligned
 from gpusched.store.tuned import Place, remember
 from gpusched.tuning.measuring import Row
 
@@ -31,7 +33,7 @@ class Table:
         device = self.place.device
         name = device.partition(" ")[0] if self.place.target == "cpu" else device
         lines = [f"{self.kernel.name} on {self.place.target}, {name}"]
-        lines += ["  " + "  ".join(cells) for cells in _aligned([_HEAD, *self._cells()])]
+        lines.append(indent(aligned([_HEAD, *self._cells()], right=(1, 2)), "  "))
         return "\n".join([*lines, *([] if self.remembered else [f"  {_FORGOTTEN}"])])
 
     def _cells(self) -> list[tuple[str, ...]]:
@@ -54,16 +56,14 @@ class Table:
 
     def html(self) -> str:
         """Return the table as HTML."""
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in _HEAD)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
-            for cells in self._cells()
-        )
-        title = escape(f"{self.kernel.name} on {self.place.target}")
-        return (
-            f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>"
-        )
+        return fragment(self.shown())
+
+    def shown(self) -> str:
+        """Return the table as a part of HTML."""
+        rows = [(words, Number(time), Number(ratio), note)
+                for words, time, ratio, note in self._cells()]  # fmt: skip
+        head = (_HEAD[0], Number(_HEAD[1]), Number(_HEAD[2]), _HEAD[3])
+        return table(head, rows, title=f"{self.kernel.name} on {self.place.target}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as JSON can hold it."""
@@ -80,14 +80,6 @@ _HEAD = ("choice", "time", "to default", "")
 _FORGOTTEN = "not kept for later: there is no cache directory, or remember=False"
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[list[str]]:
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        [row[0].ljust(widths[0]), row[1].rjust(widths[1]), row[2].rjust(widths[2]), row[3]]
-        for row in rows
-    ]
-
-
 @dataclass(frozen=True)
 class Tuned:
     """What `gpusched.tune` found, for each kernel."""
@@ -96,11 +88,11 @@ class Tuned:
 
     def text(self) -> str:
         """Return the tables as text."""
-        return "\n\n".join(table.text() for table in self.tables)
+        return "\n\n".join(found.text() for found in self.tables)
 
     def html(self) -> str:
         """Return the tables as HTML."""
-        return "".join(table.html() for table in self.tables)
+        return fragment(*(found.shown() for found in self.tables))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tables as JSON can hold them."""
@@ -108,8 +100,8 @@ class Tuned:
 
     def forget(self) -> None:
         """Let the compiler choose again for these kernels, here and in later processes."""
-        for table in self.tables:
-            remember(table.kernel, table.place, None)
+        for found in self.tables:
+            remember(found.kernel, found.place, None)
 
     def __repr__(self) -> str:
         return self.text()
