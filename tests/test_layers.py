@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -169,14 +170,26 @@ def sources() -> Iterator[tuple[str, Path]]:
             yield folder, path
 
 
-def imported_parts(path: Path) -> set[str]:
-    """Return the parts of the package that a file imports, at its top or inside functions."""
+def imported(path: Path) -> set[str]:
+    """Return what a file imports at its top or inside functions, and what it imports of that."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    for node in waiting:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide the layer"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            waiting += ast.iter_child_nodes(node)
+    return names
+
+
+def imported_parts(path: Path) -> set[str]:
+    """Return the parts of the package that a file imports, for checkers of types, too."""
+    names = imported(path)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return {name.split(".")[1] for name in names if name.startswith("gpusched.")}
 
@@ -199,13 +212,22 @@ def test_file_imports_only_lower_layers(part: str, path: Path) -> None:
 
 
 def test_layers_have_no_cycle() -> None:
-    remaining = {part: set(lower) for part, lower in MAY_USE.items()}
-    while remaining:
-        lowest = {part for part, lower in remaining.items() if not lower}
-        assert lowest, f"a cycle among {sorted(remaining)}"
-        remaining = {
-            part: lower - lowest for part, lower in remaining.items() if part not in lowest
-        }
+    TopologicalSorter(MAY_USE).prepare()
+
+
+def test_modules_have_no_cycle() -> None:
+    """Nor do they inside functions, which would only hide it."""
+    names = {path: path.relative_to(ROOT).with_suffix("").parts for _, path in SOURCES}
+    modules = {
+        ".".join(parts if parts[0] == "gpusched" else ("gpusched", *parts)): path
+        for path, parts in names.items()
+        if parts[-1] not in ENTRY_POINTS
+    }
+    uses = {
+        name: {m for i in imported(path) for m in (i, i.rpartition(".")[0]) if m in modules}
+        for name, path in modules.items()
+    }
+    TopologicalSorter({name: used - {name} for name, used in uses.items()}).prepare()
 
 
 def test_checker_sees_imports_inside_functions(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.inspection.model import Stage
 from gpusched.inspection.text import (
     chunks,
@@ -34,6 +33,7 @@ from gpusched.rendering.html import (
 
 if TYPE_CHECKING:
     from gpusched.inspection.explanation import Explanation
+    from gpusched.inspection.kernels import ExplainedKernel
 
 _HEAD = ("stage", "source", Number("tasks"), "chunk",
          *map(Number, ("kernels", "moved", "least", "time", "memory")))  # fmt: skip

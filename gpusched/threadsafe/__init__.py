@@ -1,12 +1,12 @@
 """Lets threads share libraries that are not thread-safe: policies, proxies, and known cases.
 
 The files in the order in which a call goes through them: `kinds` (how calls share threads, as
-data), `wrapping` (``wrap``), `proxy` and `home` (what looks like the library, and which of its
-results are wrapped), `specials`, `pickling`, `guards` and its kinds (`locks`, `limits`,
-`dedicated`, `instances` with their `cells`, `children` with `child` and `messages`), `waits`,
-`threads` and `tasks` (deadlocks, long waits, what is cancelled or left behind), `counts`.
-`known` lists libraries with the policies they need, which `hook` applies as they are imported, by
-`replacing` their functions.
+data), `wrapping` (``wrap``), `proxy` and `handle_classes` (what looks like the library, and which
+of its results are wrapped), `specials`, `pickling`, `registry` (the guard of each policy), `guards`
+and its kinds (`locks`, `limits`, `dedicated`, `instances` with their `proxy_targets`, `children`
+with `child` and `messages`), `waits`, `threads` and `tasks` (deadlocks, long waits, what is
+cancelled or left behind), `counts`. `known` lists libraries with the policies they need, which
+`hook` applies as they are imported, by `replacing` their functions.
 """
 
 from __future__ import annotations

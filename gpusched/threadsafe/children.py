@@ -24,6 +24,7 @@ from gpusched.threadsafe.kinds import Lock, Policy
 from gpusched.threadsafe.locks import LockGuard
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference
 from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.proxy import cell_of, is_proxy
 from gpusched.threadsafe.proxy_targets import Named
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import Thread, current
@@ -131,8 +132,6 @@ class ProcessGuard(Guard):
 
     def _number(self, value: Any) -> int | None:
         """Return the number of what is in this child, for arguments."""
-        from gpusched.threadsafe.proxy import cell_of, is_proxy
-
         cell = cell_of(value) if is_proxy(value) else None
         if not isinstance(cell, Remote) or cell.started != self._started:
             return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import types
-import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from gpusched.threadsafe import registry
 from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation, call
@@ -74,7 +73,7 @@ class Guard:
         """Return the guard of what a wrapped function has returned."""
         if not getattr(self.policy, "each", False):
             return self
-        return register(type(self)(self.policy))
+        return registry.register(type(self)(self.policy))
 
     def delete(self) -> None:
         """Delete handles that nobody refers to any more, or leave it to who is inside.
@@ -100,29 +99,3 @@ class Guard:
 
     def __str__(self) -> str:
         return str(self.policy)
-
-
-_all: weakref.WeakSet[Guard] = weakref.WeakSet()
-_changing = threading.Lock()
-"""Held while `_all` is changed or read."""
-
-
-def register(guard: Guard) -> Guard:
-    """Have a guard found by `every`."""
-    with _changing:
-        _all.add(guard)
-    return guard
-
-
-def every() -> list[Guard]:
-    """Return this process's guards."""
-    with _changing:
-        return list(_all)
-
-
-def forget_others() -> None:
-    """Have every guard start again in a forked process."""
-    global _changing
-    _changing = threading.Lock()
-    for guard in every():
-        guard.forget_others()

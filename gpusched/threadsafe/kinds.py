@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from gpusched.threadsafe import registry
+
 _TEXT = re.compile(r"(?P<kind>\w+)(?:\((?P<arguments>.*)\))?", re.DOTALL)
 _BARE = r"[^\W\d][\w .-]*"
 """A name that needs no quotes in a string."""
@@ -66,11 +68,9 @@ class _Held:
 
 
 def _guard(policy: Any) -> Any:
-    from gpusched.threadsafe.wrapping import guard_for
-
     if not policy.name or getattr(policy, "each", False):
         raise ValueError(f"{policy} can be held only with a name, and without each")
-    return guard_for(policy)
+    return registry.guard_for(policy)
 
 
 @dataclass(frozen=True)

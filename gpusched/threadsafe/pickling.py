@@ -15,11 +15,11 @@ from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Home
 from gpusched.threadsafe.proxy import Proxy, _parts, _set_parts, build
 from gpusched.threadsafe.proxy_targets import Cell, Instances, Unloaded
+from gpusched.threadsafe.registry import guard_for
 from gpusched.threadsafe.specials import specials
-from gpusched.threadsafe.wrapping import guard_for
 
 
-def reduce(self: Proxy) -> tuple[Any, ...]:
+def reduce(self: Proxy, protocol: Any = None) -> tuple[Any, ...]:
     """Return what pickling needs of a proxy."""
     cell, guard, home = _parts(self)
     if isinstance(cell, Instances):

@@ -78,11 +78,6 @@ class Proxy:
         cell, guard, _ = _parts(self)
         guard.apply(cell, delattr, name)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        from gpusched.threadsafe.pickling import reduce
-
-        return reduce(self)
-
     def __sizeof__(self) -> int:
         # Asked for on a worker's event loop, which must not wait.
         return object.__sizeof__(self)

@@ -15,7 +15,8 @@ from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Home, top_level
 from gpusched.threadsafe.kinds import Policy, parse
 from gpusched.threadsafe.known import Case
-from gpusched.threadsafe.wrapping import guard_for, wrap
+from gpusched.threadsafe.registry import guard_for
+from gpusched.threadsafe.wrapping import wrap
 
 Replaced = tuple[Any, str, Any]
 """The owner, the name, and what was there."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpusched.threadsafe import wrapping
+from gpusched.threadsafe import registry
 from gpusched.threadsafe.threads import current
 
 logger = logging.getLogger("distributed.worker")
@@ -38,6 +38,6 @@ def running(key: Any) -> Iterator[None]:
     finally:
         me.task = outer
         if not outer:
-            for guard in wrapping.named():
+            for guard in registry.named():
                 if guard.give_up(me):
                     logger.warning("%s was still held when task %r ended; released", guard, key)

@@ -1,20 +1,35 @@
-"""`wrap`, and the one guard of each policy in this process."""
+"""`wrap`, and what all of this module's folder has in one process.
+
+Here both ends meet: policies know nothing of their guards, and proxies nothing of how they are
+restored in another process.
+"""
 
 from __future__ import annotations
 
 import atexit
 import inspect
 import os
-import threading
 from typing import Any
 
-from gpusched.threadsafe import counts, guards, kinds, proxy, waits
-from gpusched.threadsafe.guards import Guard
+from gpusched.threadsafe import counts, dedicated, guards, kinds, pickling, proxy, registry, waits
+from gpusched.threadsafe.children import ProcessGuard
 from gpusched.threadsafe.handle_classes import Home
+from gpusched.threadsafe.instances import PerDeviceGuard, PerThreadGuard
 from gpusched.threadsafe.kinds import Policy
+from gpusched.threadsafe.limits import LimitGuard
+from gpusched.threadsafe.locks import LockGuard
 
-_named: dict[Policy, Guard] = {}
-_making = threading.Lock()
+registry.MAKERS.update(
+    {
+        kinds.Lock: LockGuard,
+        kinds.OneThread: dedicated.OneThreadGuard,
+        kinds.Limit: LimitGuard,
+        kinds.PerThread: PerThreadGuard,
+        kinds.PerDevice: PerDeviceGuard,
+        kinds.Process: ProcessGuard,
+    }
+)
+proxy.Proxy.__reduce_ex__ = pickling.reduce  # type: ignore[assignment, method-assign]
 
 
 def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
@@ -66,45 +81,8 @@ def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
     home = Home.of(value, results)
     if proxy.is_proxy(value):
         value = proxy.unwrap(value)
-    guard = guard_for(policy.named(home.name or type(value).__name__))
+    guard = registry.guard_for(policy.named(home.name or type(value).__name__))
     return proxy.build(guard.cell(value), guard, home)
-
-
-def guard_for(policy: Policy) -> Guard:
-    """Return this process's guard of a policy: always the same, but for one with ``each``."""
-    found = _named.get(policy)
-    if found is not None:
-        return found
-    with _making:
-        if policy not in _named:
-            new = guards.register(_kind(policy)(policy))
-            if getattr(policy, "each", False):
-                return new
-            _named[policy] = new
-        return _named[policy]
-
-
-def _kind(policy: Policy) -> type[Any]:
-    from gpusched.threadsafe.children import ProcessGuard
-    from gpusched.threadsafe.dedicated import OneThreadGuard
-    from gpusched.threadsafe.instances import PerDeviceGuard, PerThreadGuard
-    from gpusched.threadsafe.limits import LimitGuard
-    from gpusched.threadsafe.locks import LockGuard
-
-    found: dict[type[Policy], type[Any]] = {
-        kinds.Lock: LockGuard,
-        kinds.OneThread: OneThreadGuard,
-        kinds.Limit: LimitGuard,
-        kinds.PerThread: PerThreadGuard,
-        kinds.PerDevice: PerDeviceGuard,
-        kinds.Process: ProcessGuard,
-    }
-    return found[type(policy)]
-
-
-def named() -> list[Guard]:
-    """Return this process's guards but for those of single handles, which nobody can hold."""
-    return list(_named.values())
 
 
 def unwrap(value: Any) -> Any:
@@ -135,22 +113,18 @@ def close() -> None:
     >>> from gpusched import threadsafe
     >>> threadsafe.close()
     """
-    from gpusched.threadsafe import dedicated
-
-    for guard in guards.every():
+    for guard in registry.every():
         guard.close()
     dedicated.join()
 
 
 def _in_forked_child() -> None:
-    global _making
-    _making = threading.Lock()
     waits.forget_others()
-    guards.forget_others()
+    registry.forget_others()
 
 
 def _counts() -> list[tuple[str, counts.Counts]]:
-    found = {id(guard.counts): (str(guard), guard.counts) for guard in guards.every()}
+    found = {id(guard.counts): (str(guard), guard.counts) for guard in registry.every()}
     # Their guards come and go; counters only grow.
     found |= {id(counts): (str(policy), counts) for policy, counts in list(guards.of_each.items())}
     return list(found.values())

@@ -248,11 +248,11 @@ def test_waits_for_a_dedicated_thread_are_the_callers() -> None:
 
 def waiting_calls(policy: Any) -> int:
     """Return how many calls wait for a policy's thread."""
-    from gpusched.threadsafe import wrapping
+    from gpusched.threadsafe import registry
 
     return sum(
         guard._line.calls.qsize()
-        for guard in wrapping.named()
+        for guard in registry.named()
         if str(guard) == str(policy) and getattr(guard, "_line", None)
     )
 

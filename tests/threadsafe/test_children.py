@@ -18,8 +18,8 @@ import pytest
 
 from gpusched import threadsafe
 from gpusched.threadsafe import waits
+from gpusched.threadsafe.registry import guard_for
 from gpusched.threadsafe.tasks import running
-from gpusched.threadsafe.wrapping import guard_for
 from tests.threadsafe import fragile
 from tests.waiting import PATIENCE, wait_for
 

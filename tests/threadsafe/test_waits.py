@@ -14,7 +14,7 @@ import dask.config
 import pytest
 
 from gpusched import threadsafe
-from gpusched.threadsafe import threads, waits, wrapping
+from gpusched.threadsafe import registry, threads, waits
 from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.tasks import running as task
 
@@ -161,7 +161,7 @@ def test_wait_is_over_once_given(
 
 def test_limit_with_room_is_held_by_nobody() -> None:
     policy = threadsafe.limit(2, "room")
-    guard = wrapping.guard_for(policy)
+    guard = registry.guard_for(policy)
     with policy:
         assert guard.holders() == ()
         started, go_on = threading.Event(), threading.Event()

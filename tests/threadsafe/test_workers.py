@@ -10,7 +10,7 @@ import pytest
 from distributed import Client, Event, wait
 
 from gpusched import Cluster, local, threadsafe
-from gpusched.threadsafe import guards
+from gpusched.threadsafe import registry
 from tests.threadsafe import fragile
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for
@@ -82,7 +82,7 @@ def test_waiting_task_that_is_cancelled_goes(client: Client) -> None:
     def waits() -> bool:
         return any(
             thread.waiting is not None
-            for guard in guards.every()
+            for guard in registry.every()
             if str(guard) == "lock(held for long)"
             for thread in _records()
         )
