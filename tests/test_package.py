@@ -182,6 +182,14 @@ def test_every_library_that_is_imported_is_declared() -> None:
     assert {IMPORTED_AS.get(name, name) for name in found} - declared == set()
 
 
+def test_every_dependency_has_a_lowest_version() -> None:
+    """Without one, `make lowest` takes the first release that there has ever been."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    of_others = [name for name in needed if not name.startswith(("gpusched-dask[", "dask["))]
+    assert [name for name in of_others if not re.search("[=>]=", name)] == []
+
+
 def test_no_gpu_package_is_needed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     gpu = ("cuda", "cupy", "nvidia", "numba-cuda")
