@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -185,7 +186,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
 def test_every_dependency_has_a_lowest_version() -> None:
     """Without one, `make lowest` takes the first release that there has ever been."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    needed = chain(project["dependencies"], *project["optional-dependencies"].values())
     of_others = [name for name in needed if not name.startswith(("gpusched-dask[", "dask["))]
     assert [name for name in of_others if not re.search("[=>]=", name)] == []
 
