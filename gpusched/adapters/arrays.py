@@ -26,9 +26,15 @@ try:
     from dask.array.random import _apply_random as apply_random
     from dask.array.random import _apply_random_func as apply_random_func
 
+    # What joins running totals to those of the chunks before, and does that for Blelloch's method.
+    from dask.array.reductions import _cumprod_merge as cumprod_merge
+    from dask.array.reductions import _cumsum_merge as cumsum_merge
+
     # Chunk functions of reductions: `nanmax` and `nanmin` of empty chunks, and `std` of `var`.
     from dask.array.reductions import _nanmax_skip as nanmax_skip
     from dask.array.reductions import _nanmin_skip as nanmin_skip
+    from dask.array.reductions import _prefixscan_combine as prefixscan_combine
+    from dask.array.reductions import _prefixscan_first as prefixscan_first
     from dask.array.reductions import _sqrt as sqrt
 
     # How a blockwise layer's indices become its tasks' keys; the layer writes itself out.
@@ -42,9 +48,13 @@ __all__ = [
     "concatenate2",
     "concatenate_arrays",
     "coordinate_mapping",
+    "cumprod_merge",
+    "cumsum_merge",
     "enforce_dtype",
     "nanmax_skip",
     "nanmin_skip",
+    "prefixscan_combine",
+    "prefixscan_first",
     "sqrt",
     "take",
     "trim",

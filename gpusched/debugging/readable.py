@@ -17,7 +17,7 @@ from gpusched.debugging.origins import broadcast
 from gpusched.emit import hostloops
 from gpusched.inspection.source import annotated
 from gpusched.inspection.variant import KernelUse
-from gpusched.plan.expression import Apply, Node, Reduce, Segments
+from gpusched.plan.expression import Apply, Node, Reduce, Scan, Segments
 from gpusched.plan.layout import passed
 from gpusched.plan.plan import Allocation
 from gpusched.store import codefiles
@@ -160,15 +160,29 @@ class ReadableKernel:
             marks = self.use.kernel.labels
             assert marks is not None
             inputs[marks] = np.where(inputs[marks] == element[node.axes[0]], 0, -1)
-        buffers = [_buffer(allocation) for allocation in allocations]
-        call(*inputs, *buffers, *self._numbers())
-        return _finished(allocations[output], buffers[output])
+        numbers = self._numbers(where)
+        if isinstance(node, Scan):
+            steps = [self._step(k) * element[node.axes[0]] for k in range(len(allocations))]
+        else:
+            steps = [0] * len(allocations)
+        buffers = [_buffer(a, 1 + step) for a, step in zip(allocations, steps, strict=True)]
+        call(*inputs, *buffers, *numbers)
+        return _finished(allocations[output], buffers[output][steps[output] :])
+
+    def _step(self, output: int) -> int:
+        """Return the elements of an output from one to the next along the loop that is scanned."""
+        loops = self.use.launch.loops
+        return loops.strides[len(self.use.kernel.inputs) + output][loops.reduced.index(True)]
 
     def region(self, element: Index) -> tuple[slice, ...]:
         """Return the part of the iteration space that an output's element is made of."""
         group = self.use.builder.group
         node = group.nodes[0]
         kept = list(element)
+        if isinstance(node, Scan):
+            return tuple(
+                slice(0 if axis in group.axes else k, k + 1) for axis, k in enumerate(kept)
+            )
         if isinstance(node, Reduce) and not node.keepdims and not isinstance(node, Segments):
             for axis in group.axes:
                 kept.insert(axis, 0)
@@ -176,17 +190,25 @@ class ReadableKernel:
             slice(None) if axis in group.axes else slice(k, k + 1) for axis, k in enumerate(kept)
         )
 
-    def _numbers(self) -> tuple[Any, ...]:
-        """Return constants, loop sizes and strides for one element of the outputs."""
-        loops = self.use.launch.loops
+    def _numbers(self, where: tuple[slice, ...]) -> tuple[Any, ...]:
+        """Return constants, loop sizes and strides for one element of the outputs.
+
+        Parameters
+        ----------
+        where
+            The part of the iteration space that it is made of.
+        """
+        loops, joined = self.use.launch.loops, self.use.builder.group.nodes[0]
         sizes = [n if own else 1 for n, own in zip(loops.sizes, loops.reduced, strict=True)]
+        if isinstance(joined, Scan):
+            sizes[loops.reduced.index(True)] = where[joined.axes[0]].stop
         found = replace(loops, sizes=tuple(sizes))
         return passed(self.use.kernel, self.use.launch.constants, found)
 
 
-def _buffer(allocation: Allocation) -> Any:
+def _buffer(allocation: Allocation, size: int) -> Any:
     initial = 0 if allocation.initial is None else allocation.initial
-    return np.full(1, initial, allocation.dtype)
+    return np.full(size, initial, allocation.dtype)
 
 
 def _finished(allocation: Allocation, buffer: Any) -> Any:

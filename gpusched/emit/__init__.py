@@ -4,6 +4,7 @@ In the order of calls: `kernel` is the definition, `choices` what can be chosen 
 the table of dtypes, and of the numbers that stand for each in a kernel; `operations` is the table
 of NumPy's functions with their expressions, `scalars` the functions that these call,
 `floatingpoint` the errors that NumPy reports of them; `generate` writes the scalar function
-`point`, with `parsing` for syntax trees; `hostloops` (CPU, plain Python) and `skeleton` (CUDA)
-write the loops around it; `editions` are users' sources instead of generated ones.
+`point`, with `parsing` for syntax trees, `totals` what scans join; `hostloops` (CPU, plain Python)
+and `skeleton` (CUDA) write the loops around it; `editions` are users' sources instead of generated
+ones.
 """

@@ -84,6 +84,8 @@ def possible(kernel: Kernel, target: str) -> dict[str, tuple[int, ...]]:
 def _names(kernel: Kernel, target: str) -> tuple[str, ...]:
     if target == "cpu":
         return ("vector", "block") if kernel.reduces_innermost else ("vector",)
+    if kernel.scanned:
+        return ("block",)
     if "reduce" in kernel.loops:
         return ("block", "vector", "unroll") if kernel.reduces_innermost else ("block", "unroll")
     return ("block", "vector", "unroll") if len(kernel.loops) == 1 else ("block", "vector")

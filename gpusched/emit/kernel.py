@@ -80,7 +80,7 @@ class Output:
     """Of the array; wider than the value's where an accumulator needs it."""
     access: tuple[Access, ...]
     combine: str | None = None
-    """Name in `operations.COMBINES` for a reduction, or `MOMENTS`."""
+    """Name in `operations.COMBINES` for a reduction or a scan, or `MOMENTS`."""
     value_dtype: str = ""
     """Dtype of the value."""
 
@@ -124,7 +124,7 @@ class Kernel:
     statements: tuple[Statement, ...]
     outputs: tuple[Output, ...]
     loops: tuple[str, ...]
-    """``"map"`` or ``"reduce"`` per loop, outermost first."""
+    """``"map"``, ``"reduce"`` or ``"scan"`` per loop, outermost first."""
     checked: bool = False
     """Whether it returns the floating-point errors that may have arisen, for NumPy to report."""
     flags: int = field(default=0, repr=False)
@@ -191,7 +191,7 @@ class Kernel:
             if not statement.operation.startswith("astype") and statement.operation not in words:
                 words.append(statement.operation)
         words += ["take"] * bool(self.gathered)
-        reduces = "segments" if self.segmented else "reduce"
+        reduces = "segments" if self.segmented else "scan" if self.scanned else "reduce"
         words += sorted({f"{o.combine}_{reduces}" for o in self.outputs if o.combine})
         return "_".join([*(words[:5] or ["copy"]), self.digest[:8]])
 
@@ -216,12 +216,18 @@ class Kernel:
     @property
     def resumes(self) -> bool:
         """Whether it is passed how many rows were joined before, if it is called for some only."""
-        return bool(self.moments) and (self.loops[0], self.loops[-1]) == ("reduce", "map")
+        ends = self.loops[0], self.loops[-1]
+        return ends == ("scan", "map") or (bool(self.moments) and ends == ("reduce", "map"))
 
     @property
     def reduces(self) -> bool:
         """Whether any of the outputs is a reduction."""
-        return any(output.combine for output in self.outputs)
+        return not self.scanned and any(output.combine for output in self.outputs)
+
+    @property
+    def scanned(self) -> bool:
+        """Whether the outputs are scans."""
+        return "scan" in self.loops
 
     @property
     def values(self) -> tuple[int, ...]:

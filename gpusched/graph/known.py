@@ -14,15 +14,26 @@ from dask.array.core import concatenate_shaped
 from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
-from gpusched.adapters.arrays import nanmax_skip, nanmin_skip, sqrt, take, trim
+from gpusched.adapters.arrays import (
+    cumprod_merge,
+    cumsum_merge,
+    nanmax_skip,
+    nanmin_skip,
+    prefixscan_combine,
+    prefixscan_first,
+    sqrt,
+    take,
+    trim,
+)
 from gpusched.adapters.tasks import Task
+from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import GROUPED, grouped_for
 from gpusched.graph.grouped_whole import extracted
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record import foreign, functions, windows  # noqa: F401  (windows register themselves)
+from gpusched.record import foreign, functions, scans, windows  # noqa: F401  (some register themselves)
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction, one_of
 
@@ -131,7 +142,7 @@ VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swa
 _CHUNK_FUNCTIONS = frozenset(
     [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, moments.moment_chunk,
      reductions.chunk_min, reductions.chunk_max, nanmin_skip, nanmax_skip,
-     sqrt]
+     prefixscan_first, prefixscan_combine, sqrt]
 )  # fmt: skip
 
 _FIRST_STEPS = frozenset(
@@ -193,6 +204,36 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
         return plain(x, axis, keepdims)  # Which says why.
 
 
+def _cumsum_merge(a: Any, b: Any) -> Any:
+    return cumsum_merge(a, b) if _is_masked(a) or _is_masked(b) else a + b
+
+
+def _cumprod_merge(a: Any, b: Any) -> Any:
+    return cumprod_merge(a, b) if _is_masked(a) or _is_masked(b) else a * b
+
+
+def _is_masked(array: Any) -> bool:
+    return isinstance(array, np.ma.MaskedArray)
+
+
+def _prefixscan_first(func: Any, x: Any, axis: Any, dtype: Any) -> Any:
+    return _recorded(func, x)(x, axis=axis, dtype=dtype)
+
+
+def _prefixscan_combine(func: Any, binop: Any, pre: Any, x: Any, axis: Any, dtype: Any) -> Any:
+    scanned = _prefixscan_first(func, x, axis, dtype)
+    return _recorded(binop, pre, scanned)(pre, scanned)
+
+
+def _recorded(function: Any, *operands: Any) -> Any:
+    """Return what to call instead of a function that another one is given, if it is known."""
+    found = substitute_for(function)
+    lazy = next((a for a in operands if isinstance(a, LazyChunk)), None)
+    if lazy is not None and found is function and not known(function):
+        lazy._recorder.stop(GraphBreak.OWN_CALLS(f"calls {funcname(function)}"))
+    return found
+
+
 _RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS | {concatenate_shaped}
 
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -201,6 +242,10 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     concatenate_shaped: _joined,
     nanmin_skip: _nanmin,
     nanmax_skip: _nanmax,
+    cumsum_merge: _cumsum_merge,
+    cumprod_merge: _cumprod_merge,
+    prefixscan_first: _prefixscan_first,
+    prefixscan_combine: _prefixscan_combine,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
 

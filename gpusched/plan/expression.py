@@ -147,6 +147,14 @@ class Segments(Reduce):
     """What results start from: nothing that changes a value."""
 
 
+@dataclass(frozen=True, eq=False)
+class Scan(Reduce):
+    """A scan along one axis: each element joined with all before it, one after the other.
+
+    Its shape is that of the argument, whose axis is longer than 1.
+    """
+
+
 def children(node: Node) -> tuple[Node, ...]:
     """Return the nodes that `node` is computed from."""
     if isinstance(node, Apply):

@@ -25,6 +25,7 @@ from gpusched.plan.expression import (
     Node,
     Reduce,
     Scalar,
+    Scan,
     Segments,
     children,
     postorder,
@@ -38,19 +39,29 @@ Materialised = dict[int, int]
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes computed by one kernel: all elementwise, or all reductions over the same axes."""
+    """Nodes computed by one kernel: all elementwise, or reductions or scans over the same axes."""
 
     nodes: tuple[Node, ...]
     shape: tuple[int, ...]
     """The iteration space."""
     axes: tuple[int, ...]
-    """Reduced axes; empty for elementwise nodes."""
+    """Reduced axes, or the one that is scanned; empty for elementwise nodes."""
 
     @property
     def labels(self) -> Leaf | None:
         """The labels along the reduced axis, if the nodes are segmented reductions."""
         first = self.nodes[0]
         return first.labels if isinstance(first, Segments) else None
+
+    @property
+    def scanned(self) -> bool:
+        """Whether the nodes are scans."""
+        return isinstance(self.nodes[0], Scan)
+
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        """The axes that results lack, or have something else along."""
+        return () if self.scanned else self.axes
 
 
 def groups(roots: list[Node], done: Materialised) -> list[Group]:
@@ -67,8 +78,8 @@ def groups(roots: list[Node], done: Materialised) -> list[Group]:
         stage = max((stages[id(child)] + (id(child) in once and child.shape != node.shape)
                      for child in children(node)), default=0)  # fmt: skip
         if isinstance(node, Reduce):
-            labelled = (id(node.labels), node.shape) if isinstance(node, Segments) else None
-            group = pending[stage, node.argument.shape, node.axes, labelled]
+            form = (id(node.labels), node.shape) if isinstance(node, Segments) else type(node)
+            group = pending[stage, node.argument.shape, node.axes, form]
             group += [each for each in node.family or [node] if each not in group]
             stage += 1
         elif id(node) in wanted:
@@ -93,7 +104,7 @@ def alongside(group: Group, waiting: Iterable[Reduce]) -> Group:
     Sums only: they cost next to nothing besides reading or computing the values.
     """
     sums = [n for n in group.nodes if isinstance(n, Reduce) and n.combine in ("add", MOMENTS)]
-    if len(sums) < len(group.nodes) or group.labels is not None:
+    if len(sums) < len(group.nodes) or group.labels is not None or group.scanned:
         return group
     read = {id(_reduced(node)) for node in sums}
     found = [
@@ -284,7 +295,7 @@ class KernelBuilder:
 
     def kept(self, order: tuple[int, ...]) -> tuple[int, ...]:
         """Return the axes that are not reduced, in order."""
-        return tuple(axis for axis in order if axis not in self.group.axes)
+        return tuple(axis for axis in order if axis not in self.group.reduced)
 
     def launch(self, targets: list[int], device: Device) -> Launch | Empty:
         """Return the step that computes the group into `targets`."""
@@ -375,7 +386,7 @@ class KernelBuilder:
         found = []
         for node, register in zip(self.group.nodes, targets, strict=True):
             dtype, initial, errors = node.dtype, None, 0
-            if isinstance(node, Reduce):
+            if isinstance(node, Reduce) and not self.group.scanned:
                 errors, dtype = node.reports & OVERFLOW, computed(dtype)
                 wide = widened or isinstance(node, Segments)
                 if wide and node.combine == "add" and dtype == np.float32:
@@ -397,20 +408,24 @@ class KernelBuilder:
             Input(self.arrays[register].dtype.name, self._access(loops, k, k in self.gathered))
             for k, register in enumerate(self.registers)
         )
+        scanned = self.group.scanned
         outputs = tuple(
             Output(
                 self.names[id(root)],
                 allocation.dtype.name,
                 self._access(loops, count + k, self.group.labels is not None),
                 node.combine if isinstance(node, Reduce) else None,
-                (computed(root.dtype) if isinstance(node, Reduce) else root.dtype).name,
+                (
+                    computed(root.dtype) if isinstance(node, Reduce) and not scanned else root.dtype
+                ).name,
             )
             for k, (node, root, allocation) in enumerate(
                 zip(self.group.nodes, self._roots(), allocations, strict=True)
             )
         )
         parameters = tuple(computed(p.dtype).name for p in self.parameters)
-        kinds = tuple("reduce" if reduced else "map" for reduced in loops.reduced)
+        joined = "scan" if self.group.scanned else "reduce"
+        kinds = tuple(joined if reduced else "map" for reduced in loops.reduced)
         found = Kernel(inputs, parameters, self.statements(), outputs, kinds,
                        labels=self.label_input)  # fmt: skip
         if device.can.errors:
@@ -543,7 +558,7 @@ def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:
 
     if len(loops.sizes) < 2 or not loops.reduced[-1] or math.prod(loops.sizes) < WORTHWHILE:
         return False
-    if kernel.moments or kernel.labels is not None:
+    if kernel.moments or kernel.labels is not None or kernel.scanned:
         return False
     strides = (each[-2:] for each in loops.strides[: len(kernel.inputs)])
     apart = any(s and unit == 1 and abs(s - loops.sizes[-1]) > APART for s, unit in strides)

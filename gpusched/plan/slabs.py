@@ -252,6 +252,8 @@ def _goes_by_rows(launch: Launch) -> bool:
         return False
     if kernel.loops[0] == "reduce" and kernel.loops[-1] == "reduce":
         return False
+    if kernel.loops[0] == "scan" and not kernel.resumes:
+        return False
     steps = row_steps(launch)[len(launch.inputs) :]
     return all(
         output.axes is None and step in (0, math.prod(output.shape) // _rows(launch))

@@ -377,7 +377,8 @@ def _count_nonzero(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: bo
 # Reductions that skip NaN ---------------------------------------------------------------
 
 
-def _without_nan(recorder: Recorder, a: Any, instead: float) -> Any:
+def without_nan(recorder: Recorder, a: Any, instead: float) -> Any:
+    """Return a lazy chunk with a number instead of NaN."""
     return np.where(np.isnan(a), instead, a) if a.dtype.kind in "fc" else a
 
 
@@ -385,7 +386,7 @@ def _nansum(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, *,
             keepdims: Any = False, combine: str = "add") -> Any:  # fmt: skip
     if not isinstance(a, LazyChunk):
         raise UnfusibleError(GraphBreak.OPERAND, f"operand of type {type(a).__name__}")
-    replaced = _without_nan(recorder, a, 1.0 if combine == "multiply" else 0.0)
+    replaced = without_nan(recorder, a, 1.0 if combine == "multiply" else 0.0)
     return _sum(recorder, replaced, axis, dtype, keepdims=keepdims, combine=combine)
 
 

@@ -96,3 +96,11 @@ def reduced(
         recorder.reduce(combine, each, axes, keepdims) for each in apart(recorder, node)
     )
     return joined(recorder, (first, second))
+
+
+def scanned(recorder: Recorder, combine: str, node: Node, axis: int) -> Node:
+    """Return the node of a scan of complex numbers: sums are those of the parts."""
+    if combine != "add":
+        raise UnfusibleError(GraphBreak.DTYPE, f"{combine} of complex numbers")
+    first, second = (recorder.scan(combine, each, axis) for each in apart(recorder, node))
+    return joined(recorder, (first, second))

@@ -26,6 +26,7 @@ from gpusched.plan.expression import (
     PythonScalar,
     Reduce,
     Scalar,
+    Scan,
     Segments,
     UnfusibleError,
     UnrecordableError,
@@ -57,6 +58,9 @@ PYTHON_SCALARS = (bool, int, float)
 
 WIDE = np.dtype(np.float64)
 """Of moments, whatever they are of."""
+
+LANES = 32
+"""Neighbouring threads that read memory together on a GPU; as many such groups keep one busy."""
 
 ON_DEVICE: set[Callable[..., Any]] = set()
 """Functions that are no kernels, and give for CuPy's arrays what they give for NumPy's."""
@@ -387,6 +391,43 @@ class Recorder:
             self.operations += 1
             return Segments(node.dtype, shape, combine, node, (axis,), reports=errors,
                             labels=labels, initial=initial)  # fmt: skip
+
+        return self._intern(key, make)
+
+    def scan(self, combine: str, node: Node, axis: int) -> Node:
+        """Return the node of each element joined with all before it along an axis.
+
+        Parameters
+        ----------
+        combine
+            As in `reduce`.
+        axis
+            Which axis, not negative.
+
+        Notes
+        -----
+        On a GPU each thread has a lane along the axis: what would leave it idle, or its neighbours
+        reading far from each other, is left to CuPy.
+        """
+        if 0 in node.shape:
+            raise UnfusibleError(GraphBreak.EMPTY, "scan of an empty array")
+        if node.dtype.kind == "c":
+            return parts.scanned(self, combine, node, axis)
+        length = node.shape[axis]
+        if length == 1:
+            return node
+        after = math.prod(node.shape[axis + 1 :])
+        lanes = math.prod(node.shape) // length
+        if not self.device.can.host_memory and (after < LANES or lanes < LANES * LANES):
+            raise UnfusibleError(GraphBreak.NO_KERNEL, "a scan along elements side by side")
+        gathers = [n for n in postorder([node]) if isinstance(n, Gather)]
+        self.flush([n for n in gathers if id(n) not in self._done])
+        errors = self._heeded(reports_of_joining(combine, node.dtype))
+        key = ("scan", combine, axis, errors, id(node))
+
+        def make() -> Node:
+            self.operations += 1
+            return Scan(node.dtype, node.shape, combine, node, (axis,), reports=errors)
 
         return self._intern(key, make)
 

@@ -101,8 +101,8 @@ def test_a_reduction_is_gone_into_for_what_is_not_finite() -> None:
 
 def test_functions_that_are_not_fused_are_told() -> None:
     x = numbers((40, 30), (20, 30))
-    trace = traced((x * 2 + 1).map_blocks(np.cumsum, axis=1) * 2, (3, 4))
-    (call,) = [step for step in trace.steps if step.operation == "cumsum"]
+    trace = traced((x * 2 + 1).map_blocks(np.sort, axis=1) * 2, (3, 4))
+    (call,) = [step for step in trace.steps if step.operation == "sort"]
     assert (call.kind, call.note.partition(":")[0]) == ("call", "not fused")
 
 

@@ -44,6 +44,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "complex_product": (lambda a, b: a * b.conj() + 1j, [Z, Z]),
     "complex_sum": (lambda a: np.exp(a * 1j).mean(axis=0), [Z]),
     "half_sum": (lambda a: (a * a).sum(), [X.astype("f2")]),
+    "running_total": (lambda a: np.cumsum(a * 2 - 1, axis=0), [X]),
+    "running_product": (lambda a: np.cumprod(a / 3, axis=1), [X.astype("f2")]),
     "black_scholes": (black_scholes, [X, Y, X]),
 }
 if platform.machine() in ("x86_64", "AMD64"):

@@ -159,7 +159,7 @@ def test_several_kernels_read_the_parts() -> None:
 
 def test_results_of_the_parts_are_read_by_others() -> None:
     def twice(u: Any) -> Any:
-        return np.cumsum(stencil(u), axis=0) + 1
+        return np.sort(stencil(u), axis=0) + 1
 
     found = check(twice, grid(PADDED, "f8"), (3, 3))
     assert len(seamed(found)) == 1

@@ -175,7 +175,7 @@ def sorted_rows(x: Any) -> Any:
     """Temporaries as large as the chunk, which go when the next one has been made."""
     first = np.sort(x - np.sum(x, axis=1, keepdims=True), axis=1)
     second = np.sort(x * np.max(x, axis=1, keepdims=True), axis=1)
-    third = np.cumsum(second / np.min(second, axis=1, keepdims=True), axis=1)
+    third = np.sort(second / np.min(second, axis=1, keepdims=True), axis=1)
     return np.sum(first, axis=1), np.max(third, axis=1), x / np.sum(x, axis=1, keepdims=True)
 
 

@@ -69,8 +69,8 @@ def geometry(kernel: Kernel, numbers: tuple[int, ...], aligned: bool) -> Geometr
     Geometry(grid=(2, 1, 1), block=(256, 1, 1), vectors=2, each=1, splits=1)
     """
     sizes, strides = numbers[: len(kernel.loops)], numbers[len(kernel.loops) :]
-    if kernel.segmented:
-        return _segmented(kernel, sizes)
+    if kernel.segmented or kernel.scanned:
+        return _lanes(kernel, sizes)
     if "reduce" in kernel.loops:
         if kernel.loops[-1] == "reduce":
             return _reduce_inner(kernel, sizes, strides, aligned)
@@ -143,7 +143,8 @@ def _reduce_inner(
     return Geometry((across, down, depth), (x, y, 1), vectors, 1, across * depth)
 
 
-def _segmented(kernel: Kernel, sizes: tuple[int, ...]) -> Geometry:
+def _lanes(kernel: Kernel, sizes: tuple[int, ...]) -> Geometry:
+    """Return the launch where each thread has a place along the loops that stay."""
     elements = math.prod(n for n, loop in zip(sizes, kernel.loops, strict=True) if loop == "map")
     x = min(threads(kernel), power_of_two(elements))
     return Geometry((_divide_up(elements, x), 1, 1), (x, 1, 1), 0)

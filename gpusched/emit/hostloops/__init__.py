@@ -18,6 +18,7 @@ from gpusched.emit.hostloops.elementwise import Elementwise
 from gpusched.emit.hostloops.joining import ROWS, Joining
 from gpusched.emit.hostloops.nest import BLOCK, PART, PLACES, Nest, block, is_heavy
 from gpusched.emit.hostloops.reduction import Reduction
+from gpusched.emit.hostloops.scans import Scanned
 from gpusched.emit.hostloops.segments import Segmented
 from gpusched.emit.kernel import EXACT, Kernel, unchecked
 
@@ -32,6 +33,8 @@ CALLED = frozenset(["shift", "element", "scratch", "stream", "drain", "spread", 
 def _nest(kernel: Kernel) -> Nest:
     if kernel.segmented:
         return Segmented(kernel)
+    if kernel.scanned:
+        return Scanned(kernel)
     if kernel.reduces_innermost:
         return Reduction(kernel)
     return Joining(kernel) if kernel.reduces else Elementwise(kernel)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from gpusched.emit import editions, generate
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.skeleton.elementwise import flat, nest
+from gpusched.emit.skeleton.lanes import scanned
 from gpusched.emit.skeleton.reduction import reduce_inner, reduce_outer
 from gpusched.emit.skeleton.segments import segmented
 
@@ -22,14 +23,17 @@ def source(kernel: Kernel) -> str:
     if kernel.edition is not None:
         return editions.with_loops(kernel.edition, "cuda", loops(kernel))
     point = generate.point_source(replace(kernel, tests=()))
+    around = loops(kernel)
     header = generate.header(kernel, f"{kernel.name}, for CUDA")
-    return f"{header}\n\n\n{generate.helper_source(point)}{point}\n\n\n{loops(kernel)}\n"
+    return f"{header}\n\n\n{generate.helper_source(point + around)}{point}\n\n\n{around}\n"
 
 
 def loops(kernel: Kernel) -> str:
     """Return the source of the kernel function."""
     if kernel.segmented:
         return segmented(kernel)
+    if kernel.scanned:
+        return scanned(kernel)
     if "reduce" in kernel.loops:
         return reduce_inner(kernel) if kernel.loops[-1] == "reduce" else reduce_outer(kernel)
     return flat(kernel) if len(kernel.loops) == 1 else nest(kernel)

@@ -7,7 +7,7 @@ depends on its values and labels only. The results hold what changes nothing bef
 from __future__ import annotations
 
 from gpusched.emit import generate
-from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.emit.kernel import Kernel
 from gpusched.emit.skeleton.text import Text, product
 
 
@@ -26,7 +26,8 @@ def segmented(kernel: Kernel) -> str:
             text.write("rest = element")
             text.decompose("rest", kept)
             text.move(kept, "_element", outputs=True)
-            _move_units(text, kept)
+            if last in kept:
+                text.move_units(last, outputs=True)
         text.write(f"i{level} = 0")
         with text.block(f"while i{level} < n{level}:"):
             _join(text, level)
@@ -35,27 +36,12 @@ def segmented(kernel: Kernel) -> str:
     return str(text)
 
 
-def _move_units(text: Text, kept: list[int]) -> None:
-    """Write pointers to the elements of the innermost loop, for arrays side by side."""
-    last = len(text.kernel.loops) - 1
-    if last not in kept:
-        return
-    operands: list[tuple[str, Input | Output]] = [*text.inputs, *text.outputs]
-    for name, operand in operands:
-        if operand.access[last] is Access.UNIT:
-            text.write(f"{name}_unit = shift({text.pointers[name]}, i{last})")
-            text.pointers[name] = f"{name}_unit"
-
-
 def _join(text: Text, level: int) -> None:
     """Write the joining of one element to the results of its label."""
     last = len(text.kernel.loops) - 1
     text.move([level], "_row")
     if level == last:
-        units = [name for name, i in text.inputs if i.access[last] is Access.UNIT]
-        for name in units:
-            text.write(f"{name}_unit = shift({text.pointers[name]}, i{level})")
-            text.pointers[name] = f"{name}_unit"
+        text.move_units(last)
     text.write(f"label = {text.label('0')}")
     with text.block("if label >= 0:"):
         text.move_gathered("")

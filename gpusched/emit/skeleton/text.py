@@ -125,6 +125,14 @@ class Text:
             self.write(f"label{suffix} = {self.label('0')}")
             self.move_gathered(suffix)
 
+    def move_units(self, level: int, outputs: bool = False) -> None:
+        """Write pointers to the elements at ``i<level>``, for arrays side by side along it."""
+        operands: list[tuple[str, Input | Output]] = [*self.inputs]
+        for name, operand in operands + (self.outputs if outputs else []):
+            if operand.access[level] is Access.UNIT:
+                self.write(f"{name}_unit = shift({self.pointers[name]}, i{level})")
+                self.pointers[name] = f"{name}_unit"
+
     def move_gathered(self, suffix: str) -> None:
         """Write pointers to what is read where a label says."""
         for number in self.kernel.gathered:

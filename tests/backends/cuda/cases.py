@@ -172,6 +172,22 @@ def _segments() -> list[Case]:
     ]
 
 
+def _scans() -> list[Case]:
+    cases: list[tuple[str, Callable[..., Any], tuple[int, ...], str]] = [
+        ("rows", lambda a: np.cumsum(a * 2 - 1, axis=0), (33, 1056), "float32"),
+        ("middle", lambda a: np.cumsum(a, axis=1), (32, 5, 40), "int16"),
+        ("two", lambda a: (np.cumsum(a, 0), np.maximum.accumulate(a, 0)), (9, 1030), "float64"),
+        ("strided", lambda a: np.cumsum(a[:, ::-2], axis=0), (7, 2100), "uint8"),
+        ("halves", lambda a: np.cumprod(a / 3, axis=0), (5, 1040), "float16"),
+        ("truth", lambda a: np.logical_or.accumulate(a > 7, axis=0), (9, 1033), "int8"),
+        ("columns", lambda a: np.cumsum(a.T, axis=0) * 2, (1100, 9), "int32"),
+    ]
+    return [
+        Case(f"scan-{name}", function, lambda s=shape, d=dtype: (numbers(*s, dtype=d),))
+        for name, function, shape, dtype in cases
+    ]
+
+
 def _taken() -> list[Case]:
     labels = np.random.default_rng(4).integers(-6, 6, 70)
 
@@ -216,4 +232,4 @@ def _windows() -> list[Case]:
     ]  # fmt: skip
 
 
-REDUCTIONS = [*_reductions(), *_segments(), *_taken(), *_windows()]
+REDUCTIONS = [*_reductions(), *_segments(), *_scans(), *_taken(), *_windows()]

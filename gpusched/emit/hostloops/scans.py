@@ -1,0 +1,87 @@
+"""Loops that join each element with those before it, as running totals do."""
+
+from __future__ import annotations
+
+from gpusched.emit.hostloops.nest import PART, Nest
+from gpusched.emit.kernel import Kernel
+from gpusched.emit.totals import joined, loaded, start, stored
+
+COLUMNS = 8192
+"""Columns that are joined before the next ones, so that the results of a row stay in the cache
+until the next row needs them."""
+
+
+class Scanned(Nest):
+    """Joins each element with the result before it, in their order, as NumPy does.
+
+    Along contiguous elements, a part is computed first, in vectors, and then joined one by one.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.level = kernel.loops.index("scan")
+        self.tiled = self.level == self.innermost - 1
+
+    def loop(self, level: int) -> None:
+        """Open a loop around the innermost one; the scanned one within one over tiles."""
+        if level == self.level and self.tiled:
+            self.parts(COLUMNS)
+        super().loop(level)
+
+    def parts(self, size: int) -> None:
+        """Open a loop over parts of the innermost loop, in their order."""
+        self.open(f"for start in range(0, n{self.innermost}, {size}):")
+        self.write(f"count = min({size}, n{self.innermost} - start)")
+        self.to_start(self.inputs, self.kernel.inputs)
+        self.to_start(self.outputs, self.kernel.outputs)
+
+    def body(self) -> None:
+        """Write the innermost loop."""
+        if self.level == self.innermost:
+            self.along()
+        else:
+            self.across()
+
+    def across(self) -> None:
+        """Join a row with the results of the row before."""
+        self.hoist()
+        self.write(f"is_first = {self.is_first()}")
+        count = "count" if self.tiled else f"n{self.innermost}"
+        before = {}
+        for name, output in zip(self.outputs, self.kernel.outputs, strict=True):
+            own, step = self.current[name], f"{name}_s{self.level}"
+            before[name] = f"{name}_before"
+            self.write(f"{name}_before = shift({own}, 0 if is_first else -{step})")
+            self.open("if is_first:")
+            self.open(f"for i in range({count}):")
+            self.write(f"{self.place(name, output, 'i')} = {stored(output, start(output))}")
+            self.depth -= 2
+        self.open(f"for i in range({count}):")
+        values = [f"value{k}" for k in range(len(self.outputs))]
+        self.compute(values, self.values("i"))
+        for name, output, value in zip(self.outputs, self.kernel.outputs, values, strict=True):
+            place = self.place(name, output, "i")
+            own, self.current[name] = self.current[name], before[name]
+            total = loaded(output, self.place(name, output, "i"))
+            self.current[name] = own
+            self.write(f"{place} = {stored(output, joined(output, total, loaded(output, value)))}")
+
+    def is_first(self) -> str:
+        """Return in source whether the row is the first one along the scanned axis."""
+        before = "n_before + " if self.kernel.resumes else ""
+        return f"{before}i{self.level} == 0"
+
+    def along(self) -> None:
+        """Join elements with those before them along the innermost loop."""
+        self.hoist()
+        for k, output in enumerate(self.kernel.outputs):
+            self.write(f"total{k} = {start(output)}")
+        self.parts(PART)
+        self.open("for i in range(count):")
+        self.compute(self.places("i"), self.values("i"))
+        self.depth -= 1
+        self.open("for i in range(count):")
+        for k, (name, output) in enumerate(zip(self.outputs, self.kernel.outputs, strict=True)):
+            place = self.place(name, output, "i")
+            self.write(f"total{k} = {joined(output, f'total{k}', loaded(output, place))}")
+            self.write(f"{place} = {stored(output, f'total{k}')}")
