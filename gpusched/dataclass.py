@@ -40,10 +40,14 @@ else:
             return partial(dataclass, eq=eq, frozen=frozen, **options)
         own = set(cls.__dict__)
         cls.__doc__ = cls.__doc__ or cls.__name__  # Python would ask for the signature.
-        made = dataclasses.dataclass(cls, init=False, eq=False, repr=False, **options)
+        derived = any(map(dataclasses.is_dataclass, cls.__bases__))
+        options |= {"init": False, "eq": False, "repr": False, "frozen": frozen and derived}
+        made = dataclasses.dataclass(cls, **options)
         made.__init__ = _Init(made, frozen)
         methods = {"__repr__": _repr}
-        if frozen:
+        if frozen and not derived:
+            # Python looks there whether what derives from it is to be frozen, too.
+            made.__dataclass_params__.frozen = True
             methods["__setattr__"], methods["__delattr__"] = _frozen(made)
         if eq:
             # A class that defines __eq__ has None as its __hash__.
