@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pickle
 from dataclasses import FrozenInstanceError, field, replace
 from typing import Any
@@ -83,6 +84,36 @@ def test_fields_say_what_is_shown_and_compared(cls: Any) -> None:
         cls(1, other=2)
 
 
+def test_init_is_compiled_for_the_first_object_as_python_compiles_it() -> None:
+    def made(decorator: Any) -> Any:
+        class First:
+            a: int
+            b: list[int] = field(default_factory=list)
+            c: str = field(default="c", kw_only=True)
+            after: int = field(init=False)
+
+            def __post_init__(self) -> None:
+                object.__setattr__(self, "after", self.a + 1)
+
+        class Second(decorator(frozen=True)(First)):  # type: ignore[misc]
+            d: float = 0.5
+
+        return decorator(frozen=True)(Second)
+
+    found, expected = made(dataclass), made(dataclasses.dataclass)
+    assert not inspect.isfunction(found.__dict__["__init__"])
+    assert str(inspect.signature(found)) == str(inspect.signature(expected))
+    assert inspect.isfunction(found.__dict__["__init__"])
+    assert found.__init__.__qualname__ == f"{found.__qualname__}.__init__"
+    for make in (found, expected):
+        assert str(make(1, d=3.0, c="e")).endswith("Second(a=1, b=[], c='e', after=2, d=3.0)")
+        assert make(1) == make(1, [], 0.5, c="c") and make(1).b is not make(1).b
+        with pytest.raises(TypeError, match="positional"):
+            make()
+        with pytest.raises(FrozenInstanceError):
+            make(1).d = 2.0
+
+
 def test_python_finds_its_fields() -> None:
     assert pickle.loads(pickle.dumps(replace(Quick(1), a=2))) == Quick(2)
     assert [each.name for each in dataclasses.fields(Derived)] == ["a", "hidden", "ignored", "b"]
@@ -102,6 +133,19 @@ def test_derived_classes_compare_all_fields() -> None:
     assert Derived(1) == Derived(1) != Derived(1, b=3)
     assert Derived(1) != Quick(1)
     assert repr(Derived(1)) == "Derived(a=1, ignored=0, b=2)"
+
+
+@pytest.mark.parametrize("decorator", [dataclass, dataclasses.dataclass])
+def test_what_derives_from_frozen_classes_is_frozen(decorator: Any) -> None:
+    found = decorator(frozen=True)(type("Found", (Quick,), {"__annotations__": {"b": int}, "b": 2}))
+    assert found(1).b == 2 and found(1).a == 1
+    for name in ("a", "b"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(found(1), name, 3)
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+        decorator(type("Other", (Quick,), {}))
+    with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
+        decorator(frozen=True)(type("Other", (Mutable,), {}))
 
 
 def test_own_methods_stay() -> None:

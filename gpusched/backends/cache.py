@@ -37,7 +37,12 @@ class KernelCache(KernelStore):
         """Return a kernel whose machine code is in a file; None if there is none."""
         if processors.interpreted():
             return reference(kernel)
-        prepared = prepare(kernel)
+        if kernelfiles.is_empty():
+            return None
+        prepared = _prepared(kernel)
+        if prepared.wanted.path is None or not prepared.wanted.path.exists():
+            return None
+        prepared = _kept(prepared)
         return sharing.known(prepared.wanted, prepared.load)
 
     def obtained(self, kernel: Kernel) -> CompiledKernel:
@@ -174,7 +179,11 @@ def code_for(kernel: Kernel, key: str) -> bytes:
 
 def prepare(kernel: Kernel) -> PreparedKernel:
     """Return a kernel with its source, which is written to the cache directory if there is one."""
-    found = _prepared(kernel)
+    return _kept(_prepared(kernel))
+
+
+def _kept(found: PreparedKernel) -> PreparedKernel:
+    """Return the same with its source in its file, or in memory where there is no such file."""
     if found.stored is not None and _written(found.stored, found.source):
         return found
     filename = register(found.chosen.name, found.source)

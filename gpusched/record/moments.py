@@ -7,6 +7,7 @@ deviations are those from a rounded mean, and how far that is from the mean is w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,12 @@ import numpy as np
 from gpusched.record.chunk import LazyChunk
 
 NARROW = np.dtype(np.float32)
+
+TILE = 1 << 16
+"""Elements of an array that are read at a time, so that the cache holds them and their deviations.
+On 16M float64 and one core of an EPYC, 64K to 256K took half as long as all at once, 8K longer."""
+LEAST = 8
+"""Length of such a tile along the axis that it is divided along."""
 
 
 class Moments(NamedTuple):
@@ -62,20 +69,70 @@ def moments(
 
 def _in_two_passes(a: Any, axes: tuple[int, ...], count: Any, skip: bool) -> Moments:
     dtype = NARROW if a.dtype == NARROW else np.dtype(np.float64)
-    add = np.nansum if skip else np.sum
-    total = add(a, axis=axes, dtype=dtype, keepdims=True)
-    missing = np.isnan(a) if skip else False
-    low = np.min(np.where(missing, np.inf, a) if skip else a, axis=axes, keepdims=True)
+
+    def total_and_least(x: Any) -> tuple[Any, Any]:
+        add = np.nansum if skip else np.sum
+        total = add(x, axis=axes, dtype=dtype, keepdims=True)
+        known = np.where(np.isnan(x), np.inf, x) if skip else x
+        return total, np.min(known, axis=axes, keepdims=True)
+
+    def deviations(x: Any, centre: Any) -> tuple[Any, Any]:
+        away = x - centre
+        if skip:
+            away = np.where(np.isnan(x), dtype.type(0), away)
+        apart = np.sum(away, axis=axes, keepdims=True).astype(np.float64)
+        return apart, np.sum(np.square(away), axis=axes, keepdims=True).astype(np.float64)
+
+    total, low = _by_tiles(total_and_least, (np.add, np.minimum), axes, a)
     about = total / count
     # Rounding may take the mean of equal numbers to their neighbour.
     lost = count * np.finfo(dtype).eps * np.abs(low)
     centre = np.where(np.abs(about - low) <= lost, low, about).astype(dtype)
-    away = a - centre
-    if skip:
-        away = np.where(missing, dtype.type(0), away)
-    apart = np.sum(away, axis=axes, keepdims=True).astype(np.float64)
-    square = np.sum(np.square(away), axis=axes, keepdims=True).astype(np.float64)
+    apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
     return _shifted(centre.astype(np.float64), count, apart, square)
+
+
+def _by_tiles(function: Callable[..., Any], joins: tuple[np.ufunc, ...], axes: tuple[int, ...],
+              a: Any, *others: Any) -> Any:  # fmt: skip
+    """Return reductions of an array, computed on one tile of it after the other.
+
+    Parameters
+    ----------
+    function
+        Returns the reductions of an array along `axes`, which stay with length 1; is given what
+        belongs to it of the others, too.
+    joins
+        What joins the reductions of two arrays, for each of those that `function` returns.
+    axes
+        Which axes.
+    a
+        The array, or a lazy chunk, which is one tile.
+    *others
+        Arrays of its shape, but with length 1 along `axes`.
+    """
+    axis = _divided_axis(a)
+    if axis is None:
+        return function(a, *others)
+    length = TILE * a.shape[axis] // a.size
+    found: list[Any] = []
+    for start in range(0, a.shape[axis], length):
+        tile = (slice(None),) * axis + (slice(start, start + length),)
+        part = function(a[tile], *(x if axis in axes else x[tile] for x in others))
+        if axis in axes and found:
+            pairs = zip(joins, found[0], part, strict=True)
+            found[0] = [join(one, other) for join, one, other in pairs]
+        else:
+            found.append(part)
+    return [np.concatenate(each, axis) for each in zip(*found, strict=True)]
+
+
+def _divided_axis(a: Any) -> int | None:
+    """Return the axis that divides an array into tiles: the outermost in memory that can."""
+    if type(a) is not np.ndarray or a.size < 4 * TILE:
+        return None
+    outermost = sorted(range(a.ndim), key=lambda axis: -abs(a.strides[axis]))
+    fits = (axis for axis in outermost if LEAST * a.size <= TILE * a.shape[axis])
+    return next(fits, None)
 
 
 def _shifted(centre: Any, count: Any, apart: Any, square: Any) -> Moments:

@@ -60,6 +60,15 @@ def directory() -> Path | None:
     return user_caches() / "gpusched"
 
 
+def is_empty() -> bool:
+    """Return whether nothing has been compiled for this cache directory, or there is none.
+
+    Who knows that needs no key of a kernel, for which LLVM may have to be loaded.
+    """
+    root = directory()
+    return root is None or not (root / "kernels").is_dir()
+
+
 def user_caches() -> Path:
     """Return the folder in which this user's programs keep what can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -87,12 +87,17 @@ def _kind() -> str:
 def version(package: str) -> str:
     """Return the version of an installed package; a file is read for it, once.
 
+    The lines that say so come first: to parse the description behind them takes 2 ms.
+
     Raises
     ------
     importlib.metadata.PackageNotFoundError
         If it is not installed.
     """
-    return importlib.metadata.version(package)
+    found = importlib.metadata.distribution(package)
+    head = (found.read_text("METADATA") or "").partition("\n\n")[0]
+    said = [line for line in head.splitlines() if line.startswith("Version: ")]
+    return said[0].removeprefix("Version: ").strip() if said else found.version
 
 
 def _from_llvm() -> tuple[str, str]:

@@ -11,7 +11,10 @@ from pathlib import Path
 import dask
 import pytest
 
-from gpusched.store import processors
+from gpusched.backends.cache import KernelCache
+from gpusched.store import processors, tuned
+from gpusched.store.service import client as service
+from tests.store.test_cache import sample_kernel
 
 XEON = """\
 processor\t: 0
@@ -67,6 +70,36 @@ def test_llvm_is_asked_once_for_each_kind_of_processor(machine: Machine) -> None
         machine.answer = "another", f"+{count}"
         assert machine.described(XEON.replace(*other)) == machine.answer
         assert machine.asked == count
+
+
+def test_where_nothing_has_been_compiled_llvm_is_not_asked_and_nothing_written(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_client", service.Client())
+    for lru in (processors.key, tuned.here):
+        lru.cache_clear()
+    processors._described.cache_clear()
+    try:
+        assert KernelCache().loaded(sample_kernel()) is None
+        with dask.config.set({"gpusched.fusion.compiler": "service"}):
+            assert service.starting() > 0
+        assert not machine.asked and not (tmp_path / "cache").exists()
+        # What others have compiled may be for this processor.
+        (tmp_path / "cache" / "kernels").mkdir(parents=True)
+        assert KernelCache().loaded(sample_kernel()) is None
+        assert machine.asked == 1
+        assert not list((tmp_path / "cache" / "kernels").iterdir())
+    finally:
+        for lru in (processors.key, tuned.here):
+            lru.cache_clear()
+
+
+def test_versions_are_those_that_the_packages_have() -> None:
+    processors.version.cache_clear()
+    for package in ("numpy", "dask", "llvmlite"):
+        assert processors.version(package) == importlib.metadata.version(package)
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        processors.version("gpusched-no-such-package")
 
 
 @pytest.mark.parametrize("text", ["", XEON.replace("flags", "other")])

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 from gpusched.dataclass import dataclass
 from gpusched.emit import choices
 from gpusched.emit.operations import DEFINED
-from gpusched.store import codefiles, compiletimes, emitters, processors, worthwhile
+from gpusched.store import (
+    codefiles,
+    compiletimes,
+    emitters,
+    kernelfiles,
+    processors,
+    worthwhile,
+)
 from gpusched.store.service.connection import (
     PATIENCE,
     Connection,
@@ -261,7 +268,10 @@ def starting() -> float:
     """Return the seconds of processor time that are spent before the first kernel is begun."""
     if not is_used():
         return 0.0 if "numba" in sys.modules else STARTING / 2
-    return 0.0 if _client.connected or place().socket.exists() else STARTING
+    if _client.connected:
+        return 0.0
+    # Where nothing has been compiled, no service has been needed.
+    return 0.0 if not kernelfiles.is_empty() and place().socket.exists() else STARTING
 
 
 def is_used() -> bool:
