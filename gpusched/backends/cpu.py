@@ -24,9 +24,10 @@ from gpusched.backends import (
     subnormals,
 )
 from gpusched.emit import generate
-from gpusched.emit.choices import WIDEST, interleave, vector_bits
+from gpusched.emit.choices import interleave, vector_bits
 from gpusched.emit.floatingpoint import INVALID
 from gpusched.emit.kernel import FAST, Kernel
+from gpusched.emit.policy import WIDEST
 from gpusched.vectormath import FEWER_STEPS, FUNCTIONS, integers, variants
 from gpusched.vectormath.bits import device
 from gpusched.vectormath.by_dtype import by_dtype

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends import names
-from gpusched.emit import generate, hostloops
+from gpusched.emit import generate
 from gpusched.emit.floatingpoint import collecting, note, take
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import PART
 
 
 class Window:
@@ -57,7 +58,7 @@ def element(window: Window, index: int) -> Any:
 
 def scratch(window: Window) -> Window:
     """Return room for one part of what a window shows."""
-    return Window(np.empty(hostloops.PART, window._array.dtype))
+    return Window(np.empty(PART, window._array.dtype))
 
 
 def stream(window: Window, part: Window, count: int) -> None:

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gpusched.emit.hostloops import PART
+from gpusched.emit.policy import PART
 
 LINE = 64
 """Bytes of a line of the cache, and of the widest vector."""

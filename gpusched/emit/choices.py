@@ -10,11 +10,8 @@ import numpy as np
 from gpusched import config
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel, Options
+from gpusched.emit.policy import WIDEST
 
-WIDEST = 512
-"""Bits of the vectors that loops use on CPUs, as far as the processor has them. LLVM itself
-takes half of that where vectors are widest; most memory-bound loops do not mind, and polynomials
-take twice as long."""
 TARGETS = ("cpu", "cuda")
 SENSIBLE: dict[str, dict[str, tuple[int, ...]]] = {
     "cpu": {

@@ -11,13 +11,11 @@ import numpy as np
 from dask.array.core import concatenate_shaped
 
 from gpusched.dataclass import dataclass
+from gpusched.emit.policy import NARROWEST
 from gpusched.plan.plan import Call, Register, Registers
 
 Index = tuple[slice, ...]
 Shape = tuple[int, ...]
-
-NARROWEST = 64
-"""Elements along an axis of what is inside one array; less counts as across."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from gpusched.emit.dtypes import HALF, computed
 from gpusched.emit.floatingpoint import HAS_FLAGS, OVERFLOW
 from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
 from gpusched.emit.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, HIDING, named
+from gpusched.emit.policy import APART, BLOCK, REPEATS, STREAMED, WORTHWHILE
 from gpusched.plan.expression import (
     Apply,
     Gather,
@@ -127,12 +128,6 @@ def _reduced(node: Reduce) -> Node:
 
 COSTLY = frozenset(["divide", "reciprocal", "sqrt"])
 """Operations that take several times as long as an addition, besides those that are `heavy`."""
-
-REPEATS = 16
-"""How often a kernel would compute each element of an operand, for that to be done before."""
-
-WORTHWHILE = 1 << 16
-"""Elements of a kernel's results below which a launch more costs more than it saves."""
 
 
 def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
@@ -533,23 +528,14 @@ def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:
     return tuple(strides)
 
 
-STREAMED = 4 << 20
-"""Bytes of results from which on they are written past the caches, where none of them would stay
-until it is read."""
-
-
 def _is_streamed(outputs: tuple[Output, ...], loops: Loops, allocations: list[Allocation]) -> bool:
     """Return whether a kernel on the host writes its results past the caches."""
     return (
         platform.machine() in ("x86_64", "AMD64")
-        and loops.sizes[-1] >= hostloops.BLOCK
+        and loops.sizes[-1] >= BLOCK
         and all(o.combine is None and o.access[-1] is Access.UNIT for o in outputs)
         and sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) >= STREAMED
     )
-
-
-APART = 256
-"""Elements between the end of a row and the next one from which on memory is read slower."""
 
 
 def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:

@@ -23,9 +23,9 @@ from gpusched import events
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import note
 from gpusched.emit.kernel import Access
+from gpusched.emit.policy import LEAST_JOINED, NARROWEST
 from gpusched.plan import timing
 from gpusched.plan.grids import (
-    NARROWEST,
     Grid,
     Index,
     Places,
@@ -37,10 +37,6 @@ from gpusched.plan.grids import (
 )
 from gpusched.plan.layout import passed
 from gpusched.plan.plan import Call, Launch, Registers, Step, reads, window, written
-
-LEAST = 1 << 18
-"""Bytes of what would be joined for each call of the kernel at least: a call, with what prepares
-it, takes as long as copying some of that."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Regist
     for step in steps:
         if isinstance(step, Call) and is_join(step.function):
             grid = grid_of(step, arrays)
-            if grid is None or grid.whole.nbytes < LEAST or grid.whole.ndim != len(shape):
+            if grid is None or grid.whole.nbytes < LEAST_JOINED or grid.whole.ndim != len(shape):
                 continue
             if any(array is grid.whole or array.base is grid.whole for array in read):
                 found |= {axis for axis in grid.divided() if shape[axis] >= NARROWEST}
@@ -219,7 +215,7 @@ def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed
     reading = _Reading(launch, [(views[k], each) for k, each in sorted(starts.items())], arrays)
     nbytes = sum(reach.grid.whole.nbytes for reach in reading.reaches)
     cuts = list(cut(shape, reading.reaches))
-    if nbytes < LEAST * len(cuts):
+    if nbytes < LEAST_JOINED * len(cuts):
         return None
     regions = [reading.region(index, places) for index, places in cuts]
     found = tuple(region for region in regions if region is not None)

@@ -22,6 +22,7 @@ from gpusched.backends import tilecalls
 from gpusched.backends.devices import Device
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import OVERFLOW, note
+from gpusched.emit.policy import TILE_ROWS, USUAL_CACHE
 from gpusched.plan.plan import (
     Allocation,
     Call,
@@ -34,15 +35,8 @@ from gpusched.plan.plan import (
 )
 from gpusched.store.handles import NativeKernel
 
-ROWS = 8
-"""Rows of a tile are a multiple of this, so that kernels that join several at once join the same
-ones as in a whole chunk."""
-
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 """Where Linux states the size of the second-level cache."""
-
-USUAL = 1 << 20
-"""Bytes of a second-level cache where nothing states it."""
 
 
 @lru_cache(maxsize=1)
@@ -51,9 +45,9 @@ def room() -> int:
     try:
         text = CACHE.read_text().strip()
     except OSError:
-        return USUAL // 2
+        return USUAL_CACHE // 2
     kibibytes = text.removesuffix("K")
-    return int(kibibytes) * 1024 // 2 if kibibytes.isdigit() else USUAL // 2
+    return int(kibibytes) * 1024 // 2 if kibibytes.isdigit() else USUAL_CACHE // 2
 
 
 @dataclass
@@ -335,7 +329,7 @@ class _Together:
         if len(self.launches) < 2:
             return 0
         row = sum(self._sizes().values())
-        rows = room() // row // ROWS * ROWS if row else 0
+        rows = room() // row // TILE_ROWS * TILE_ROWS if row else 0
         gains = self._read_again() >= row / 4
         return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0
 

@@ -16,6 +16,7 @@ from gpusched.emit.dtypes import SUPPORTED, computed
 from gpusched.emit.floatingpoint import INVALID, OVERFLOW, collecting, enforced, heeded
 from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import Operation, conversion, reports, reports_of_joining
+from gpusched.emit.policy import LANES
 from gpusched.plan import seams, slabs, tiers
 from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import (
@@ -59,8 +60,6 @@ PYTHON_SCALARS = (bool, int, float)
 WIDE = np.dtype(np.float64)
 """Of moments, whatever they are of."""
 
-LANES = 32
-"""Neighbouring threads that read memory together on a GPU; as many such groups keep one busy."""
 
 ON_DEVICE: set[Callable[..., Any]] = set()
 """Functions that are no kernels, and give for CuPy's arrays what they give for NumPy's."""

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.backends import primitives, python
-from gpusched.emit.hostloops import BLOCK, PLACES, ROWS, block
-from gpusched.emit.hostloops.reduction import IN_TURN
+from gpusched.emit.hostloops import block
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import BLOCK, JOINED_ROWS, PLACES, ROWS_IN_TURN
 from gpusched.inspection.machinecode import cpu_llvm
 from gpusched.plan import schedule
 from gpusched.store import processors
@@ -84,7 +84,7 @@ def taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("taken_in_turn")
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("rows", every(3, range(1, 2 * IN_TURN + 2)))
+@pytest.mark.parametrize("rows", every(3, range(1, 2 * ROWS_IN_TURN + 2)))
 def test_rows_that_lie_apart_are_reduced_in_turn(rows: int, backend: str) -> None:
     for columns in (1, BLOCK, 3 * BLOCK + 5):
         wide = numbers(rows + 1, columns + 1000)
@@ -136,7 +136,7 @@ def test_only_rows_that_lie_apart_are_taken_in_turn(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("rows", range(2 * ROWS + 2))
+@pytest.mark.parametrize("rows", range(2 * JOINED_ROWS + 2))
 def test_columns_of_any_length_are_reduced(rows: int, backend: str) -> None:
     a, b, c = numbers(rows, 5), numbers(rows, 1), numbers(5)
     check(lambda a, b, c: ((a - b) * c).sum(axis=0), a, b, c, backend=backend)
@@ -147,7 +147,7 @@ def test_columns_of_any_length_are_reduced(rows: int, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nan_and_infinity_come_through_rows_that_are_joined(backend: str) -> None:
-    a = numbers(ROWS + 1, 4, dtype="float64")
+    a = numbers(JOINED_ROWS + 1, 4, dtype="float64")
     a[1, 0], a[2, 1], a[3, 2], a[4, 2] = np.nan, np.inf, np.inf, -np.inf
     check(lambda a: ((a * 2).sum(axis=0), (a * 2).max(axis=0)), a, backend=backend)
 
@@ -170,7 +170,7 @@ def test_heavy_kernels_join_one_row_at_a_time() -> None:
     a = numbers(8, 6, dtype="float32")
     (light,) = record(lambda a: (a * a).sum(axis=0), a).launches
     (heavy,) = record(lambda a: np.exp(a).sum(axis=0), a).launches
-    assert light.kernel.source.count("= point(") == ROWS + 1
+    assert light.kernel.source.count("= point(") == JOINED_ROWS + 1
     assert heavy.kernel.source.count("= point(") == 1
 
 

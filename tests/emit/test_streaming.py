@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from gpusched.backends.cache import kernels, reference
 from gpusched.emit.floatingpoint import DIVIDE, take
-from gpusched.emit.hostloops import BLOCK
+from gpusched.emit.policy import BLOCK, STREAMED
 from gpusched.inspection.machinecode import cpu_llvm
 from gpusched.plan import schedule
-from gpusched.plan.schedule import STREAMED
 from tests.record.recording import BACKENDS, check, record
 from tests.tiers import every
 

@@ -106,7 +106,7 @@ def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have rows divided as those of many values are: a block has few threads here."""
     monkeypatch.setattr(skeleton, "TILE", 8 * skeleton.EACH)
     monkeypatch.setattr(scans, "FEW_TILES", 2)
-    monkeypatch.setattr(scans, "BLOCKS", 6)
+    monkeypatch.setattr(scans, "SPLIT_BLOCKS", 6)
 
 
 KERNELS = {"total": total, "largest": largest, "last": last_that_counts}

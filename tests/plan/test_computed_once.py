@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpusched.emit.floatingpoint import DIVIDE, OVERFLOW, take
-from gpusched.plan.schedule import REPEATS, WORTHWHILE
+from gpusched.emit.policy import REPEATS, WORTHWHILE
 from tests.record.recording import check, record
 from tests.tiers import exhaustive
 

@@ -26,7 +26,7 @@ JOIN: Callable[..., Any] = substitute_for(concatenate_shaped)
 
 @pytest.fixture(autouse=True)
 def small_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seams, "LEAST", 1)
+    monkeypatch.setattr(seams, "LEAST_JOINED", 1)
     monkeypatch.setattr(grids, "NARROWEST", 2)
     monkeypatch.setattr(seams, "NARROWEST", 2)
 
@@ -274,7 +274,7 @@ def test_narrow_parts_do_not_divide_the_loops(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_small_arrays_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seams, "LEAST", 1 << 18)
+    monkeypatch.setattr(seams, "LEAST_JOINED", 1 << 18)
     assert joins(check(stencil, grid(PADDED, "f8"), (3, 3)))
 
 

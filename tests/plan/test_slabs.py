@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.emit.floatingpoint import INVALID, take
+from gpusched.emit.policy import TILE_ROWS
 from gpusched.plan import slabs
 from gpusched.plan.plan import Launch, Plan, last_uses, reads, used_registers, written
 from gpusched.plan.slabs import Slabs
@@ -168,7 +169,7 @@ def test_a_large_chunk_is_cut_into_slabs() -> None:
     rows = 5 * slabs.room() // (8 * columns)
     plan = record(softmax, np.ones((rows, columns))).plan
     (found,) = slabs_of(plan)
-    assert found.rows * columns * 8 <= slabs.room() and not found.rows % slabs.ROWS
+    assert found.rows * columns * 8 <= slabs.room() and not found.rows % TILE_ROWS
 
 
 def sorted_rows(x: Any) -> Any:

@@ -21,8 +21,8 @@ from gpusched.backends.cache import kernels
 from gpusched.backends.cuda.geometry import geometry
 from gpusched.backends.devices import HOST
 from gpusched.emit.choices import ChoiceError, defaults, possible
-from gpusched.emit.hostloops import BLOCK
 from gpusched.emit.kernel import Kernel, Options
+from gpusched.emit.policy import BLOCK
 from gpusched.kernels.errors import KernelError
 from gpusched.store import tuned
 from gpusched.store.handles import CompiledKernel

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpusched import installing
 from gpusched.backends.cuda import versions
-from gpusched.emit.skeleton.text import THREADS
+from gpusched.emit.policy import THREADS
 
 _MISSING = (
     "compiling for NVIDIA GPUs needs packages that are not installed here: {reason}. "

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gpusched.emit import generate
 from gpusched.emit.kernel import Access, Kernel
+from gpusched.emit.policy import LEAST_LOADS, ROW_BLOCKS, SPLIT_BLOCKS
 from gpusched.emit.skeleton.reduction import levels, rows_at_once
 from gpusched.emit.skeleton.text import threads, unroll, width
 
@@ -19,12 +20,6 @@ WARP = 32
 """Threads that access memory together."""
 HIGHEST = 65535
 """Blocks along the grid's y and z; along x there may be 2**31 - 1."""
-BLOCKS = 1024
-"""Blocks that a reduction is split into where its results are few."""
-WORTH = 8
-"""Loads a thread must be left with for a split, which costs a second launch."""
-ROW_BLOCKS = 1 << 12
-"""Blocks beyond which a thread of a nest takes several rows."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +132,7 @@ def _reduce_inner(
     x = min(threads(kernel), power_of_two(_divide_up(items, 2)))
     y = min(threads(kernel) // x, power_of_two(elements))
     down = min(HIGHEST, _divide_up(elements, y))
-    wanted = min(BLOCKS // down, items * outer // (x * WORTH))
+    wanted = min(SPLIT_BLOCKS // down, items * outer // (x * LEAST_LOADS))
     across = _between(1, wanted, _divide_up(items, x * 2 * unroll(kernel)))
     depth = _between(1, wanted // across, outer)
     return Geometry((across, down, depth), (x, y, 1), vectors, 1, across * depth)
@@ -157,5 +152,5 @@ def _reduce_outer(kernel: Kernel, sizes: tuple[int, ...]) -> Geometry:
     x = min(threads(kernel) // min(8, wanted), power_of_two(sizes[-1]))
     y = min(threads(kernel) // x, wanted)
     across, depth = _divide_up(sizes[-1], x), min(HIGHEST, groups)
-    down = _between(1, BLOCKS // (across * depth), rows // (y * WORTH))
+    down = _between(1, SPLIT_BLOCKS // (across * depth), rows // (y * LEAST_LOADS))
     return Geometry((across, down, depth), (x, y, 1), 0, 1, down)

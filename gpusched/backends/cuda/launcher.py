@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from gpusched.backends.cuda.geometry import Geometry, geometry
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import VECTOR
 from gpusched.emit.skeleton.reduction import levels, partials
-from gpusched.emit.skeleton.text import VECTOR
 
 GEOMETRIES = 1024
 """Launches that each kernel remembers, by sizes and strides."""

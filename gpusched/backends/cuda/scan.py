@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpusched.backends.cuda.compiler import Compiled, compile_kernel
-from gpusched.backends.cuda.geometry import BLOCKS, HIGHEST, Geometry
+from gpusched.backends.cuda.geometry import HIGHEST, Geometry
 from gpusched.emit.operations import named
+from gpusched.emit.policy import FEW_TILES, SPLIT_BLOCKS, THREADS
 from gpusched.emit.skeleton import scan as skeleton
-from gpusched.emit.skeleton.text import THREADS
 
 Shape = tuple[int, int, int]
 """Values before the scanned axis, along it, and after it."""
-FEW_TILES = 4
-"""Tiles of a row that one block scans as fast as several do with three launches."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +129,6 @@ def split(rows: int, length: int) -> tuple[int, int]:
     ((977, 10), (1, 10), (1, 1))
     """
     whole = math.ceil(length / skeleton.TILE)
-    wanted = max(1, BLOCKS // rows) if whole > FEW_TILES else 1
+    wanted = max(1, SPLIT_BLOCKS // rows) if whole > FEW_TILES else 1
     tiles = math.ceil(whole / min(wanted, whole))
     return math.ceil(whole / tiles), tiles

@@ -6,8 +6,9 @@ elements further, ``element(a, k)`` its element `k`, where `k` may be negative.
 
 Memory gives more when it is asked early, and in several places.  Where inputs are contiguous,
 blocks of them are taken from `PLACES` places in turn, and a later block is asked for while one is
-computed; where rows are joined, `ROWS` are read at once.  Processors that are faster in sequence
-(`backends.processors`) take ``spread`` and ``ahead`` for just that.
+computed; where rows are joined, `JOINED_ROWS` are read at once (all of `gpusched.emit.policy`).
+Processors that are faster in sequence (`backends.processors`) take ``spread`` and ``ahead`` for
+just that.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from __future__ import annotations
 from gpusched.emit import editions
 from gpusched.emit.generate import header, helper_source, point_source
 from gpusched.emit.hostloops.elementwise import Elementwise
-from gpusched.emit.hostloops.joining import ROWS, Joining
-from gpusched.emit.hostloops.nest import BLOCK, PART, PLACES, Nest, block, is_heavy
+from gpusched.emit.hostloops.joining import Joining
+from gpusched.emit.hostloops.nest import Nest, block, is_heavy
 from gpusched.emit.hostloops.reduction import Reduction
 from gpusched.emit.hostloops.scans import Scanned
 from gpusched.emit.hostloops.segments import Segmented
@@ -72,4 +73,4 @@ def source(kernel: Kernel, checked: bool = True) -> str:
     return "\n\n\n".join([header(kernel, name), *parts]) + "\n"
 
 
-__all__ = ["BLOCK", "CALLED", "PART", "PLACES", "ROWS", "block", "is_heavy", "source"]
+__all__ = ["CALLED", "block", "is_heavy", "source"]

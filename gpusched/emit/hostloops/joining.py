@@ -8,15 +8,7 @@ from gpusched.emit.generate import combine
 from gpusched.emit.hostloops import moments
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import MOMENTS, Kernel
-
-ROWS = 8
-"""Rows that are joined at once."""
-
-HEAVY_ROWS = 4
-"""The same, of a longer computation whose moments are joined, which takes longer than a sum."""
-
-_FEW = 8
-"""The most statements that a `point` may have to be called once for each of these rows."""
+from gpusched.emit.policy import HEAVY_ROWS, JOINED_ROWS, ROW_STATEMENTS
 
 
 class Joining(Nest):
@@ -24,8 +16,8 @@ class Joining(Nest):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        light = len(kernel.statements) <= _FEW and not is_heavy(kernel)
-        self.together = ROWS if light else HEAVY_ROWS if kernel.moments else 1
+        light = len(kernel.statements) <= ROW_STATEMENTS and not is_heavy(kernel)
+        self.together = JOINED_ROWS if light else HEAVY_ROWS if kernel.moments else 1
         """Rows that are joined at once, where the loops allow it."""
 
     def loop(self, level: int) -> None:

@@ -19,10 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-FIRST = 64
-"""Values of a row whose mean is what the first block is taken off; one that is unlike all others
-would cost as many digits as the block has."""
-
 ZERO = "float64(0.0)"
 
 

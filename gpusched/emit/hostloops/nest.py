@@ -10,23 +10,7 @@ from gpusched.emit.floatingpoint import TESTS
 from gpusched.emit.generate import arguments, input_names, output_names, parameter_names
 from gpusched.emit.kernel import Access, Input, Kernel, Output
 from gpusched.emit.operations import named
-
-BLOCK = 128
-"""Elements that a kernel computes in one go if it waits for memory."""
-
-PART = 512
-"""Elements that a heavy kernel computes in one go, so that its loop is long enough, and one whose
-partial results are exact. No streamed kernel computes more: that is the room there is for its
-results."""
-
-AHEAD = 1024
-"""Bytes that inputs are asked for ahead of a block, in long rows."""
-
-LONG = 32768
-"""Bytes of a row from which on the next one, asked for now, would leave the cache unused."""
-
-PLACES = 4
-"""Places of an input that blocks are taken from in turn."""
+from gpusched.emit.policy import AHEAD, BLOCK, LONG_ROW, PART, PLACES
 
 
 def is_heavy(kernel: Kernel) -> bool:
@@ -242,7 +226,7 @@ class Nest:
         inputs = zip(self.inputs, self.kernel.inputs, strict=True)
         units = [(name, each) for name, each in inputs if each.access[level] is Access.UNIT]
         widest = max((np.dtype(each.dtype).itemsize for _, each in units), default=1)
-        further, long = AHEAD // widest, LONG // widest
+        further, long = AHEAD // widest, LONG_ROW // widest
         for name, each in units:
             if not level:
                 self.ahead[name] = f"ahead({further})"

@@ -13,9 +13,7 @@ from gpusched.emit.generate import combine, identity, literal
 from gpusched.emit.hostloops import moments
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import MOMENTS, Kernel, Output
-
-IN_TURN = 4
-"""Rows that are reduced in turn, a block of each."""
+from gpusched.emit.policy import FIRST_VALUES, ROWS_IN_TURN
 
 
 class Reduction(Nest):
@@ -40,7 +38,7 @@ class Reduction(Nest):
     def loop(self, level: int) -> None:
         """Write the loop of one level, and all within it."""
         if self.kernel.in_turn and level == self.innermost - 1:
-            self.open(f"for i{level} in range(0, n{level}, {IN_TURN}):")
+            self.open(f"for i{level} in range(0, n{level}, {ROWS_IN_TURN}):")
         else:
             super().loop(level)
 
@@ -60,7 +58,7 @@ class Reduction(Nest):
     def in_turn(self) -> None:
         """Reduce some rows, a block of each in turn."""
         level, before = self.innermost - 1, dict(self.current)
-        self.write(f"rows = min({IN_TURN}, n{level} - i{level})")
+        self.write(f"rows = min({ROWS_IN_TURN}, n{level} - i{level})")
         self.open("for row in range(rows):")
         self.start_totals()
         self.depth -= 1
@@ -107,7 +105,7 @@ class Reduction(Nest):
         for k in of_moments:
             self.write(f"mean{k} = value{k}")
             self.write(f"apart{k} = {moments.ZERO}")
-        self.write(f"first = min({moments.FIRST}, n{self.innermost})")
+        self.write(f"first = min({FIRST_VALUES}, n{self.innermost})")
         self.open("for i in range(first):")
         self.write(f"{names} = point({self.values('i')})")
         for k in of_moments:

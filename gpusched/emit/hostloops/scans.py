@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from gpusched.emit.hostloops.nest import PART, Nest
+from gpusched.emit.hostloops.nest import Nest
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import PART, SCANNED_COLUMNS
 from gpusched.emit.totals import joined, loaded, start, stored
-
-COLUMNS = 8192
-"""Columns that are joined before the next ones, so that the results of a row stay in the cache
-until the next row needs them."""
 
 
 class Scanned(Nest):
@@ -25,7 +22,7 @@ class Scanned(Nest):
     def loop(self, level: int) -> None:
         """Open a loop around the innermost one; the scanned one within one over tiles."""
         if level == self.level and self.tiled:
-            self.parts(COLUMNS)
+            self.parts(SCANNED_COLUMNS)
         super().loop(level)
 
     def parts(self, size: int) -> None:

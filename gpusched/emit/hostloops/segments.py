@@ -5,16 +5,7 @@ from __future__ import annotations
 from gpusched.emit.generate import combine
 from gpusched.emit.hostloops.nest import Nest
 from gpusched.emit.kernel import Access, Kernel
-
-COLUMNS = 1024
-"""Columns whose rows are joined before the next columns': so few that the results of some dozen
-labels stay in the cache."""
-
-ROWS = 8
-"""The same where a column's elements are next to each other: a line of the cache of each column
-stays in it until all of it has been joined. Sums and counts of 365 days of 2,500 places by month
-took 0.9 ms on an AMD EPYC, where one place after the other took 3.5 ms; of 512 days 1.4 and 4.9 ms,
-and with 16 columns 2.9 ms, since lines are then in each other's places."""
+from gpusched.emit.policy import LABELLED_COLUMNS, LABELLED_LANES
 
 
 class Segmented(Nest):
@@ -42,7 +33,7 @@ class Segmented(Nest):
     def _columns(self) -> int:
         """Return how many columns are joined before the next ones."""
         accesses = [self.kernel.inputs[k].access[self.innermost] for k in self.kernel.values]
-        return ROWS if Access.STRIDED in accesses else COLUMNS
+        return LABELLED_LANES if Access.STRIDED in accesses else LABELLED_COLUMNS
 
     def enter_label(self, level: int) -> None:
         """Move inputs and outputs to the label's places, where there are such."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpusched.emit import generate
 from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.emit.policy import LONGEST
 from gpusched.emit.skeleton.text import (
-    LONGEST,
     Text,
     cost,
     product,

@@ -12,11 +12,9 @@ import numpy as np
 
 from gpusched.emit import generate
 from gpusched.emit.kernel import Output
-from gpusched.emit.skeleton.text import THREADS
+from gpusched.emit.policy import THREADS, TILE_VALUES
 
-EACH = 4
-"""Values of one thread in a tile."""
-TILE = THREADS * EACH
+TILE = THREADS * TILE_VALUES
 """Values of a tile in a block of all threads."""
 
 
@@ -54,7 +52,7 @@ def rows(operation: str, dtype: str) -> str:
         "    part = block_x()",
         "    row = block_y()",
         "    while row < rows:",
-        f"        start = part * tiles * threads_x() * {EACH}",
+        f"        start = part * tiles * threads_x() * {TILE_VALUES}",
         f"        carry = {neutral}",
         "        preceded = carried != 0 and part > 0",
         "        if preceded:",
@@ -70,18 +68,19 @@ def rows(operation: str, dtype: str) -> str:
 
 def _tile(text: _Text, neutral: str) -> list[str]:
     """Return lines by which each thread reads its values and joins them with each other."""
-    lines = [f"first = start + thread * {EACH}"]
-    for k in range(EACH):
+    lines = [f"first = start + thread * {TILE_VALUES}"]
+    for k in range(TILE_VALUES):
         read = text.read("a", f"row * n + first + {k}")
         lines += [f"value{k} = {neutral}", f"if first + {k} < n:", f"    value{k} = {read}"]
-    joined = [f"value{k} = {text.join(f'value{k - 1}', f'value{k}')}" for k in range(1, EACH)]
+    pairs = ((f"value{k - 1}", f"value{k}") for k in range(1, TILE_VALUES))
+    joined = [f"{later} = {text.join(earlier, later)}" for earlier, later in pairs]
     return [*lines, *joined]
 
 
 def _totals(text: _Text) -> list[str]:
     """Return lines that leave in each thread's cell what it and those before it come to."""
     return [
-        f"total = value{EACH - 1}",
+        f"total = value{TILE_VALUES - 1}",
         "cells[thread] = total",
         "barrier()",
         "step = 1",
@@ -104,9 +103,9 @@ def _joined(text: _Text) -> list[str]:
         "    if preceded:",
         f"        before = {text.join('carry', 'before')}",
         "if preceded or thread > 0:",
-        *(f"    value{k} = {text.join('before', f'value{k}')}" for k in range(EACH)),
+        *(f"    value{k} = {text.join('before', f'value{k}')}" for k in range(TILE_VALUES)),
     ]
-    for k in range(EACH):
+    for k in range(TILE_VALUES):
         put = text.put("out", f"row * n + first + {k}", f"value{k}")
         lines += [f"if writes != 0 and first + {k} < n:", f"    {put}"]
     return lines
@@ -121,7 +120,7 @@ def _next(text: _Text) -> list[str]:
         "carry = whole",
         "preceded = True",
         "barrier()",
-        f"start += threads_x() * {EACH}",
+        f"start += threads_x() * {TILE_VALUES}",
         "tile += 1",
     ]
 

@@ -10,13 +10,8 @@ import numpy as np
 from gpusched.emit import generate
 from gpusched.emit.kernel import Access, Input, Kernel, Output
 from gpusched.emit.operations import named
+from gpusched.emit.policy import LONGEST, THREADS, VECTOR
 
-THREADS = 256
-"""Threads of a block, unless somebody has chosen otherwise."""
-VECTOR = 16
-"""Bytes of the widest load or store of one thread."""
-LONGEST = 64
-"""Instructions beyond which `point` is not repeated to have more loads under way."""
 WIDTHS = (1, 2, 4, 8, 16)
 """Elements of a vector: there are ``load4`` and ``store4``, and so on."""
 EXTRAS = ("vectors", "each")

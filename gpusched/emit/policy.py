@@ -1,0 +1,120 @@
+"""How generated kernels are scheduled: sizes by which loops are divided, bounds on when they are.
+
+Each was measured, or follows from the hardware as it says. This file is part of the key of compiled
+kernels (`gpusched.store.emitters`), so that a change takes effect at once. What `gpusched.tune`
+chooses for one kernel instead is in `gpusched.emit.choices`.
+"""
+
+from __future__ import annotations
+
+# Which kernels there are, and what each computes
+
+REPEATS = 16
+"""How often a kernel would compute each element of an operand, for that to be done before."""
+
+WORTHWHILE = 1 << 16
+"""Elements of a kernel's results below which a launch more costs more than it saves."""
+
+STREAMED = 4 << 20
+"""Bytes of results from which on they are written past the caches, where none of them would stay
+until it is read."""
+
+APART = 256
+"""Elements between the end of a row and the next one from which on memory is read slower."""
+
+NARROWEST = 64
+"""Elements along an axis of what is inside one array; less counts as across."""
+
+LEAST_JOINED = 1 << 18
+"""Bytes of what would be joined for each call of the kernel at least: a call, with what prepares
+it, takes as long as copying some of that."""
+
+TILE_ROWS = 8
+"""Rows of a tile are a multiple of this, so that kernels that join several at once join the same
+ones as in a whole chunk."""
+
+USUAL_CACHE = 1 << 20
+"""Bytes of a second-level cache where nothing states it."""
+
+# Loops of kernels on CPUs
+
+WIDEST = 512
+"""Bits of the vectors that loops use on CPUs, as far as the processor has them. LLVM itself
+takes half of that where vectors are widest; most memory-bound loops do not mind, and polynomials
+take twice as long."""
+
+BLOCK = 128
+"""Elements that a kernel computes in one go if it waits for memory."""
+
+PART = 512
+"""Elements that a heavy kernel computes in one go, so that its loop is long enough, and one whose
+partial results are exact. No streamed kernel computes more: that is the room there is for its
+results."""
+
+AHEAD = 1024
+"""Bytes that inputs are asked for ahead of a block, in long rows."""
+
+LONG_ROW = 32768
+"""Bytes of a row from which on the next one, asked for now, would leave the cache unused."""
+
+PLACES = 4
+"""Places of an input that blocks are taken from in turn."""
+
+JOINED_ROWS = 8
+"""Rows that are joined at once."""
+
+HEAVY_ROWS = 4
+"""Such rows of a longer computation whose moments are joined, which takes longer than a sum."""
+
+ROW_STATEMENTS = 8
+"""The most statements that a `point` may have to be called once for each of the joined rows."""
+
+ROWS_IN_TURN = 4
+"""Rows that are reduced in turn, a block of each."""
+
+FIRST_VALUES = 64
+"""Values of a row whose mean is what the first block is taken off; one that is unlike all others
+would cost as many digits as the block has."""
+
+LABELLED_COLUMNS = 1024
+"""Columns whose rows are joined before the next columns': so few that the results of some dozen
+labels stay in the cache."""
+
+LABELLED_LANES = 8
+"""Such columns where the elements of each are next to each other: a line of the cache of each
+stays in it until all of it has been joined. Sums and counts of 365 days of 2,500 places by month
+took 0.9 ms on an AMD EPYC, where one place after the other took 3.5 ms; of 512 days 1.4 and 4.9 ms,
+and with 16 columns 2.9 ms, since lines are then in each other's places."""
+
+SCANNED_COLUMNS = 8192
+"""Columns that are joined before the next ones, so that the results of a row stay in the cache
+until the next row needs them."""
+
+# Blocks and threads of kernels on GPUs
+
+THREADS = 256
+"""Threads of a block, unless somebody has chosen otherwise."""
+
+VECTOR = 16
+"""Bytes of the widest load or store of one thread."""
+
+LONGEST = 64
+"""Instructions beyond which `point` is not repeated to have more loads under way."""
+
+TILE_VALUES = 4
+"""Values of one thread in a tile."""
+
+FEW_TILES = 4
+"""Tiles of a row that one block scans as fast as several do with three launches."""
+
+SPLIT_BLOCKS = 1024
+"""Blocks that a reduction is split into where its results are few."""
+
+LEAST_LOADS = 8
+"""Loads a thread must be left with for a split, which costs a second launch."""
+
+ROW_BLOCKS = 1 << 12
+"""Blocks beyond which a thread of a nest takes several rows."""
+
+LANES = 32
+"""Neighbouring threads that read memory together on a GPU; as many such groups keep one busy."""
