@@ -45,7 +45,12 @@ def operations() -> str:
     lines = ["| operation | dtypes | ULP | CPU (float32, float64) | reports |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for name, operation in sorted(OPERATIONS.items()):
-        if name.startswith("astype_") or name in ("clip_by_arrays", "real", "imag", "complex"):
+        if name.startswith(("astype_", "search_")) or name in (
+            "clip_by_arrays",
+            "real",
+            "imag",
+            "complex",
+        ):
             continue
         kinds = ", ".join(KINDS[k] for k in "biuf" if k in operation.templates[0])
         kinds += " but float16" * (name in NOT_IN_HALF)

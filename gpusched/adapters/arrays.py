@@ -37,6 +37,11 @@ try:
     from dask.array.reductions import _prefixscan_first as prefixscan_first
     from dask.array.reductions import _sqrt as sqrt
 
+    # Histograms and searches of chunks.
+    from dask.array.routines import _block_hist as block_histogram
+    from dask.array.routines import _block_histogramdd_multiarg as block_histogramdd
+    from dask.array.routines import _searchsorted_block as searchsorted_block
+
     # How a blockwise layer's indices become its tasks' keys; the layer writes itself out.
     from dask.blockwise import _get_coord_mapping as coordinate_mapping
 except ImportError as error:
@@ -45,6 +50,8 @@ except ImportError as error:
 __all__ = [
     "apply_random",
     "apply_random_func",
+    "block_histogram",
+    "block_histogramdd",
     "concatenate2",
     "concatenate_arrays",
     "coordinate_mapping",
@@ -55,6 +62,7 @@ __all__ = [
     "nanmin_skip",
     "prefixscan_combine",
     "prefixscan_first",
+    "searchsorted_block",
     "sqrt",
     "take",
     "trim",

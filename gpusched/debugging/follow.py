@@ -189,8 +189,8 @@ class Follower:
         reached = []
         inputs = zip(use.kernel.values, kernel.arrays, strict=True)
         for name, (input_, array) in zip(kernel.parameters, inputs, strict=False):
-            if name not in read:
-                continue
+            if name not in read or input_ in use.builder.tables:
+                continue  # No single element of a table is what the result is made of.
             at = broadcast(use.builder.place(input_, element), array.shape)
             whole = array.shape == use.builder.group.shape
             one = self.element(run, array, at, None, depth)

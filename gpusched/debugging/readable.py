@@ -106,7 +106,9 @@ class ReadableKernel:
         """Return what `point` is given at an element of the iteration space."""
         builder = self.use.builder
         read = [
-            array[broadcast(builder.place(number, element), array.shape)]
+            array
+            if number in builder.tables
+            else array[broadcast(builder.place(number, element), array.shape)]
             for number, array in zip(self.use.kernel.values, self.arrays, strict=True)
         ]
         return (*read, *self.use.launch.constants)

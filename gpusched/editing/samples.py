@@ -12,7 +12,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from gpusched.backends.cuda.poison import poisoned
 from gpusched.emit import generate
-from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.emit.kernel import STILL, Access, Input, Kernel, Output
+from gpusched.emit.operations import SEARCHED
 
 INNERMOST = 1031
 """Iterations of the innermost loop; no multiple of any vector."""
@@ -117,7 +118,8 @@ def sample(
         operand = _operand(each, number, sizes, gaps)
         size = operand.buffer.size
         values = labels(size, kernel.segmented) if number == kernel.labels else None
-        operand.buffer[:] = numbers(random, size, each.dtype, special) if values is None else values
+        values = numbers(random, size, each.dtype, special) if values is None else values
+        operand.buffer[:] = np.sort(values) if number in kernel.tables else values
         inputs.append(operand)
     parameters = tuple(numbers(random, 1, dtype, special)[0] for dtype in kernel.parameters)
     return Sample(kernel, tuple(inputs), parameters, sizes)
@@ -130,7 +132,7 @@ def _operand(
     steps = [0] * len(sizes)
     first, reach = 0, 1
     for loop in reversed(range(len(sizes))):
-        if operand.access[loop] is Access.BROADCAST:
+        if operand.access[loop] in STILL:
             continue
         step = reach if operand.access[loop] is Access.UNIT or not gaps else reach + 1
         reach = step * sizes[loop]
@@ -138,7 +140,8 @@ def _operand(
         steps[loop] = -step if backwards else step
         first += step * (sizes[loop] - 1) if backwards else 0
     last = sum(abs(step) * (size - 1) for step, size in zip(steps, sizes, strict=True))
-    buffer = np.zeros(last + 1, operand.dtype)
+    whole = (1 << SEARCHED) - 1 if Access.TABLE in operand.access else 0
+    buffer = np.zeros(max(last + 1, whole), operand.dtype)
     return Operand(buffer, first, tuple(steps), sizes)
 
 

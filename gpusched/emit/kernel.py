@@ -33,6 +33,12 @@ class Access(StrEnum):
     """By a number of elements given at launch; may be negative."""
     LABELLED = "labelled"
     """To where the label of the iteration says: by that many times a number given at launch."""
+    TABLE = "table"
+    """Not at all: operations get the array as a whole."""
+
+
+STILL = frozenset([Access.BROADCAST, Access.TABLE])
+"""How operands move that do not."""
 
 
 @dataclass(frozen=True)
@@ -243,6 +249,11 @@ class Kernel:
     def gathered(self) -> tuple[int, ...]:
         """The inputs that are read where labels say."""
         return tuple(k for k, each in enumerate(self.inputs) if Access.LABELLED in each.access)
+
+    @cached_property
+    def tables(self) -> tuple[int, ...]:
+        """The inputs that operations get as a whole."""
+        return tuple(k for k, each in enumerate(self.inputs) if Access.TABLE in each.access)
 
     @cached_property
     def label_loop(self) -> int | None:

@@ -68,6 +68,9 @@ class Operation:
         return found.get(dtype.kind)
 
 
+SEARCHED = 12
+"""Steps of the longest search: tables of 4,095 numbers, which stay in the cache beside chunks."""
+
 CLIP: np.ufunc = np._core.umath.clip  # type: ignore[attr-defined]
 """The ufunc behind `numpy.clip`, which has no public name."""
 
@@ -169,6 +172,10 @@ def _comparisons() -> None:
                   **_kinds("iu", f"{{2}} if ({clip}) > {{2}} else ({clip})")})  # fmt: skip
     _add("clip_by_arrays", {"f": "minimum_float(maximum_float({0}, {1}), {2})"})
     _add("where", _kinds("b", "{1} if {0} else {2}"))
+    for steps in range(1, SEARCHED + 1):
+        for side in ("left", "right"):
+            template = f"search_{side}({{0}}, {{1}}, {steps})"
+            _add(f"search_{side}_{steps}", _kinds("iuf", template))
     _add("heaviside", {"f": "heaviside_float({0}, {1}, {T}(0), {T}(1))"})
 
 

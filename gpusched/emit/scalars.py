@@ -173,3 +173,21 @@ def join_moments(
     moved = mean + change
     joined = squares + other_squares + apart * apart * (count * share)
     return moved, (mean - moved) + change, joined
+
+
+def search_right(x: Number, table: Any, steps: int) -> int:
+    # How many of 2**steps - 1 sorted numbers are not more than `x`; all of them, if that is NaN.
+    at, step = 0, 1 << (steps - 1)
+    while step > 0:
+        at += 0 if x < table[at + step - 1] else step
+        step >>= 1
+    return at
+
+
+def search_left(x: Number, table: Any, steps: int) -> int:
+    # How many of 2**steps - 1 sorted numbers are less than `x`; all of them, if that is NaN.
+    at, step = 0, 1 << (steps - 1)
+    while step > 0:
+        at += 0 if x <= table[at + step - 1] else step
+        step >>= 1
+    return at

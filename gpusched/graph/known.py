@@ -15,12 +15,15 @@ from dask.array.dispatch import numel_lookup
 from dask.utils import funcname
 
 from gpusched.adapters.arrays import (
+    block_histogram,
+    block_histogramdd,
     cumprod_merge,
     cumsum_merge,
     nanmax_skip,
     nanmin_skip,
     prefixscan_combine,
     prefixscan_first,
+    searchsorted_block,
     sqrt,
     take,
     trim,
@@ -33,7 +36,7 @@ from gpusched.graph.grouped import GROUPED, grouped_for
 from gpusched.graph.grouped_whole import extracted
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record import foreign, functions, scans, windows  # noqa: F401  (some register themselves)
+from gpusched.record import foreign, functions, scans, searches, windows  # noqa: F401
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction, one_of
 
@@ -142,7 +145,8 @@ VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swa
 _CHUNK_FUNCTIONS = frozenset(
     [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, moments.moment_chunk,
      reductions.chunk_min, reductions.chunk_max, nanmin_skip, nanmax_skip,
-     prefixscan_first, prefixscan_combine, sqrt]
+     prefixscan_first, prefixscan_combine, block_histogram, block_histogramdd,
+     searchsorted_block, sqrt]
 )  # fmt: skip
 
 _FIRST_STEPS = frozenset(
@@ -225,6 +229,21 @@ def _prefixscan_combine(func: Any, binop: Any, pre: Any, x: Any, axis: Any, dtyp
     return _recorded(binop, pre, scanned)(pre, scanned)
 
 
+def _block_histogram(x: Any, bins_range: Any, weights: Any = None) -> Any:
+    bins, ends = bins_range
+    return np.histogram(x, bins, range=ends, weights=weights)[0][np.newaxis]
+
+
+def _block_histogramdd(*args: Any) -> Any:
+    *sample, bins, ranges, weights = args
+    return np.histogramdd(tuple(sample), bins, range=ranges, weights=weights)[0][np.newaxis]
+
+
+def _searchsorted_block(x: Any, y: Any, side: Any) -> Any:
+    found = np.searchsorted(x, y, side=side)
+    return np.where(found == 0, -1, found)[np.newaxis, :]
+
+
 def _recorded(function: Any, *operands: Any) -> Any:
     """Return what to call instead of a function that another one is given, if it is known."""
     found = substitute_for(function)
@@ -246,6 +265,9 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     cumprod_merge: _cumprod_merge,
     prefixscan_first: _prefixscan_first,
     prefixscan_combine: _prefixscan_combine,
+    block_histogram: _block_histogram,
+    block_histogramdd: _block_histogramdd,
+    searchsorted_block: _searchsorted_block,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
 

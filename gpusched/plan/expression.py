@@ -71,6 +71,11 @@ class Leaf(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Table(Leaf):
+    """An array of one axis that an operation gets as a whole, for each element: it has no axes."""
+
+
+@dataclass(frozen=True, eq=False)
 class Gather(Node):
     """Elements of an array that exists, chosen along one axis: ``array[labels]`` for the first one.
 

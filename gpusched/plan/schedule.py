@@ -28,6 +28,7 @@ from gpusched.plan.expression import (
     Scalar,
     Scan,
     Segments,
+    Table,
     children,
     postorder,
 )
@@ -178,6 +179,8 @@ class KernelBuilder:
         """The number of the input that holds them."""
         self.gathered: set[int] = set()
         """The numbers of the inputs that are read where labels say."""
+        self.tables: set[int] = set()
+        """The numbers of the inputs that operations get as a whole."""
         self._collect()
 
     def _roots(self) -> list[Node]:
@@ -185,7 +188,7 @@ class KernelBuilder:
 
     def _collect(self) -> None:
         """Give numbers to the values: inputs, then parameters, then statements."""
-        leaves: dict[tuple[int, bool], list[Node]] = defaultdict(list)
+        leaves: dict[tuple[int, type[Node]], list[Node]] = defaultdict(list)
         hoisted: dict[tuple[Any, ...], list[Node]] = defaultdict(list)
         stack = list(reversed(self._roots()))
         seen: set[int] = set()
@@ -202,9 +205,9 @@ class KernelBuilder:
             seen.add(id(node))
             register = self.register(node)
             if register is not None:
-                leaves[register, False].append(node)
+                leaves[register, Table if isinstance(node, Table) else Leaf].append(node)
             elif isinstance(node, Gather):
-                leaves[node.register, True].append(node)
+                leaves[node.register, Gather].append(node)
                 self.labels = node.labels
                 self.label_axis = len(self.group.shape) - node.ndim + node.axis
             elif isinstance(node, Scalar):
@@ -220,10 +223,11 @@ class KernelBuilder:
             else:
                 self.names[id(node)] = text
         number = 0
-        for (register, gathered), nodes in leaves.items():
+        for (register, kind), nodes in leaves.items():
             self.registers.append(register)
             self.names.update((id(node), number) for node in nodes)
-            self.gathered |= {number} if gathered else set()
+            self.gathered |= {number} if kind is Gather else set()
+            self.tables |= {number} if kind is Table else set()
             number += 1
         if self.labels is not None:
             self.registers.append(self.labels.register)
@@ -263,6 +267,8 @@ class KernelBuilder:
         array = self.arrays[self.registers[number]]
         if number == self.label_input:
             return tuple(int(axis == self.label_axis) for axis in range(len(self.group.shape)))
+        if number in self.tables:
+            return (0,) * len(self.group.shape)
         steps = [0 if n == 1 else s // array.itemsize
                  for n, s in zip(array.shape, array.strides, strict=True)]  # fmt: skip
         return (0,) * (len(self.group.shape) - len(steps)) + tuple(steps)
@@ -281,6 +287,8 @@ class KernelBuilder:
         Of an input that is read where labels say, that is all along the labels' axis.
         """
         array, shape, index = self.arrays[self.registers[number]], [*self.group.shape], [*where]
+        if number in self.tables:
+            return array
         axis = self.label_axis
         if number == self.label_input:
             array = array.reshape(-1, *[1] * (len(shape) - 1 - axis))
@@ -433,6 +441,8 @@ class KernelBuilder:
 
     def _access(self, loops: Loops, operand: int, labelled: bool) -> tuple[Access, ...]:
         """Return how an operand moves in each loop; in that along the labels, as they say."""
+        if operand in self.tables:
+            return (Access.TABLE,) * len(loops.sizes)
         found = list(loops.access(operand))
         if labelled:
             assert self.label_input is not None

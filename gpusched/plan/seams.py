@@ -199,7 +199,7 @@ def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed
     """Return a launch that reads grids' arrays where they are; None if that gains nothing."""
     kernel = launch.kernel.kernel
     elementwise = set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
-    elementwise = elementwise and kernel.labels is None
+    elementwise = elementwise and kernel.labels is None and not kernel.tables
     if not launch.device.can.parts or kernel.edition or not elementwise:
         return None
     shape = launch.outputs[0].shape

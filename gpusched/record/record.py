@@ -29,6 +29,7 @@ from gpusched.plan.expression import (
     Scalar,
     Scan,
     Segments,
+    Table,
     UnfusibleError,
     UnrecordableError,
     broadcast_shapes,
@@ -307,7 +308,7 @@ class Recorder:
         found = [self._intern((*key, k), make) for k in range(3)]
         return cast(list[Reduce], found)
 
-    def labels(self, node: Node, placed: Callable[..., Any], *args: int) -> Leaf:
+    def labels(self, node: Node, placed: Callable[..., Any], *args: Any) -> Leaf:
         """Return what a function makes of labels and some numbers; once for the same ones."""
         register = self.register(node)
 
@@ -319,6 +320,16 @@ class Recorder:
             return found
 
         return cast(Leaf, self._intern(("labels", placed, register, *args), make))
+
+    def table(self, leaf: Leaf) -> Table:
+        """Return the node of an array of one axis that operations get as a whole."""
+
+        def make() -> Node:
+            self._done[id(found)] = leaf.register
+            return found
+
+        found = Table(leaf.dtype, (), leaf.register)
+        return cast(Table, self._intern(("table", leaf.register), make))
 
     def gather(self, node: Node, labels: Leaf, axis: int) -> Node:
         """Return the node of a node's elements at labels along an axis.
@@ -621,7 +632,7 @@ class Recorder:
     def _push(self, node: Node, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray],
               moved: dict[int, Node]) -> Node:  # fmt: skip
         """Return the expression of `node`, broadcast to `shape`, with `change` on its inputs."""
-        if isinstance(node, Scalar):
+        if isinstance(node, Scalar | Table):
             return node
         if id(node) not in moved:
             if isinstance(node, Apply) and id(node) not in self._done:

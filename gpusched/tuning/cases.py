@@ -14,6 +14,7 @@ from gpusched.editing.samples import labels, numbers
 from gpusched.emit import generate
 from gpusched.emit.choices import ChoiceError
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.operations import SEARCHED
 from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.plan.layout import Loops, passed
@@ -103,10 +104,12 @@ def random_case(kernel: Kernel, launch: Launch, device: Device) -> Case:
     inputs = []
     for number, each in enumerate(kernel.inputs):
         before, after = case.reach(number)
-        size = before + after
+        size = before + after if number not in kernel.tables else (1 << SEARCHED) - 1
         values = numbers(random, size, each.dtype, special=False)
         if number == kernel.labels:
             values[:] = labels(size, kernel.segmented)
+        if number in kernel.tables:
+            values.sort()
         inputs.append((values if device.can.host_memory else device.take_in(values))[before:])
     return replace(case, inputs=tuple(inputs))
 

@@ -116,6 +116,18 @@ def accumulated(nbytes: int) -> Program:
     return lambda: (x - 273.15).clip(0).cumsum("time").data
 
 
+def histogram(nbytes: int) -> Program:
+    """Return how many days are how warm, in degrees Celsius."""
+    x = field_of(nbytes).data
+    return lambda: da.histogram(x - 273.15, bins=100, range=(-40, 60))[0]
+
+
+def classes(nbytes: int) -> Program:
+    """Return the mean class of each day, of twenty between some bounds."""
+    x, bounds = field_of(nbytes).data, np.linspace(-20, 30, 21)
+    return lambda: da.digitize(x - 273.15, bounds).mean(axis=(1, 2))
+
+
 def ndvi(nbytes: int) -> Program:
     """Return the mean of an index of two bands where no cloud is."""
     red, near = field_of(nbytes // 2), field_of(nbytes // 2, seed=1)
@@ -163,6 +175,8 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "correlation": correlation,
     "quantile": quantile,
     "cumsum": accumulated,
+    "histogram": histogram,
+    "classes": classes,
     "ndvi": ndvi,
     "complex": fringes,
     "numba": numba_function,

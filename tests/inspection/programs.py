@@ -89,6 +89,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "stacked": lambda: da.stack([numbers((20, 20), 10), numbers((20, 20), 10, seed=1)]) * 2 - 1,
     "where": lambda: (lambda x: da.where(x > 0.5, x * 2, -x).sum(axis=1))(numbers((60, 40), 20)),
     "nan": lambda: da.nanmax(numbers((60, 40), 20) * 2 - 1),
+    "places": lambda: da.digitize(numbers((60, 40), 20) * 2 - 1, np.linspace(-3, 3, 9)) * 2,
     "cumulative": lambda: (numbers((60, 40), 20) * 2 - 1).cumsum(axis=0),
     "matmul": lambda: (numbers((40, 40), 20) * 2 - 1) @ (numbers((40, 40), 20) + 3),
 }

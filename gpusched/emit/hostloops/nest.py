@@ -161,6 +161,8 @@ class Nest:
             array, access = self.current[name], operand.access[level]
             if access is Access.BROADCAST:
                 found.append(f"{name}_value{row}")
+            elif access is Access.TABLE:
+                found.append(array)
             elif access is Access.UNIT:
                 found.append(f"{array}[{index}]")
             elif access is Access.LABELLED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusched.emit.kernel import Access, Kernel
+from gpusched.emit.kernel import STILL, Access, Kernel
 from gpusched.emit.skeleton.text import Text, product, threads
 
 
@@ -47,7 +47,7 @@ def nest(kernel: Kernel) -> str:
 def _rows(text: Text, vector: bool) -> None:
     last = len(text.kernel.loops) - 1
     outer = list(range(last - 1))
-    constant = [name for name, i in text.taken() if set(i.access[:-1]) == {Access.BROADCAST}]
+    constant = [name for name, i in text.taken() if STILL.issuperset(i.access[:-1])]
     text.hoist([name for name in constant if name in text.still()])
     columns = [name for name in constant if vector and name not in text.still()]
     for name, _ in text.inputs:
@@ -86,7 +86,7 @@ def _vectors(text: Text, indices: list[str], loaded: list[str] | None = None) ->
     suffixes = [str(u) if numbered else "" for u in range(len(indices))]
     for suffix, index in zip(suffixes, indices, strict=True):
         for name, operand in text.taken():
-            moving = operand.access[-1] is not Access.BROADCAST
+            moving = operand.access[-1] not in STILL
             if moving and name not in (loaded or ()):
                 _load(text, name, index, suffix)
     for suffix in suffixes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpusched.emit import generate
-from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.emit.kernel import STILL, Access, Input, Kernel, Output
 from gpusched.emit.policy import LONGEST
 from gpusched.emit.skeleton.text import (
     Text,
@@ -169,7 +169,7 @@ def _row_loops(text: Text) -> None:
                 text.decompose("rest", reduced)
                 text.move(reduced, f"_{u}")
                 for name, operand in text.taken():
-                    still = operand.access[-1] is Access.BROADCAST
+                    still = operand.access[-1] in STILL
                     index = "0" if still else text.place(name, operand, "x")
                     text.write(f"{name}_value{u} = {text.element(name, index)}")
                 text.pointers = pointers

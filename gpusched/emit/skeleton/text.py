@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from gpusched.emit import generate
-from gpusched.emit.kernel import Access, Input, Kernel, Output
+from gpusched.emit.kernel import STILL, Access, Input, Kernel, Output
 from gpusched.emit.operations import named
 from gpusched.emit.policy import LONGEST, THREADS, VECTOR
 
@@ -58,7 +58,7 @@ def unroll(kernel: Kernel) -> int:
     """
     if kernel.options.unroll:
         return kernel.options.unroll
-    moving = [i for i in kernel.inputs if i.access[-1] is not Access.BROADCAST]
+    moving = [i for i in kernel.inputs if i.access[-1] not in STILL]
     size = width(kernel) * sum(np.dtype(i.dtype).itemsize for i in moving)
     lanes = width(kernel)
     counts = (
@@ -150,8 +150,13 @@ class Text:
         return f"{parenthesised(index)} * {name}_s{last}" if strided else index
 
     def element(self, name: str, index: str) -> str:
-        """Return the reading of one element; numba-cuda cannot do it for pointers to bool."""
+        """Return the reading of one element; numba-cuda cannot do it for pointers to bool.
+
+        What operations get as a whole is not read.
+        """
         pointer = self.pointers[name]
+        if Access.TABLE in dict(self.inputs)[name].access:
+            return pointer
         boolean = any(i.dtype == "bool" for n, i in self.inputs if n == name)
         return f"load1({pointer}, {index})[0]" if boolean else f"{pointer}[{index}]"
 
@@ -184,12 +189,12 @@ class Text:
 
     def still(self) -> list[str]:
         """Return the inputs that do not move in the innermost loop."""
-        return [name for name, i in self.taken() if i.access[-1] is Access.BROADCAST]
+        return [name for name, i in self.taken() if i.access[-1] in STILL]
 
     def lane(self, lane: int, suffix: str = "") -> str:
         """Return the call of `point` on one lane of loaded vectors."""
         values = [
-            f"{name}_value" if i.access[-1] is Access.BROADCAST else f"{name}_v{suffix}[{lane}]"
+            f"{name}_value" if i.access[-1] in STILL else f"{name}_v{suffix}[{lane}]"
             for name, i in self.taken()
         ]
         return f"point({', '.join(values + self.parameters)})"
@@ -198,7 +203,7 @@ class Text:
         """Return the call of `point` on the elements at `index` of the innermost loop."""
         values = []
         for name, i in self.taken():
-            if i.access[-1] is Access.BROADCAST:
+            if i.access[-1] in STILL:
                 values.append(f"{name}_value")
             else:
                 values.append(self.element(name, self.place(name, i, index)))

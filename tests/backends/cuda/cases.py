@@ -232,4 +232,15 @@ def _windows() -> list[Case]:
     ]  # fmt: skip
 
 
-REDUCTIONS = [*_reductions(), *_segments(), *_scans(), *_taken(), *_windows()]
+def _searched() -> list[Case]:
+    edges = np.array([-5, -1, 0, 0, 3, 7], "float32")
+    flat, rows = (lambda: (numbers(4099), edges)), (lambda: (numbers(60, 70), numbers(70), edges))
+    return [
+        Case("search-flat", lambda a, b: np.digitize(a * 2, b), flat),
+        Case("search-rows", lambda a, r, b: np.searchsorted(b, a - r) * 2, rows),
+        Case("search-sum", lambda a, r, b: np.digitize(a + r, b).sum(axis=1), rows),
+        Case("search-sum-of-columns", lambda a, r, b: np.digitize(a + r, b).sum(axis=0), rows),
+    ]
+
+
+REDUCTIONS = [*_reductions(), *_segments(), *_scans(), *_searched(), *_taken(), *_windows()]

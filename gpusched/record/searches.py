@@ -1,0 +1,252 @@
+"""Places among sorted numbers: `numpy.digitize`, `numpy.searchsorted`, and histograms.
+
+The sorted numbers are a table that kernels search for each element, in as many steps for all of
+them, so that no step waits for a guess. Histograms count what such kernels give.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import HALF
+from gpusched.emit.floatingpoint import REPORTED, note
+from gpusched.emit.operations import SEARCHED
+from gpusched.plan.expression import Node, UnfusibleError
+from gpusched.record.chunk import HANDLERS, LazyChunk, compute, operand
+from gpusched.record.record import Recorder
+
+PLACE = np.dtype(np.intp)
+"""Of places among sorted numbers."""
+
+TOGETHER = 65536
+"""Elements that NumPy's histograms count in one go: weights are added up in that order."""
+
+
+def padded(numbers: np.ndarray, dtype: np.dtype, steps: int) -> np.ndarray:
+    """Return sorted numbers as kernels search them: the last one again until there are enough.
+
+    Where they are not sorted, or some are NaN, NumPy repeats the calls: it has an error for that,
+    or another order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.searches import padded
+    >>> padded(np.array([1, 5]), np.dtype("f8"), 2)
+    array([1., 5., 5.])
+    """
+    found = numbers.astype(dtype)
+    if not (found[1:] >= found[:-1]).all() or found[0] != found[0]:
+        note(REPORTED)
+    return np.pad(found, (0, (1 << steps) - 1 - len(found)), mode="edge")
+
+
+def searched(array: LazyChunk, numbers: Any, side: str) -> Any:
+    """Record where elements are among sorted numbers.
+
+    Parameters
+    ----------
+    array
+        The elements.
+    numbers
+        One axis of them: a lazy chunk, or an array that does not depend on the chunk's values.
+    side
+        ``"left"`` for how many numbers are less than an element, ``"right"`` for how many are not
+        more. NaN is more than all.
+
+    Raises
+    ------
+    UnfusibleError
+        Where no kernel can do it; the message is the reason.
+    """
+    if not isinstance(array, LazyChunk) or not array.shape:
+        raise UnfusibleError(GraphBreak.OPERAND, "elements that are not an array")
+    recorder = array._recorder
+    if not recorder.device.can.host_memory:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a search on a GPU")
+    node = operand(recorder, numbers)
+    if not isinstance(node, Node) or node.ndim != 1:
+        raise UnfusibleError(GraphBreak.OPERAND, "numbers to search that are not one axis")
+    length = node.shape[0]
+    steps = length.bit_length()
+    if not 0 < steps <= SEARCHED or 0 in array.shape:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, f"a search among {length:,} numbers")
+    common = np.promote_types(array.dtype, node.dtype)
+    common = np.dtype(np.float32) if common == HALF else common
+    if not {array.dtype.kind, node.dtype.kind, common.kind} <= set("iuf"):
+        raise UnfusibleError(GraphBreak.DTYPE, f"a search of {array.dtype} among {node.dtype}")
+    table = recorder.table(recorder.labels(node, padded, common, steps))
+    value = recorder.cast(array._node, common)
+    found = recorder.apply(f"search_{side}_{steps}", (value, table), PLACE)
+    place = LazyChunk(recorder, found, fresh=True)
+    return place if length == (1 << steps) - 1 else np.minimum(place, length)
+
+
+def _digitize(recorder: Recorder, x: Any, bins: Any, right: Any = False) -> Any:
+    return searched(x, bins, "left" if right else "right")
+
+
+def _searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left") -> Any:
+    if side not in ("left", "right"):
+        raise UnfusibleError(GraphBreak.OPTION, f"option side {side!r}")
+    return searched(v, a, side)
+
+
+def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return how many labels there are of each in ``range(count)``, or what their weights add to.
+
+    Parameters
+    ----------
+    labels
+        Integers, none of which is negative or more than `count`.
+    count
+        Those that are counted.
+    weights
+        One for each label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.searches import counted
+    >>> counted(np.array([0, 2, 3, 2]), 3)
+    array([1, 0, 2])
+    """
+    labels = labels.reshape(-1)
+    flat = None if weights is None else weights.reshape(-1)
+    found = np.zeros(count, np.intp if flat is None else flat.dtype)
+    for start in range(0, len(labels), TOGETHER):
+        part = slice(start, start + TOGETHER)
+        own = None if flat is None else flat[part]
+        found += np.bincount(labels[part], own, count + 1)[:count].astype(found.dtype)
+    return found
+
+
+def counted_on_grid(labels: np.ndarray, sizes: tuple[int, ...],
+                    weights: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
+    """Return the same of all labels, by the bins of several axes, without the outermost ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.searches import counted_on_grid
+    >>> counted_on_grid(np.array([5, 5, 0]), (3, 4))
+    array([[2., 0.]])
+    """
+    found = np.bincount(labels.reshape(-1), weights, np.prod(sizes))
+    return found.reshape(sizes).astype(float)[(slice(1, -1),) * len(sizes)]
+
+
+def _histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,  # noqa: A002
+               density: Any = None, weights: Any = None) -> Any:  # fmt: skip
+    """Record a histogram, if its bins do not depend on the chunk's values."""
+    if density:
+        raise UnfusibleError(GraphBreak.OPTION, "option density")
+    _check(recorder, a, weights)
+    with np.errstate(all="ignore"):  # NumPy looks at what is inside only.
+        if type(bins) is int and type(range) in (tuple, list) and len(range) == 2:
+            labels, edges = _in_equal_bins(a, bins, *range)
+        elif _are_edges(bins) and weights is None:
+            labels, edges = _between(a, bins), bins
+        else:
+            raise UnfusibleError(GraphBreak.VALUES, "bins that depend on a chunk's values")
+    return compute(recorder, counted, (labels, len(edges) - 1, weights), {}), edges
+
+
+def _histogramdd(recorder: Recorder, sample: Any, bins: Any = 10, range: Any = None,  # noqa: A002
+                 density: Any = None, weights: Any = None) -> Any:  # fmt: skip
+    """Record a histogram of several arrays of one axis each."""
+    if density or type(sample) not in (tuple, list) or not sample:
+        raise UnfusibleError(GraphBreak.OPTION, "option density, or a sample that is one array")
+    for each in sample:
+        _check(recorder, each, weights)
+        if each.shape != sample[0].shape or each.ndim != 1:
+            raise UnfusibleError(GraphBreak.OPERAND, "samples of several lengths")
+    given = [bins] * len(sample) if type(bins) is int else bins
+    ranges: Any = [None] * len(sample) if range is None else range
+    if not all(type(v) in (tuple, list) and len(v) == len(sample) for v in (given, ranges)):
+        raise UnfusibleError(GraphBreak.OPERAND, "bins that are not one for each axis")
+    dtype = np.result_type(*(each.dtype for each in sample))
+    labels: Any = 0
+    found: list[Any] = []
+    with np.errstate(all="ignore"):
+        for each, own, ends in zip(sample, given, ranges, strict=True):
+            if type(own) is int and type(ends) in (tuple, list) and len(ends) == 2:
+                edges = np.histogramdd([np.empty(0)], [own], [ends])[1][0]
+            elif _are_edges(own):
+                edges = own
+            else:
+                raise UnfusibleError(GraphBreak.VALUES, "bins that depend on a chunk's values")
+            value = each.astype(dtype)
+            place = searched(value, edges, "right")
+            place = np.where(value == edges[-1], place - 1, place)
+            labels = labels * (len(edges) + 1) + place
+            found.append(edges)
+    sizes = tuple(len(edges) + 1 for edges in found)
+    return compute(recorder, counted_on_grid, (labels, sizes, weights), {}), found
+
+
+def _check(recorder: Recorder, a: Any, weights: Any) -> None:
+    """Raise `UnfusibleError` for what histograms by kernels do not take."""
+    if not isinstance(a, LazyChunk) or not a.shape or a.dtype.kind not in "iuf" or a.dtype == HALF:
+        raise UnfusibleError(GraphBreak.DTYPE, "a histogram of what are not numbers")
+    if 0 in a.shape or not recorder.device.can.host_memory:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a histogram on a GPU, or of nothing")
+    if weights is not None and not (
+        isinstance(weights, LazyChunk)
+        and weights.shape == a.shape
+        and np.can_cast(weights.dtype, np.double)
+    ):
+        raise UnfusibleError(GraphBreak.OPERAND, "weights that are not one number for each element")
+
+
+def _are_edges(bins: Any) -> bool:
+    return isinstance(bins, LazyChunk | np.ndarray) and bins.ndim == 1 and len(bins) > 1
+
+
+def _between(a: LazyChunk, edges: Any) -> Any:
+    """Return which bin each element is in, or how many there are where it is in none."""
+    count = len(edges) - 1
+    last = edges[-1]
+    place = np.minimum(searched(a, edges, "right") - 1, count - 1)
+    return np.where((a >= edges[0]) & (a <= last), place, count)
+
+
+def _in_equal_bins(a: LazyChunk, count: int, first: Any, last: Any) -> tuple[Any, np.ndarray]:
+    """Return the same of bins that are equally wide, as NumPy finds it, and their edges."""
+    if count < 1 or not all(isinstance(end, int | float | np.number) for end in (first, last)):
+        raise UnfusibleError(GraphBreak.OPERAND, "bins that are not given by numbers")
+    edges = np.histogram_bin_edges(np.empty(0, a.dtype), count, (first, last))
+    if first == last:
+        first, last = first - 0.5, last + 0.5
+    start, stop = np.float64(first), np.float64(last)
+    step = (stop - start) / count
+
+    def edge(place: Any) -> Any:
+        """Return what `edges` has at a place, as `numpy.linspace` has made it."""
+        return np.where(place == count, stop, place * step + start).astype(edges.dtype)
+
+    if not np.array_equal(edge(np.arange(count + 1)), edges):
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "edges of bins that are not linspace's")
+    inside = (a >= first) & (a <= last)
+    value = np.where(inside, a, a.dtype.type(0)).astype(edges.dtype)
+    place = ((value - first) / _difference(last, first) * count).astype(PLACE)
+    place = np.where(place == count, count - 1, place)
+    place = np.where(value < edge(place), place - 1, place)
+    place = np.where((value >= edge(place + 1)) & (place != count - 1), place + 1, place)
+    return np.where(inside, place, count), edges
+
+
+def _difference(last: Any, first: Any) -> Any:
+    """Return a difference as NumPy's histograms compute it: that of integers has no sign."""
+    dtype = np.result_type(last, first)
+    if dtype.kind != "i":
+        return np.subtract(last, first, dtype=dtype)
+    ends = np.asarray(last, dtype), np.asarray(first, dtype)
+    return np.subtract(*ends, casting="unsafe", dtype=np.dtype(f"u{dtype.itemsize}"))
+
+
+HANDLERS[np.digitize], HANDLERS[np.searchsorted] = _digitize, _searchsorted
+HANDLERS[np.histogram], HANDLERS[np.histogramdd] = _histogram, _histogramdd
