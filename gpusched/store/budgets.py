@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable
+from functools import partial
 
 from gpusched.store import unfusedtimes, worthwhile
 from gpusched.store.handles import Handle
+from gpusched.store.unfusedtimes import Times
 
 PLANS = 100
 """Plans that are remembered, those that ran last."""
@@ -36,6 +38,9 @@ class Budgets:
         self._graphs: dict[Plan, Hashable] = {}
         self._paid: dict[str, float] = {}
         """By a kernel's name, the seconds of its compilation if that was asked for, and else 0."""
+        self._costs: dict[str, float] = {}
+        """By a kernel's name, the seconds that its compilation is expected to take, as that was
+        known when one of its plans ran last: to ask again for all plans would take 10 ms."""
 
     def note(self, kernels: Iterable[Handle], graph: str) -> None:
         """Remember a plan that has run without its kernels.
@@ -51,7 +56,8 @@ class Budgets:
         self._graphs.pop(plan, None)
         self._graphs[plan] = graph or plan
         for handle in plan:
-            self._paid[handle.name] = worthwhile.expected(handle) if _is_asked(handle) else 0.0
+            cost = self._costs[handle.name] = worthwhile.expected(handle)
+            self._paid[handle.name] = cost if _is_asked(handle) else 0.0
         if len(self._graphs) > PLANS:
             del self._graphs[next(iter(self._graphs))]
 
@@ -64,14 +70,15 @@ class Budgets:
             Seconds of processor time that the compiler takes before the first kernel: a cost of
             all graphs together.
         """
-        budgets, free = self._budgets(), self._free()
-        plans = sorted(filter(_waiting, self._graphs), key=_price)
+        times = unfusedtimes.here()
+        budgets, free = self._budgets(times), self._free(times)
+        plans = sorted(filter(_waiting, self._graphs), key=partial(self._price, times))
         bought: dict[Handle, None] = {}
         opened: set[Hashable] = set()
         left = 0.0
         for first in (True, False):  # One plan of each graph; others if that pays for the start.
             for plan in plans:
-                cost, graph = _cost(plan, bought), self._graphs[plan]
+                cost, graph = self._cost(plan, bought), self._graphs[plan]
                 most = min(budgets[graph], free, math.inf if first else left - starting)
                 if first == (graph in opened) or cost >= most:
                     continue
@@ -82,24 +89,31 @@ class Budgets:
                 bought |= dict.fromkeys(_waiting(plan))
             if left <= starting:
                 return []
-        self._paid |= {handle.name: worthwhile.expected(handle) for handle in bought}
+        self._paid |= {handle.name: self._costs[handle.name] for handle in bought}
         return list(bought)
 
-    def _budgets(self) -> defaultdict[Hashable, float]:
+    def _budgets(self, times: Times) -> defaultdict[Hashable, float]:
         """Return what each graph has spent without kernels, less what was asked for because of it.
 
         A kernel that several graphs lack is the last one's.
         """
-        times = unfusedtimes.here()
         found: defaultdict[Hashable, float] = defaultdict(float)
         for handle, graph in {h: g for plan, g in self._graphs.items() for h in plan}.items():
             found[graph] += times.total(handle.name) - self._paid[handle.name]
         return found
 
-    def _free(self) -> float:
+    def _free(self, times: Times) -> float:
         """Return what all have spent together, less what was asked for: graphs share kernels."""
-        times = unfusedtimes.here()
         return sum(times.total(name) - paid for name, paid in self._paid.items())
+
+    def _cost(self, plan: Plan, bought: Container[Handle]) -> float:
+        """Return the seconds that compiling is expected to take what a plan still lacks."""
+        return sum(self._costs[each.name] for each in _waiting(plan) if each not in bought)
+
+    def _price(self, times: Times, plan: Plan) -> float:
+        """Return the seconds of compilation for each that was spent without: the least first."""
+        spent = sum(times.total(handle.name) for handle in _waiting(plan))
+        return self._cost(plan, ()) / spent if spent else math.inf
 
 
 def _is_asked(handle: Handle) -> bool:
@@ -109,14 +123,3 @@ def _is_asked(handle: Handle) -> bool:
 def _waiting(plan: Plan) -> list[Handle]:
     """Return the kernels of a plan that nobody here has asked for yet."""
     return [handle for handle in plan if not _is_asked(handle)]
-
-
-def _cost(plan: Plan, bought: Container[Handle]) -> float:
-    """Return the seconds that compiling is expected to take what a plan still lacks."""
-    return sum(worthwhile.expected(each) for each in _waiting(plan) if each not in bought)
-
-
-def _price(plan: Plan) -> float:
-    """Return the seconds of compilation for each that was spent without: the least come first."""
-    spent = sum(unfusedtimes.here().total(handle.name) for handle in _waiting(plan))
-    return _cost(plan, ()) / spent if spent else math.inf

@@ -140,3 +140,20 @@ def test_compilations_never_take_longer_than_what_was_spent_without(
             session.run(seconds, *(kernels[k] for k in plan), graph=graph, starting=starting)
             assert session.cost() <= session.spent() + 1e-9
             assert len(set(session.asked)) == len(session.asked)
+
+
+def test_a_run_asks_for_the_costs_of_its_own_plan_only(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        session.run(0.1, session.kernel(1.0), session.kernel(1.0))
+    asked: list[str] = []
+
+    def expected(handle: Handle) -> float:
+        asked.append(handle.name)
+        return session.costs[handle.name]
+
+    monkeypatch.setattr(worthwhile, "expected", expected)
+    last = session.kernel(1.0)
+    session.run(0.1, last)
+    assert asked == [last.name]
