@@ -1,5 +1,7 @@
 """A ledger of one memory: what is in it, what running tasks may still take, and who may start.
 
+What is received and what is read to be sent asks it as tasks do.
+
 Pure: what is observed goes in, decisions come out. `gpusched.workers.memory.admit` carries them
 out.
 """
@@ -47,6 +49,8 @@ class Need:
     0 if it is not to be."""
     root: bool = False
     """Whether it reads no results, so that it can only add to them."""
+    outgoing: bool = False
+    """Whether these are results that another worker has asked for, rather than a task."""
 
     @property
     def total(self) -> int:
@@ -90,8 +94,9 @@ class Ledger:
     Notes
     -----
     Used on the worker's event loop only. Invariant: what is committed exceeds the limit by no
-    decision to start, but for tasks that need next to nothing, and for one that nothing runs
-    beside.
+    decision to start, but for tasks that need next to nothing, for one that nothing runs beside,
+    and for results that another worker has asked for while nothing runs. Those wait for no
+    transfer, so that no two workers wait for each other.
     """
 
     def __init__(self, limit: int, hard: float = math.inf) -> None:
@@ -149,7 +154,7 @@ class Ledger:
         self.unmanaged = max(0, min(max(self.unmanaged, least), most))
 
     def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
-        """Return what becomes of the first task that waits.
+        """Return what becomes of the first task, or transfer, that waits.
 
         Parameters
         ----------
@@ -173,10 +178,13 @@ class Ledger:
             return Decision(Verdict.WAIT, reason="consumers of earlier results")
         if spillable > 0 and not self._exhausted:
             return Decision(Verdict.SPILL, min(short, spillable))
-        if not patient and self._fits_as_measured(need):
+        if not patient and (need.outgoing or self._fits_as_measured(need)):
             return Decision(Verdict.START)
         if self.running:
             return Decision(Verdict.WAIT, reason="running tasks")
+        if need.outgoing:
+            # What is being received may come from a worker that waits for these in its turn.
+            return Decision(Verdict.START)
         if self.in_flight:
             return Decision(Verdict.WAIT, reason="transfers")
         if spillable > 0 and self.disk_full:
@@ -189,6 +197,11 @@ class Ledger:
         self.finish(key)
         self._running[key] = Reservation(need.extra, need.absent, need.root)
         self._reserved += need.total
+        self.most = max(self.most, self.committed)
+
+    def receive(self, nbytes: int) -> None:
+        """Note that results are being received."""
+        self.in_flight += nbytes
         self.most = max(self.most, self.committed)
 
     def loaded(self, key: Key) -> None:
