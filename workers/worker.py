@@ -154,7 +154,11 @@ class DeviceWorker(Worker):
 
     def _open_admission(self) -> Admission | None:
         memory = reach(self) if config.get("memory.admission") else None
-        return None if memory is None else Admission(self, memory)
+        if memory is None:
+            return None
+        # What compressing takes is in no ledger.
+        self.outgoing.largest = memory.margin
+        return Admission(self, memory)
 
     def _get_client(self, *args: Any, **kwargs: Any) -> Client:
         """Return the client of this process, for tasks that ask for one."""

@@ -33,6 +33,7 @@ from gpusched.workers.memory.reach import Reach
 from gpusched.workers.memory.requests import Arriving, Leaving, Request, Running
 
 if TYPE_CHECKING:
+    from gpusched.workers.memory.store import Store
     from gpusched.workers.worker import DeviceWorker
 
 _LOOK = 0.1
@@ -40,8 +41,8 @@ _LOOK = 0.1
 _FRESH = 0.02
 """Seconds for which such a look holds where tasks start at once."""
 _PATIENCE = 30.0
-"""Seconds that a task waits for others before reservations are doubted: it may be one of them that
-those wait for, and what they really take may leave room."""
+"""Seconds without any event before reservations are doubted: a task that waits may be one that the
+running ones wait for, and what they really take may leave room."""
 
 
 @dataclass
@@ -102,6 +103,8 @@ class Admission:
         """Bytes by the worker that sends them."""
         self._sends = itertools.count()
         self._looked = 0.0
+        self._moved = time.monotonic()
+        """When something started, ended, or was brought into memory or out of it."""
         self._timer: Any = None
         self._stopped = False
         self._strict = config.get("memory.strict")
@@ -132,6 +135,7 @@ class Admission:
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs, or results to be sent, are in memory."""
         self.ledger.loaded(key)
+        self._moved = time.monotonic()
 
     async def receive(self, worker: str, keys: Collection[Key], nbytes: int) -> bool:
         """Return when results may be received; False if nobody wants them any more.
@@ -176,6 +180,7 @@ class Admission:
             if isinstance(event, ExecuteDoneEvent):
                 self._finish(event)
             elif isinstance(event, GatherDepDoneEvent):
+                self._moved = time.monotonic()
                 self.ledger.in_flight -= self._receiving.pop(event.worker, 0)
             elif isinstance(event, SecedeEvent):
                 self.ledger.secede(event.key)
@@ -228,8 +233,8 @@ class Admission:
         return Need(0, nbytes, root=True, outgoing=True)
 
     def _need_of_task(self, request: Running) -> Need:
-        task, inputs, ready = request.task, request.nbytes, self._worker.data.ready
-        absent = sum(each.get_nbytes() for each in task.dependencies if not ready(each.key))
+        task, inputs = request.task, request.nbytes
+        absent = sum(each.get_nbytes() for each in _not_ready(self._worker.data, task))
         known = self.estimates.known(task.prefix, inputs, declared(task))
         extra = inputs if known is None else known
         # Nothing is refused on a guess.
@@ -284,7 +289,7 @@ class Admission:
         self._memory.free_unused()
         self._looked = 0.0
         self._observe()
-        patient = time.monotonic() - waiting.since < _PATIENCE
+        patient = time.monotonic() - max(waiting.since, self._moved) < _PATIENCE
         return self.ledger.decide(
             waiting.need, self._memory.spillable(waiting.request.inputs), patient
         )
@@ -301,6 +306,7 @@ class Admission:
         self._pump()
 
     def _end_spill(self, moved: int) -> None:
+        self._moved = time.monotonic()
         self.ledger.end_spill(moved, disk_full=self._worker.data.disk_error is not None)
 
     def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
@@ -329,6 +335,7 @@ class Admission:
             total.memory_pieces += in_pieces
 
     def _start(self, request: Request, need: Need) -> None:
+        self._moved = time.monotonic()
         if isinstance(request, Arriving):
             self._receiving[request.worker] = request.nbytes
             self.ledger.receive(request.nbytes)
@@ -338,11 +345,28 @@ class Admission:
         self._worker.data.use(request.inputs)
         if isinstance(request, Running):
             self._started[key] = request
+            if need.absent:
+                self._call_readers(request)
+
+    def _call_readers(self, request: Running) -> None:
+        """Have the ready tasks that read what this one has read from disk run next.
+
+        They may be as many as there are pieces of a chunk, far apart in dask's order, and each
+        would have the whole chunk read again.
+        """
+        queue, absent = self._worker.state.ready, _not_ready(self._worker.data, request.task)
+        for task in {reader for each in absent for reader in each.dependents if reader in queue}:
+            if task.priority > request.priority:
+                queue.discard(task)
+                # After this task, and before those that would have been next.
+                task.priority = (*request.priority, *task.priority)
+                queue.add(task)
 
     def _finish(self, event: ExecuteDoneEvent) -> None:
         started = self._started.pop(event.key, None)
         if started is None:
             return
+        self._moved = time.monotonic()
         self.ledger.finish(event.key)
         self._worker.data.release(started.inputs)
         if isinstance(event, ExecuteSuccessEvent):
@@ -364,6 +388,11 @@ class Admission:
 def _answer(waiting: _Waiting, decision: Decision | None) -> None:
     if not waiting.future.done():
         waiting.future.set_result(decision)
+
+
+def _not_ready(store: Store, task: TaskState) -> list[TaskState]:
+    """Return those of a task's inputs that have to be brought into memory first."""
+    return [each for each in task.dependencies if not store.ready(each.key)]
 
 
 def _is_exempt(task: TaskState) -> bool:

@@ -32,6 +32,8 @@ class Reach(Protocol):
     def spillable(self, keep: Collection[Key]) -> int:
         """Return the bytes of those that may be moved out of it, but for some."""
 
+    margin: float
+    """Bytes that are left for what cannot be foreseen."""
     receives: bool
     """Whether results that are received go there."""
 
@@ -63,6 +65,7 @@ class HostMemory:
         share = manager.memory_pause_fraction or 1.0
         self.limit = int((share - _MARGIN) * manager.memory_limit)
         self.hard: float = manager.memory_limit
+        self.margin = _MARGIN * manager.memory_limit
 
     def held(self) -> int:
         """Return the bytes of results."""
@@ -96,6 +99,7 @@ class DeviceMemory:
     """
 
     hard = math.inf
+    margin = math.inf
     receives = False
 
     def __init__(self, worker: DeviceWorker) -> None:
