@@ -359,7 +359,7 @@ class Admission:
             if task.priority > request.priority:
                 queue.discard(task)
                 # After this task, and before those that would have been next.
-                task.priority = (*request.priority, *task.priority)
+                task.priority = request.priority + task.priority
                 queue.add(task)
 
     def _finish(self, event: ExecuteDoneEvent) -> None:
