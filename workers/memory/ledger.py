@@ -173,7 +173,7 @@ class Ledger:
             return Decision(Verdict.START)
         if self.spilling:
             return Decision(Verdict.WAIT, reason="spilling")
-        if need.root and self.consuming:
+        if need.root and not need.outgoing and self.consuming:
             # Results that these have read may go without being written.
             return Decision(Verdict.WAIT, reason="consumers of earlier results")
         if spillable > 0 and not self._exhausted:
