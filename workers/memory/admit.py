@@ -92,7 +92,7 @@ class Admission:
     def __init__(self, worker: DeviceWorker, memory: Reach) -> None:
         self._worker = worker
         self._memory = memory
-        self.ledger = Ledger(memory.limit, memory.hard)
+        self.ledger = Ledger(memory.limit, memory.hard, memory.resident() or 0)
         self.estimates = Estimates()
         self.counters = Counters()
         self.reason = ""

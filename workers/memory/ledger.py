@@ -90,6 +90,8 @@ class Ledger:
         Bytes that may be taken, in so far as it is known before.
     hard
         Bytes that cannot be exceeded: a task that needs more alone is refused.
+    own
+        Bytes that the process took before there were tasks.
 
     Notes
     -----
@@ -99,14 +101,15 @@ class Ledger:
     transfer, so that no two workers wait for each other.
     """
 
-    def __init__(self, limit: int, hard: float = math.inf) -> None:
+    def __init__(self, limit: int, hard: float = math.inf, own: int = 0) -> None:
         self.limit = limit
         self.hard = hard
+        self.own = own
         self.held = 0
         """Bytes of results."""
         self.in_flight = 0
         """Bytes of results that are being received."""
-        self.unmanaged = 0
+        self.unmanaged = own
         """Bytes that nothing here accounts for: modules, caches, other threads, fragments."""
         self.resident: int | None = None
         """Bytes that the process takes, where that is known."""
@@ -144,14 +147,15 @@ class Ledger:
         """Take the present sizes.
 
         What is unmanaged is not known while tasks run, since they have taken any part of what is
-        reserved for them. It is kept between the bounds that follow from both.
+        reserved for them. It is kept between the bounds that follow from both, and is never less
+        than what the process takes for itself: results that share memory are counted for each.
         """
         self.held, self.in_flight, self.resident = held, in_flight, resident
         if resident is None:
             return
         least = resident - held - in_flight - self._reserved
         most = resident - held
-        self.unmanaged = max(0, min(max(self.unmanaged, least), most))
+        self.unmanaged = max(self.own, min(max(self.unmanaged, least), most))
 
     def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
         """Return what becomes of the first task, or transfer, that waits.

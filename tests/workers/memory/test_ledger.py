@@ -165,6 +165,12 @@ def test_what_is_unmanaged_is_told_from_the_bounds_that_running_tasks_leave() ->
     assert ledger.unmanaged == BASE
 
 
+def test_results_that_share_memory_hide_nothing_of_the_process_itself() -> None:
+    ledger = Ledger(LIMIT, own=BASE)
+    ledger.observe(held=60, in_flight=0, resident=30 + BASE)
+    assert ledger.committed == 60 + BASE
+
+
 # What a worker could be like --------------------------------------------------------------------
 
 
