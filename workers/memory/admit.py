@@ -28,7 +28,7 @@ from gpusched import config
 from gpusched.graph.fitting import DoesNotFitError
 from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
-from gpusched.workers.memory.ledger import Decision, Ledger, Need, Verdict
+from gpusched.workers.memory.ledger import START, Decision, Ledger, Need, Verdict
 from gpusched.workers.memory.reach import Reach
 from gpusched.workers.memory.requests import Arriving, Leaving, Request, Running
 
@@ -129,13 +129,14 @@ class Admission:
             About to be run; what is reserved for it is given back by `handled`.
         """
         if _is_exempt(task):
-            return Decision(Verdict.START)
-        return await self._ask(Running.of(task))
+            return START
+        request = Running.of(task)
+        return self._at_once(request) or await self._wait_for(request)
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs, or results to be sent, are in memory."""
         self.ledger.loaded(key)
-        self._moved = time.monotonic()
+        self._note_move()
 
     async def receive(self, worker: str, keys: Collection[Key], nbytes: int) -> bool:
         """Return when results may be received; False if nobody wants them any more.
@@ -152,7 +153,8 @@ class Admission:
         if not self._memory.receives:
             return True
         tasks = [self._worker.state.tasks[key] for key in keys]
-        return await self._ask(Arriving(worker, tasks, nbytes)) is not None
+        request = Arriving(worker, tasks, nbytes)
+        return (self._at_once(request) or await self._wait_for(request)) is not None
 
     async def send(self, keys: Collection[Key]) -> Key:
         """Return when results may be brought up to be sent.
@@ -163,7 +165,7 @@ class Admission:
             What to give to `loaded` and `sent`. Until then they stay in memory.
         """
         leaving = Leaving(("gpusched-send", next(self._sends)), list(keys))
-        if await self._ask(leaving) is None:
+        if (self._at_once(leaving) or await self._wait_for(leaving)) is None:
             self._start(leaving, self._need(leaving))
         return leaving.key
 
@@ -180,7 +182,7 @@ class Admission:
             if isinstance(event, ExecuteDoneEvent):
                 self._finish(event)
             elif isinstance(event, GatherDepDoneEvent):
-                self._moved = time.monotonic()
+                self._note_move()
                 self.ledger.in_flight -= self._receiving.pop(event.worker, 0)
             elif isinstance(event, SecedeEvent):
                 self.ledger.secede(event.key)
@@ -210,17 +212,27 @@ class Admission:
             "refused": counters.refused,
         }
 
-    async def _ask(self, request: Request) -> Decision | None:
-        """Return when a request is granted or refused; None if nobody wants it any more."""
+    def _at_once(self, request: Request) -> Decision | None:
+        """Grant a request if nothing waits and there is memory for it; return None otherwise."""
+        if self._waiting:
+            return None
         need = self._need(request)
-        if not self._waiting:
-            self._observe()
-            decision = self.ledger.decide(need, 0)
-            if decision.verdict is Verdict.START:
-                self._start(request, need)
-                return decision
+        self._observe()
+        decision = self.ledger.decide(need, 0)
+        if decision.verdict is not Verdict.START:
+            return None
+        self._start(request, need)
+        return decision
+
+    async def _wait_for(self, request: Request) -> Decision | None:
+        """Return when a request is granted or refused; None if nobody wants it any more."""
         future = asyncio.get_running_loop().create_future()
-        return await self._wait(_Waiting(request, need, future))
+        return await self._wait(_Waiting(request, self._need(request), future))
+
+    def _note_move(self) -> None:
+        """Note that something has started, ended, or was moved, for those that wait."""
+        if self._waiting:
+            self._moved = time.monotonic()
 
     def _need(self, request: Request) -> Need:
         if isinstance(request, Running):
@@ -234,12 +246,13 @@ class Admission:
 
     def _need_of_task(self, request: Running) -> Need:
         task, inputs = request.task, request.nbytes
-        absent = sum(each.get_nbytes() for each in _not_ready(self._worker.data, task))
+        absent = _not_ready(self._worker.data, task) if task.dependencies else ()
+        absent_bytes = sum(each.get_nbytes() for each in absent) if absent else 0
         known = self.estimates.known(task.prefix, inputs, declared(task))
         extra = inputs if known is None else known
         # Nothing is refused on a guess.
         least = inputs + (known or 0) if self._strict else 0
-        return Need(extra, absent, least, root=not task.dependencies)
+        return Need(extra, absent_bytes, least, not task.dependencies)
 
     def _observe(self) -> None:
         """Take the present sizes; that of the process only if the last one is not fresh."""
@@ -306,7 +319,7 @@ class Admission:
         self._pump()
 
     def _end_spill(self, moved: int) -> None:
-        self._moved = time.monotonic()
+        self._note_move()
         self.ledger.end_spill(moved, disk_full=self._worker.data.disk_error is not None)
 
     def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
@@ -335,7 +348,7 @@ class Admission:
             total.memory_pieces += in_pieces
 
     def _start(self, request: Request, need: Need) -> None:
-        self._moved = time.monotonic()
+        self._note_move()
         if isinstance(request, Arriving):
             self._receiving[request.worker] = request.nbytes
             self.ledger.receive(request.nbytes)
@@ -366,7 +379,7 @@ class Admission:
         started = self._started.pop(event.key, None)
         if started is None:
             return
-        self._moved = time.monotonic()
+        self._note_move()
         self.ledger.finish(event.key)
         self._worker.data.release(started.inputs)
         if isinstance(event, ExecuteSuccessEvent):

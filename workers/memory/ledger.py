@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from dask.typing import Key
 from dask.utils import format_bytes
@@ -29,8 +30,7 @@ class Verdict(Enum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """What a task needs of a memory.
 
     Examples
@@ -58,8 +58,7 @@ class Need:
         return self.extra + self.absent
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """A verdict, and what belongs to it."""
 
     verdict: Verdict
@@ -69,7 +68,10 @@ class Decision:
     """What is waited for, or why a task is refused."""
 
 
-@dataclass
+START = Decision(Verdict.START)
+
+
+@dataclass(slots=True)
 class Reservation:
     """What a running task may still take."""
 
@@ -174,7 +176,7 @@ class Ledger:
             return Decision(Verdict.REFUSE, reason=self._refusal(need))
         short = self.committed + need.total - self.limit
         if short <= 0 or need.total <= SLIGHT * self.limit:
-            return Decision(Verdict.START)
+            return START
         if self.spilling:
             return Decision(Verdict.WAIT, reason="spilling")
         if need.root and not need.outgoing and self.consuming:
@@ -183,12 +185,12 @@ class Ledger:
         if spillable > 0 and not self._exhausted:
             return Decision(Verdict.SPILL, min(short, spillable))
         if not patient and (need.outgoing or self._fits_as_measured(need)):
-            return Decision(Verdict.START)
+            return START
         if self.running:
             return Decision(Verdict.WAIT, reason="running tasks")
         if need.outgoing:
             # What is being received may come from a worker that waits for these in its turn.
-            return Decision(Verdict.START)
+            return START
         if self.in_flight:
             return Decision(Verdict.WAIT, reason="transfers")
         if spillable > 0 and self.disk_full:
@@ -198,15 +200,17 @@ class Ledger:
 
     def start(self, key: Key, need: Need) -> None:
         """Reserve what a task needs, until it has finished."""
-        self.finish(key)
-        self._running[key] = Reservation(need.extra, need.absent, need.root)
-        self._reserved += need.total
-        self.most = max(self.most, self.committed)
+        if key in self._running:
+            self.finish(key)
+        extra, absent, _, root, _ = need
+        self._running[key] = Reservation(extra, absent, root)
+        self._reserved += extra + absent
+        self._note_most()
 
     def receive(self, nbytes: int) -> None:
         """Note that results are being received."""
         self.in_flight += nbytes
-        self.most = max(self.most, self.committed)
+        self._note_most()
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs are in the memory, among the results."""
@@ -249,6 +253,11 @@ class Ledger:
     def try_again(self) -> None:
         """Have the next decision spill, as a disk that was full may have space by now."""
         self._exhausted = False
+
+    def _note_most(self) -> None:
+        committed = self.committed
+        if committed > self.most:
+            self.most = committed
 
     def _fits_as_measured(self, need: Need) -> bool:
         return self.resident is not None and self.resident + need.total <= self.limit

@@ -6,7 +6,6 @@ import logging
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -85,7 +84,7 @@ class Store(MutableMapping[Key, object]):
         self.device_limit = device.memory_limit or math.inf
         self._device_keys: set[Key] = set()
         self._unspillable: set[Key] = set()
-        self._in_use: Counter[Key] = Counter()
+        self._in_use: dict[Key, int] = {}
         """How many running tasks read each value: to move those down would free nothing."""
         self._lock = threading.Lock()
         self._waiting = False
@@ -162,14 +161,19 @@ class Store(MutableMapping[Key, object]):
 
     def use(self, keys: Collection[Key]) -> None:
         """Note that a task reads these values, which are not moved down until it has ended."""
-        self._in_use.update(keys)
+        in_use = self._in_use
+        for key in keys:
+            in_use[key] = in_use.get(key, 0) + 1
 
     def release(self, keys: Collection[Key]) -> None:
         """Note that a task which read these values has ended."""
+        in_use = self._in_use
         for key in keys:
-            self._in_use[key] -= 1
-            if self._in_use[key] <= 0:
-                del self._in_use[key]
+            others = in_use[key] - 1
+            if others:
+                in_use[key] = others
+            else:
+                del in_use[key]
 
     def movable_from_host(self, keep: Collection[Key] = ()) -> int:
         """Return the bytes in host memory that may be moved down, but for some values."""
