@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -48,9 +49,9 @@ class Traffic:
         self._going: dict[Transfer, float] = {}
         self._arrived: deque[Span] = deque(maxlen=_REMEMBERED)
 
-    def begin(self, now: float, peer: Peer | None = None) -> Transfer:
+    def begin(self, now: float, peer: Peer | None = None, largest: float = math.inf) -> Transfer:
         """Return a new message, for the GPU of `peer` if that copies from this one's memory."""
-        transfer = Transfer(self.link, peer)
+        transfer = Transfer(self.link, peer, largest)
         self._going[transfer] = now
         return transfer
 
@@ -73,6 +74,8 @@ class Outgoing:
     """
 
     def __init__(self) -> None:
+        self.largest = math.inf
+        """Bytes of an array above which there is no memory to compress it."""
         self._traffic: dict[str, Traffic] = {}
 
     @property
@@ -96,7 +99,7 @@ class Outgoing:
             self._traffic[host] = Traffic(usual(comm.local_address, comm.peer_address))
         traffic, sent = self._traffic[host], Sent()
         # Serializers get this very dictionary, and no other message takes the connection meanwhile.
-        transfer = comm.remote_info[KEY] = traffic.begin(time.monotonic(), peer)
+        transfer = comm.remote_info[KEY] = traffic.begin(time.monotonic(), peer, self.largest)
         try:
             yield sent
         finally:

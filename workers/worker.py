@@ -18,6 +18,7 @@ from distributed.worker import WORKER_ANY_RUNNING
 from distributed.worker_state_machine import (
     ExecuteFailureEvent,
     FreeKeysEvent,
+    GatherDepBusyEvent,
     GatherDepFailureEvent,
     GatherDepSuccessEvent,
     RescheduleEvent,
@@ -153,7 +154,11 @@ class DeviceWorker(Worker):
 
     def _open_admission(self) -> Admission | None:
         memory = reach(self) if config.get("memory.admission") else None
-        return None if memory is None else Admission(self, memory)
+        if memory is None:
+            return None
+        # What compressing takes is in no ledger.
+        self.outgoing.largest = memory.margin
+        return Admission(self, memory)
 
     def _get_client(self, *args: Any, **kwargs: Any) -> Client:
         """Return the client of this process, for tasks that ask for one."""
@@ -175,7 +180,19 @@ class DeviceWorker(Worker):
     async def get_data(self, comm: Any, keys: Collection[Key], who: str | None = None,
                        *args: Any, **kwargs: Any) -> Any:  # fmt: skip
         """Send results to another worker or a client; spilled ones are read off the event loop."""
-        await self._bring_up(keys)
+        if self.admission is None:
+            await self._bring_up(keys)
+            return await self._get_data(comm, keys, who, *args, **kwargs)
+        reserved = await self.admission.send(keys)
+        try:
+            await self._bring_up(keys)
+            self.admission.loaded(reserved)
+            return await self._get_data(comm, keys, who, *args, **kwargs)
+        finally:
+            self.admission.sent(reserved, keys)
+
+    async def _get_data(self, comm: Any, keys: Collection[Key], who: str | None,
+                        *args: Any, **kwargs: Any) -> Any:  # fmt: skip
         with self.outgoing.transfer(comm, self.peers.way_to(who)) as sent:
             try:
                 answer = await super().get_data(comm, keys, who, *args, **kwargs)
@@ -269,8 +286,12 @@ class DeviceWorker(Worker):
                 await self.peers.withdraw(worker, event)
             return event
 
-        if self.admission is not None:
-            await self.admission.make_way()
+        if self.admission is not None and not await self.admission.receive(
+            worker, to_gather, total_nbytes
+        ):
+            return GatherDepBusyEvent(
+                worker=worker, total_nbytes=total_nbytes, stimulus_id=stimulus_id
+            )
         await self.peers.introduce(worker)
         sizes = {key: self.state.tasks[key].get_nbytes() for key in to_gather}
         event = await fetch_parts(fetch, parts(sizes))

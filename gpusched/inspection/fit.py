@@ -13,6 +13,8 @@ FOR_TASKS = 0.75
 """Share of a worker's memory limit within which tasks are started (gpusched.memory.admission)."""
 FOR_RESULTS = 0.6
 """Share of it that results take before they are spilled."""
+FOR_TRANSFERS = 0.1
+"""Share of it that results take while they are received (distributed.worker.memory.transfer)."""
 OWN = 200 << 20
 """Bytes that a worker's process takes for itself, with numba and NumPy loaded."""
 
@@ -70,9 +72,15 @@ class Fit:
 
     @property
     def worker_peak(self) -> int:
-        """The bytes that a worker takes at most, itself included, where it has admission."""
+        """The bytes that a worker takes at most, itself included, where it has admission.
+
+        Where no task's size is known, that is all that its tasks may have.
+        """
         on = self.cluster
-        wanted = self.kept // on.workers + max(1, self.at_once) * self.peak
+        if not self.peak and not self.exact:
+            return OWN + on.for_tasks
+        received = min(self.kept, int(FOR_TRANSFERS * on.memory)) if on.workers > 1 else 0
+        wanted = self.kept // on.workers + received + max(1, self.at_once) * self.peak
         return OWN + min(wanted, max(self.peak, on.for_tasks))
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ receiver's GPU can copy the buffer itself, `interprocess` says where it is inste
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +65,7 @@ def encode(data: Any, itemsize: int, context: Context | None) -> tuple[list[Any]
     way, found = None, None
     if context is not None and wanted is not False:
         way = context[KEY] if is_file(context) else link.to(context)
-    if way is not None:
+    if way is not None and not _is_too_large(data, way):
         found = choice.choose(data, itemsize, None if wanted is True else way)
     on_device = not isinstance(data, np.ndarray)
     if on_device and (found is None or is_file(context)):
@@ -99,6 +100,11 @@ def _offered(data: Any, context: Context | None) -> Handle | None:
     return offered
 
 
+def _is_too_large(data: Any, way: Link | Transfer) -> bool:
+    # Both ends would have the buffer and its compressed form in memory.
+    return isinstance(way, Transfer) and data.nbytes > way.largest
+
+
 def _note(way: Link | Transfer | None, decoding: float = 0.0) -> None:
     if isinstance(way, Transfer):
         way.prepared(time.monotonic(), decoding)
@@ -112,7 +118,7 @@ def decode(how: Any, frames: Sequence[Any], nbytes: int, from_file: bool = False
     how
         What `encode` returned first.
     frames
-        And second.
+        And second. Compressed ones are let go while they are expanded: a list is empty afterwards.
     nbytes
         Length of the buffer.
     from_file
@@ -124,7 +130,8 @@ def decode(how: Any, frames: Sequence[Any], nbytes: int, from_file: bool = False
         If the frames do not hold so many bytes.
     """
     offered = None if from_file else interprocess.fetch_to_host
-    return _decoded(how, frames, nbytes, _Ways(lambda frame: frame, blocks.decode, offered))
+    coded = functools.partial(blocks.decode, release=True)
+    return _decoded(how, frames, nbytes, _Ways(lambda frame: frame, coded, offered))
 
 
 def decode_to_device(how: Any, frames: Sequence[Any], nbytes: int) -> Any:

@@ -22,6 +22,8 @@ _LARGEST_BLOCK = 1 << 30
 _BEST_RATIO = 256
 """LZ4 encodes at most 255 bytes in one, whatever they are."""
 _MOST_THREADS = 8
+_AT_ONCE = 2
+"""Blocks per thread that are expanded before their compressed form is let go."""
 
 
 def encode(data: np.ndarray, itemsize: int, shuffle: str) -> list[bytes]:
@@ -101,7 +103,7 @@ def split(data: Any, block: int | None = None) -> list[Any]:
     return [data[start : start + step] for start in range(0, data.nbytes, step)]
 
 
-def decode(frames: Sequence[Any], nbytes: int, block: int) -> np.ndarray:
+def decode(frames: Sequence[Any], nbytes: int, block: int, release: bool = False) -> np.ndarray:
     """Return the buffer whose blocks these are.
 
     Everything is checked before memory is taken, so that no frames can ask for more than 256 times
@@ -115,6 +117,9 @@ def decode(frames: Sequence[Any], nbytes: int, block: int) -> np.ndarray:
         Of the buffer.
     block
         Bytes of a block before it was compressed; the last has what remains.
+    release
+        Whether frames are taken out of their list as they are expanded, so that memory never holds
+        all of the buffer in both forms.
 
     Returns
     -------
@@ -128,9 +133,13 @@ def decode(frames: Sequence[Any], nbytes: int, block: int) -> np.ndarray:
     """
     check(frames, nbytes, block)
     data = np.empty(nbytes, np.uint8)
-    pairs = list(zip(frames, split(data, block), strict=True))
-    for _ in each(lambda pair: blosc.decompress(*pair), pairs):
-        pass
+    views = split(data, block)
+    taken = frames if release and isinstance(frames, list) else list(frames)
+    taken.reverse()
+    while taken:
+        step = [(taken.pop(), views.pop(0)) for _ in range(min(len(taken), _AT_ONCE * threads()))]
+        for _ in each(lambda pair: blosc.decompress(*pair), step):
+            pass
     return data
 
 

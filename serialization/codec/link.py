@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -130,6 +131,8 @@ class Transfer:
         Which it takes.
     peer
         What GPU memory may take instead; None if the receiver cannot copy it.
+    largest
+        Bytes of a buffer above which there is no memory to compress it.
 
     Notes
     -----
@@ -146,9 +149,10 @@ class Transfer:
     <Link 100 MB/s, 1 observations>
     """
 
-    def __init__(self, link: Link, peer: Peer | None = None) -> None:
+    def __init__(self, link: Link, peer: Peer | None = None, largest: float = math.inf) -> None:
         self.link = link
         self.peer = peer
+        self.largest = largest
         self.through_host = 0
         """Bytes of GPU memory that were copied to the host for it."""
         self.direct = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dask.array as da
@@ -52,7 +53,13 @@ def test_what_may_be_spilled_is_what_no_worker_has_room_for(explained: Explanati
 def test_worker_takes_results_and_tasks_up_to_what_it_has_for_them(explained: Explanation) -> None:
     roomy = explained.on(1 << 40, workers=2, threads=2).fit
     assert roomy is not None
-    assert roomy.worker_peak == OWN + 64 * MIB + 2 * roomy.peak
+    # Half of the results, those of the other worker while they are received, and two tasks.
+    assert roomy.worker_peak == OWN + 64 * MIB + 128 * MIB + 2 * roomy.peak
+    alone = explained.on(1 << 40, workers=1, threads=2).fit
+    assert alone is not None
+    assert alone.worker_peak == OWN + 128 * MIB + 2 * alone.peak
+    unknown = replace(roomy, peak=0, exact=False)
+    assert unknown.worker_peak == OWN + roomy.cluster.for_tasks
     tight = explained.on(400 * MIB, workers=1, threads=2).fit
     assert tight is not None and tight.fits
     assert tight.worker_peak == 300 * MIB

@@ -1,8 +1,12 @@
-"""Starts a worker's tasks when there is memory for them: spills, has them wait, or refuses them."""
+"""Starts a worker's tasks when there is memory for them: spills, has them wait, or refuses them.
+
+Results are received, and read from files to be sent, when there is memory for them as well.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Collection
 from concurrent.futures import Future
@@ -14,6 +18,7 @@ from dask.typing import Key
 from distributed.worker_state_machine import (
     ExecuteDoneEvent,
     ExecuteSuccessEvent,
+    GatherDepDoneEvent,
     SecedeEvent,
     StateMachineEvent,
     TaskState,
@@ -23,10 +28,12 @@ from gpusched import config
 from gpusched.graph.fitting import DoesNotFitError
 from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
-from gpusched.workers.memory.ledger import Decision, Ledger, Need, Verdict
+from gpusched.workers.memory.ledger import START, Decision, Ledger, Need, Verdict
 from gpusched.workers.memory.reach import Reach
+from gpusched.workers.memory.requests import Arriving, Leaving, Request, Running
 
 if TYPE_CHECKING:
+    from gpusched.workers.memory.store import Store
     from gpusched.workers.worker import DeviceWorker
 
 _LOOK = 0.1
@@ -34,8 +41,8 @@ _LOOK = 0.1
 _FRESH = 0.02
 """Seconds for which such a look holds where tasks start at once."""
 _PATIENCE = 30.0
-"""Seconds that a task waits for others before reservations are doubted: it may be one of them that
-those wait for, and what they really take may leave room."""
+"""Seconds without any event before reservations are doubted: a task that waits may be one that the
+running ones wait for, and what they really take may leave room."""
 
 
 @dataclass
@@ -52,40 +59,20 @@ class Counters:
     """Tasks that were refused."""
 
 
-@dataclass(eq=False, slots=True)
-class _Candidate:
-    """A task and what it reads."""
-
-    task: TaskState
-    inputs: list[Key]
-    nbytes: int
-    """Of the inputs."""
-
-    @classmethod
-    def of(cls, task: TaskState) -> _Candidate:
-        reads = task.dependencies
-        return cls(task, [each.key for each in reads], sum(each.get_nbytes() for each in reads))
-
-
 @dataclass(eq=False)
 class _Waiting:
-    candidate: _Candidate
+    request: Request
     need: Need
     future: asyncio.Future[Decision | None]
     since: float = field(default_factory=time.monotonic)
 
     @property
     def priority(self) -> Any:
-        return self.candidate.task.priority
-
-    @property
-    def gone(self) -> bool:
-        """Whether nobody wants the task any more."""
-        return self.candidate.task.state not in ("executing", "long-running")
+        return self.request.priority
 
 
 class Admission:
-    """Asks the ledger of a worker's memory before each task, and does what it says.
+    """Asks the ledger of a worker's memory before each task and transfer, and does what it says.
 
     Parameters
     ----------
@@ -97,34 +84,41 @@ class Admission:
     Notes
     -----
     Used on the worker's event loop only. Tasks start in the order of their priorities: one that
-    waits is passed by none, so that the largest starts as well. Inputs of running tasks are not
-    spilled, since that would free nothing.
+    waits is passed by none, so that the largest starts as well. Results are received in the order
+    of the tasks that read them; those that are to be sent come first. Inputs of running tasks are
+    not spilled, since that would free nothing.
     """
 
     def __init__(self, worker: DeviceWorker, memory: Reach) -> None:
         self._worker = worker
         self._memory = memory
-        self.ledger = Ledger(memory.limit, memory.hard)
+        self.ledger = Ledger(memory.limit, memory.hard, memory.resident() or 0)
         self.estimates = Estimates()
         self.counters = Counters()
         self.reason = ""
-        """What the first task that waits is waiting for."""
+        """What the first task, or transfer, that waits is waiting for."""
         self._waiting: list[_Waiting] = []
-        self._started: dict[Key, _Candidate] = {}
+        self._started: dict[Key, Running] = {}
+        self._receiving: dict[str, int] = {}
+        """Bytes by the worker that sends them."""
+        self._sends = itertools.count()
         self._looked = 0.0
+        self._moved = time.monotonic()
+        """When something started, ended, or was brought into memory or out of it."""
         self._timer: Any = None
         self._stopped = False
         self._strict = config.get("memory.strict")
 
     @property
     def waiting(self) -> int:
-        """The number of tasks that wait for memory."""
+        """The number of tasks and transfers that wait for memory."""
         return len(self._waiting)
 
     @property
     def waiting_keys(self) -> list[Key]:
         """The keys of the tasks that wait for memory."""
-        return [waiting.candidate.task.key for waiting in self._waiting]
+        found = (waiting.request for waiting in self._waiting)
+        return [each.task.key for each in found if isinstance(each, Running)]
 
     async def enter(self, task: TaskState) -> Decision | None:
         """Return when a task may start or is refused; None if nobody wants it any more.
@@ -135,43 +129,65 @@ class Admission:
             About to be run; what is reserved for it is given back by `handled`.
         """
         if _is_exempt(task):
-            return Decision(Verdict.START)
-        candidate = _Candidate.of(task)
-        need = self._need(candidate)
-        if not self._waiting:
-            self._observe()
-            decision = self.ledger.decide(need, 0)
-            if decision.verdict is Verdict.START:
-                self._start(candidate, need)
-                return decision
-        future = asyncio.get_running_loop().create_future()
-        return await self._wait(_Waiting(candidate, need, future))
+            return START
+        request = Running.of(task)
+        return self._at_once(request) or await self._wait_for(request)
 
     def loaded(self, key: Key) -> None:
-        """Note that a task's inputs are in memory."""
+        """Note that a task's inputs, or results to be sent, are in memory."""
         self.ledger.loaded(key)
+        self._note_move()
+
+    async def receive(self, worker: str, keys: Collection[Key], nbytes: int) -> bool:
+        """Return when results may be received; False if nobody wants them any more.
+
+        Parameters
+        ----------
+        worker
+            The address of the worker that has them.
+        keys
+            Theirs.
+        nbytes
+            Their bytes, which are in flight until `handled` gets what has become of them.
+        """
+        if not self._memory.receives:
+            return True
+        tasks = [self._worker.state.tasks[key] for key in keys]
+        request = Arriving(worker, tasks, nbytes)
+        return (self._at_once(request) or await self._wait_for(request)) is not None
+
+    async def send(self, keys: Collection[Key]) -> Key:
+        """Return when results may be brought up to be sent.
+
+        Returns
+        -------
+        Key
+            What to give to `loaded` and `sent`. Until then they stay in memory.
+        """
+        leaving = Leaving(("gpusched-send", next(self._sends)), list(keys))
+        if (self._at_once(leaving) or await self._wait_for(leaving)) is None:
+            self._start(leaving, self._need(leaving))
+        return leaving.key
+
+    def sent(self, key: Key, keys: Collection[Key]) -> None:
+        """Note that results have been sent, or will not be."""
+        self.ledger.finish(key)
+        self._worker.data.release(keys)
+        if self._waiting:
+            self._pump()
 
     def handled(self, events: Collection[StateMachineEvent]) -> None:
         """Note what has become of tasks; results that they left are in the store by now."""
         for event in events:
             if isinstance(event, ExecuteDoneEvent):
                 self._finish(event)
+            elif isinstance(event, GatherDepDoneEvent):
+                self._note_move()
+                self.ledger.in_flight -= self._receiving.pop(event.worker, 0)
             elif isinstance(event, SecedeEvent):
                 self.ledger.secede(event.key)
         if self._waiting:
             self._pump()
-
-    async def make_way(self) -> None:
-        """Return when results have been spilled for those that are about to be received."""
-        self._observe()
-        room = min(self.ledger.committed - self.ledger.limit, self._memory.spillable(()))
-        if room > 0 and not self.ledger.spilling and not self._stopped:
-            self.ledger.begin_spill()
-            moved = 0
-            try:
-                moved = await asyncio.wrap_future(self._memory.make_room(room, ()))
-            finally:
-                self._end_spill(moved)
 
     def stop(self) -> None:
         """Let no task wait any more; idempotent."""
@@ -185,7 +201,7 @@ class Admission:
         return {
             "limit_bytes": ledger.limit,
             "held_bytes": self._memory.held(),
-            "in_flight_bytes": self._memory.in_flight(),
+            "in_flight_bytes": ledger.in_flight,
             "reserved_bytes": ledger.reserved,
             "unmanaged_bytes": ledger.unmanaged,
             "waiting": self.waiting,
@@ -196,24 +212,56 @@ class Admission:
             "refused": counters.refused,
         }
 
-    def _need(self, candidate: _Candidate) -> Need:
-        task, inputs, ready = candidate.task, candidate.nbytes, self._worker.data.ready
-        absent = sum(each.get_nbytes() for each in task.dependencies if not ready(each.key))
+    def _at_once(self, request: Request) -> Decision | None:
+        """Grant a request if nothing waits and there is memory for it; return None otherwise."""
+        if self._waiting:
+            return None
+        need = self._need(request)
+        self._observe()
+        decision = self.ledger.decide(need, 0)
+        if decision.verdict is not Verdict.START:
+            return None
+        self._start(request, need)
+        return decision
+
+    async def _wait_for(self, request: Request) -> Decision | None:
+        """Return when a request is granted or refused; None if nobody wants it any more."""
+        future = asyncio.get_running_loop().create_future()
+        return await self._wait(_Waiting(request, self._need(request), future))
+
+    def _note_move(self) -> None:
+        """Note that something has started, ended, or was moved, for those that wait."""
+        if self._waiting:
+            self._moved = time.monotonic()
+
+    def _need(self, request: Request) -> Need:
+        if isinstance(request, Running):
+            return self._need_of_task(request)
+        if isinstance(request, Arriving):
+            return Need(request.nbytes)
+        ready, tasks = self._worker.data.ready, self._worker.state.tasks
+        absent = (key for key in request.inputs if key in tasks and not ready(key))
+        nbytes = sum(tasks[key].get_nbytes() for key in absent)
+        return Need(0, nbytes, root=True, outgoing=True)
+
+    def _need_of_task(self, request: Running) -> Need:
+        task, inputs = request.task, request.nbytes
+        absent = _not_ready(self._worker.data, task) if task.dependencies else ()
+        absent_bytes = sum(each.get_nbytes() for each in absent) if absent else 0
         known = self.estimates.known(task.prefix, inputs, declared(task))
         extra = inputs if known is None else known
         # Nothing is refused on a guess.
         least = inputs + (known or 0) if self._strict else 0
-        return Need(extra, absent, least, root=not task.dependencies)
+        return Need(extra, absent_bytes, least, not task.dependencies)
 
     def _observe(self) -> None:
         """Take the present sizes; that of the process only if the last one is not fresh."""
-        held, in_flight = self._memory.held(), self._memory.in_flight()
-        now = time.monotonic()
+        held, now = self._memory.held(), time.monotonic()
         if now - self._looked > _FRESH:
             self._looked = now
-            self.ledger.observe(held, in_flight, self._memory.resident())
+            self.ledger.observe(held, self.ledger.in_flight, self._memory.resident())
         else:
-            self.ledger.held, self.ledger.in_flight = held, in_flight
+            self.ledger.held = held
 
     async def _wait(self, waiting: _Waiting) -> Decision | None:
         self._waiting.append(waiting)
@@ -224,18 +272,19 @@ class Admission:
             # Whoever was started is not among them any more; a cancelled wait is.
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-            self._count_wait(time.monotonic() - waiting.since)
+            if isinstance(waiting.request, Running):
+                self._count_wait(time.monotonic() - waiting.since)
             self._arrange()
 
     def _pump(self) -> None:
         """Start, spill for or refuse tasks that wait, in their order, as far as there is room."""
-        for gone in [each for each in self._waiting if each.gone or self._stopped]:
+        for gone in [each for each in self._waiting if each.request.gone or self._stopped]:
             self._settle(gone, None)
         while self._waiting:
             first = min(self._waiting, key=attrgetter("priority"))
             decision = self._decide(first)
             if decision.verdict is Verdict.SPILL:
-                self._spill(decision.nbytes, first.candidate.inputs)
+                self._spill(decision.nbytes, first.request.inputs)
             elif decision.verdict is Verdict.WAIT:
                 self.reason = decision.reason
                 break
@@ -244,7 +293,7 @@ class Admission:
         self._arrange()
 
     def _decide(self, waiting: _Waiting) -> Decision:
-        waiting.need = self._need(waiting.candidate)
+        waiting.need = self._need(waiting.request)
         self._observe()
         decision = self.ledger.decide(waiting.need, 0)
         if decision.verdict in (Verdict.START, Verdict.REFUSE):
@@ -253,9 +302,9 @@ class Admission:
         self._memory.free_unused()
         self._looked = 0.0
         self._observe()
-        patient = time.monotonic() - waiting.since < _PATIENCE
+        patient = time.monotonic() - max(waiting.since, self._moved) < _PATIENCE
         return self.ledger.decide(
-            waiting.need, self._memory.spillable(waiting.candidate.inputs), patient
+            waiting.need, self._memory.spillable(waiting.request.inputs), patient
         )
 
     def _spill(self, nbytes: int, keep: Collection[Key]) -> None:
@@ -270,14 +319,16 @@ class Admission:
         self._pump()
 
     def _end_spill(self, moved: int) -> None:
+        self._note_move()
         self.ledger.end_spill(moved, disk_full=self._worker.data.disk_error is not None)
 
     def _settle(self, waiting: _Waiting, decision: Decision | None) -> None:
         self._waiting.remove(waiting)
         if decision is not None:
-            self._count(decision.verdict)
+            if isinstance(waiting.request, Running):
+                self._count(decision.verdict)
             if decision.verdict is not Verdict.REFUSE:
-                self._start(waiting.candidate, waiting.need)
+                self._start(waiting.request, waiting.need)
         _answer(waiting, decision)
 
     def _count_wait(self, seconds: float) -> None:
@@ -296,16 +347,39 @@ class Admission:
             total.memory_refusals += refused
             total.memory_pieces += in_pieces
 
-    def _start(self, candidate: _Candidate, need: Need) -> None:
-        key = candidate.task.key
+    def _start(self, request: Request, need: Need) -> None:
+        self._note_move()
+        if isinstance(request, Arriving):
+            self._receiving[request.worker] = request.nbytes
+            self.ledger.receive(request.nbytes)
+            return
+        key = request.task.key if isinstance(request, Running) else request.key
         self.ledger.start(key, need)
-        self._started[key] = candidate
-        self._worker.data.use(candidate.inputs)
+        self._worker.data.use(request.inputs)
+        if isinstance(request, Running):
+            self._started[key] = request
+            if need.absent:
+                self._call_readers(request)
+
+    def _call_readers(self, request: Running) -> None:
+        """Have the ready tasks that read what this one has read from disk run next.
+
+        They may be as many as there are pieces of a chunk, far apart in dask's order, and each
+        would have the whole chunk read again.
+        """
+        queue, absent = self._worker.state.ready, _not_ready(self._worker.data, request.task)
+        for task in {reader for each in absent for reader in each.dependents if reader in queue}:
+            if task.priority > request.priority:
+                queue.discard(task)
+                # After this task, and before those that would have been next.
+                task.priority = request.priority + task.priority
+                queue.add(task)
 
     def _finish(self, event: ExecuteDoneEvent) -> None:
         started = self._started.pop(event.key, None)
         if started is None:
             return
+        self._note_move()
         self.ledger.finish(event.key)
         self._worker.data.release(started.inputs)
         if isinstance(event, ExecuteSuccessEvent):
@@ -327,6 +401,11 @@ class Admission:
 def _answer(waiting: _Waiting, decision: Decision | None) -> None:
     if not waiting.future.done():
         waiting.future.set_result(decision)
+
+
+def _not_ready(store: Store, task: TaskState) -> list[TaskState]:
+    """Return those of a task's inputs that have to be brought into memory first."""
+    return [each for each in task.dependencies if not store.ready(each.key)]
 
 
 def _is_exempt(task: TaskState) -> bool:

@@ -1,5 +1,7 @@
 """A ledger of one memory: what is in it, what running tasks may still take, and who may start.
 
+What is received and what is read to be sent asks it as tasks do.
+
 Pure: what is observed goes in, decisions come out. `gpusched.workers.memory.admit` carries them
 out.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from dask.typing import Key
 from dask.utils import format_bytes
@@ -27,8 +30,7 @@ class Verdict(Enum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """What a task needs of a memory.
 
     Examples
@@ -47,6 +49,8 @@ class Need:
     0 if it is not to be."""
     root: bool = False
     """Whether it reads no results, so that it can only add to them."""
+    outgoing: bool = False
+    """Whether these are results that another worker has asked for, rather than a task."""
 
     @property
     def total(self) -> int:
@@ -54,8 +58,7 @@ class Need:
         return self.extra + self.absent
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """A verdict, and what belongs to it."""
 
     verdict: Verdict
@@ -65,7 +68,10 @@ class Decision:
     """What is waited for, or why a task is refused."""
 
 
-@dataclass
+START = Decision(Verdict.START)
+
+
+@dataclass(slots=True)
 class Reservation:
     """What a running task may still take."""
 
@@ -86,22 +92,26 @@ class Ledger:
         Bytes that may be taken, in so far as it is known before.
     hard
         Bytes that cannot be exceeded: a task that needs more alone is refused.
+    own
+        Bytes that the process took before there were tasks.
 
     Notes
     -----
     Used on the worker's event loop only. Invariant: what is committed exceeds the limit by no
-    decision to start, but for tasks that need next to nothing, and for one that nothing runs
-    beside.
+    decision to start, but for tasks that need next to nothing, for one that nothing runs beside,
+    and for results that another worker has asked for while nothing runs. Those wait for no
+    transfer, so that no two workers wait for each other.
     """
 
-    def __init__(self, limit: int, hard: float = math.inf) -> None:
+    def __init__(self, limit: int, hard: float = math.inf, own: int = 0) -> None:
         self.limit = limit
         self.hard = hard
+        self.own = own
         self.held = 0
         """Bytes of results."""
         self.in_flight = 0
         """Bytes of results that are being received."""
-        self.unmanaged = 0
+        self.unmanaged = own
         """Bytes that nothing here accounts for: modules, caches, other threads, fragments."""
         self.resident: int | None = None
         """Bytes that the process takes, where that is known."""
@@ -139,17 +149,18 @@ class Ledger:
         """Take the present sizes.
 
         What is unmanaged is not known while tasks run, since they have taken any part of what is
-        reserved for them. It is kept between the bounds that follow from both.
+        reserved for them. It is kept between the bounds that follow from both, and is never less
+        than what the process takes for itself: results that share memory are counted for each.
         """
         self.held, self.in_flight, self.resident = held, in_flight, resident
         if resident is None:
             return
         least = resident - held - in_flight - self._reserved
         most = resident - held
-        self.unmanaged = max(0, min(max(self.unmanaged, least), most))
+        self.unmanaged = max(self.own, min(max(self.unmanaged, least), most))
 
     def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
-        """Return what becomes of the first task that waits.
+        """Return what becomes of the first task, or transfer, that waits.
 
         Parameters
         ----------
@@ -165,18 +176,21 @@ class Ledger:
             return Decision(Verdict.REFUSE, reason=self._refusal(need))
         short = self.committed + need.total - self.limit
         if short <= 0 or need.total <= SLIGHT * self.limit:
-            return Decision(Verdict.START)
+            return START
         if self.spilling:
             return Decision(Verdict.WAIT, reason="spilling")
-        if need.root and self.consuming:
+        if need.root and not need.outgoing and self.consuming:
             # Results that these have read may go without being written.
             return Decision(Verdict.WAIT, reason="consumers of earlier results")
         if spillable > 0 and not self._exhausted:
             return Decision(Verdict.SPILL, min(short, spillable))
-        if not patient and self._fits_as_measured(need):
-            return Decision(Verdict.START)
+        if not patient and (need.outgoing or self._fits_as_measured(need)):
+            return START
         if self.running:
             return Decision(Verdict.WAIT, reason="running tasks")
+        if need.outgoing:
+            # What is being received may come from a worker that waits for these in its turn.
+            return START
         if self.in_flight:
             return Decision(Verdict.WAIT, reason="transfers")
         if spillable > 0 and self.disk_full:
@@ -186,10 +200,17 @@ class Ledger:
 
     def start(self, key: Key, need: Need) -> None:
         """Reserve what a task needs, until it has finished."""
-        self.finish(key)
-        self._running[key] = Reservation(need.extra, need.absent, need.root)
-        self._reserved += need.total
-        self.most = max(self.most, self.committed)
+        if key in self._running:
+            self.finish(key)
+        extra, absent, _, root, _ = need
+        self._running[key] = Reservation(extra, absent, root)
+        self._reserved += extra + absent
+        self._note_most()
+
+    def receive(self, nbytes: int) -> None:
+        """Note that results are being received."""
+        self.in_flight += nbytes
+        self._note_most()
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs are in the memory, among the results."""
@@ -232,6 +253,11 @@ class Ledger:
     def try_again(self) -> None:
         """Have the next decision spill, as a disk that was full may have space by now."""
         self._exhausted = False
+
+    def _note_most(self) -> None:
+        committed = self.committed
+        if committed > self.most:
+            self.most = committed
 
     def _fits_as_measured(self, need: Need) -> bool:
         return self.resident is not None and self.resident + need.total <= self.limit

@@ -32,8 +32,10 @@ class Reach(Protocol):
     def spillable(self, keep: Collection[Key]) -> int:
         """Return the bytes of those that may be moved out of it, but for some."""
 
-    def in_flight(self) -> int:
-        """Return the bytes of results that are being received."""
+    margin: float
+    """Bytes that are left for what cannot be foreseen."""
+    receives: bool
+    """Whether results that are received go there."""
 
     def resident(self) -> int | None:
         """Return the bytes that the process takes; None where others take them too."""
@@ -54,6 +56,8 @@ class HostMemory:
         The worker, which has a memory limit.
     """
 
+    receives = True
+
     def __init__(self, worker: DeviceWorker) -> None:
         manager = worker.memory_manager
         assert manager.memory_limit
@@ -61,6 +65,7 @@ class HostMemory:
         share = manager.memory_pause_fraction or 1.0
         self.limit = int((share - _MARGIN) * manager.memory_limit)
         self.hard: float = manager.memory_limit
+        self.margin = _MARGIN * manager.memory_limit
 
     def held(self) -> int:
         """Return the bytes of results."""
@@ -69,10 +74,6 @@ class HostMemory:
     def spillable(self, keep: Collection[Key]) -> int:
         """Return the bytes of those that may be moved to disk, but for some."""
         return self._worker.data.movable_from_host(keep)
-
-    def in_flight(self) -> int:
-        """Return the bytes of results that are being received."""
-        return int(self._worker.state.transfer_incoming_bytes)
 
     def resident(self) -> int | None:
         """Return the bytes that the process takes; None where it is not the worker's own."""
@@ -98,6 +99,8 @@ class DeviceMemory:
     """
 
     hard = math.inf
+    margin = math.inf
+    receives = False
 
     def __init__(self, worker: DeviceWorker) -> None:
         self._worker = worker
@@ -110,10 +113,6 @@ class DeviceMemory:
     def spillable(self, keep: Collection[Key]) -> int:
         """Return the bytes of those that may be moved to host memory, but for some."""
         return self._worker.data.movable_from_device(keep)
-
-    def in_flight(self) -> int:
-        """Return 0: results are received in host memory."""
-        return 0
 
     def resident(self) -> int | None:
         """Return the bytes that arrays take, those of running tasks included."""

@@ -9,7 +9,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,6 +199,12 @@ class SpillFiles(MutableMapping[Key, object]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def sizes(self, keys: Iterable[Key]) -> tuple[int, int]:
+        """Return the bytes of some values, and of their files."""
+        with self._lock:
+            found = [self._entries[key] for key in keys if key in self._entries]
+        return sum(each.memory_bytes for each in found), sum(each.disk_bytes for each in found)
 
     @property
     def disk_bytes(self) -> int:

@@ -6,7 +6,6 @@ import logging
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -17,6 +16,7 @@ from dask.utils import format_bytes
 
 from gpusched import events
 from gpusched.workers.device.base import Device, Frozen
+from gpusched.workers.memory.kept import KeepingBuffer
 from gpusched.workers.memory.sizes import host_nbytes
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles, UnreadableValueError
 
@@ -24,6 +24,9 @@ logger = logging.getLogger("distributed.worker.memory")
 
 _OVERFULL = 0.1
 """Share of a limit by which results may exceed it while they wait to be moved down."""
+
+_SMALL = 1 / 10_000
+"""Share of all results of a tier below which one goes last."""
 
 _NOTHING = object()
 _TURNS = 100
@@ -70,7 +73,7 @@ class Store(MutableMapping[Key, object]):
         """Why the last attempt to write a file failed; None once one has succeeded."""
         self._on_lost = on_lost
         # zict's own limits are off: it would let a failing write end a read that has succeeded.
-        self.host: zict.Buffer[Key, Any] = zict.Buffer({}, files, math.inf, _host_weight)
+        self.host: KeepingBuffer[Key, Any] = KeepingBuffer({}, files, math.inf, _host_weight)
         self.on_device: zict.Buffer[Key, Any] = zict.Buffer(
             {},
             zict.Func(self._freeze, self._thaw, self.host),
@@ -81,7 +84,7 @@ class Store(MutableMapping[Key, object]):
         self.device_limit = device.memory_limit or math.inf
         self._device_keys: set[Key] = set()
         self._unspillable: set[Key] = set()
-        self._in_use: Counter[Key] = Counter()
+        self._in_use: dict[Key, int] = {}
         """How many running tasks read each value: to move those down would free nothing."""
         self._lock = threading.Lock()
         self._waiting = False
@@ -158,14 +161,19 @@ class Store(MutableMapping[Key, object]):
 
     def use(self, keys: Collection[Key]) -> None:
         """Note that a task reads these values, which are not moved down until it has ended."""
-        self._in_use.update(keys)
+        in_use = self._in_use
+        for key in keys:
+            in_use[key] = in_use.get(key, 0) + 1
 
     def release(self, keys: Collection[Key]) -> None:
         """Note that a task which read these values has ended."""
+        in_use = self._in_use
         for key in keys:
-            self._in_use[key] -= 1
-            if self._in_use[key] <= 0:
-                del self._in_use[key]
+            others = in_use[key] - 1
+            if others:
+                in_use[key] = others
+            else:
+                del in_use[key]
 
     def movable_from_host(self, keep: Collection[Key] = ()) -> int:
         """Return the bytes in host memory that may be moved down, but for some values."""
@@ -197,8 +205,9 @@ class Store(MutableMapping[Key, object]):
 
     @property
     def spilled_total(self) -> tuple[int, int]:
-        """The bytes in files: as objects, and as written; asked by distributed."""
-        return self.files.memory_bytes, self.files.disk_bytes
+        """The bytes in files only: as objects, and as written; asked by distributed."""
+        kept_memory, kept_disk = self.files.sizes(list(self.host.kept))
+        return self.files.memory_bytes - kept_memory, self.files.disk_bytes - kept_disk
 
     def metrics(self) -> dict[str, float]:
         """Return how much was spilled, and what became of it, as plain numbers."""
@@ -340,8 +349,7 @@ class Store(MutableMapping[Key, object]):
         """Move values out of one tier until it has no excess, and by `more` bytes more."""
         moved = 0
         while not self._stopped and (excess() > 0 or moved < more):
-            with fast.lock:
-                key = next((k for k in fast.order if self._may_go(k, keep)), None)
+            key = self._next_to_go(fast, keep)
             if key is None:
                 break
             try:
@@ -352,6 +360,8 @@ class Store(MutableMapping[Key, object]):
                 continue
             except OSError as error:
                 # The value stays where it is, and so does the wish to move it.
+                if self.host.forget_kept():
+                    continue
                 if not self._stopped:
                     self._say_full(error)
                 break
@@ -359,6 +369,20 @@ class Store(MutableMapping[Key, object]):
                 self._unspillable.add(key)
                 logger.error("%s stays in memory: %s", key, error)
         return moved
+
+    def _next_to_go(self, fast: zict.LRU[Key, Any], keep: Collection[Key]) -> Key | None:
+        """Return the value that was not used for longest, of those that make room, if there is one.
+
+        Small ones go when there are no others: a file for each would take long, and free nothing.
+        """
+        with fast.lock:
+            small = _SMALL * fast.total_weight
+            large = (key for key in fast.order if fast.weights[key] >= small)
+            for keys in (large, fast.order):
+                found = next((key for key in keys if self._may_go(key, keep)), None)
+                if found is not None:
+                    return found
+            return None
 
     def _may_go(self, key: Key, keep: Collection[Key]) -> bool:
         return key not in self._unspillable and key not in self._in_use and key not in keep

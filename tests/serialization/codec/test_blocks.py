@@ -51,6 +51,22 @@ def test_bytes_come_back(data: np.ndarray, itemsize: int, shuffle: str) -> None:
     assert blocks.decode(coded, data.nbytes, SHORT).tobytes() == data.tobytes()
 
 
+def test_compressed_blocks_go_while_they_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.arange(20 * SHORT, dtype=np.uint8)
+    frames = blocks.encode(data, 1, "none")
+    left = []
+    real = blocks.blosc.decompress
+
+    def decompress(*arguments: Any) -> None:
+        left.append(len(frames))
+        real(*arguments)
+
+    monkeypatch.setattr(blocks.blosc, "decompress", decompress)
+    monkeypatch.setattr(blocks, "threads", lambda: 1)
+    assert (blocks.decode(frames, data.nbytes, SHORT, release=True) == data).all()
+    assert (len(left), left[0] > 10, left[-1], frames) == (20, True, 0, [])
+
+
 @given(buffers(), itemsizes, shuffles)
 def test_pending_blocks_become_the_same(data: np.ndarray, itemsize: int, shuffle: str) -> None:
     pending = blocks.pending(data, itemsize, shuffle)

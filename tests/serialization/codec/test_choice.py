@@ -76,6 +76,15 @@ def test_transfer_is_told_the_time_that_coding_takes() -> None:
     assert ready is not None and transfer.ready is not None and ready < transfer.ready
 
 
+def test_what_there_is_no_memory_to_compress_is_sent_as_it_is() -> None:
+    data = np.zeros(1 << 20, np.uint8)
+    for largest, compressed in ((1 << 20, True), ((1 << 20) - 1, False)):
+        context = {"recipient": {KEY: Transfer(Link(1e6), largest=largest)}}
+        how, frames = codec.encode(data, 1, context)
+        assert (how is not None) is compressed
+        assert (sum(memoryview(each).nbytes for each in frames) < data.nbytes) is compressed
+
+
 def test_transfer_that_must_compress_says_nothing_of_its_link() -> None:
     link = Link(1e6)
     transfer = Transfer(link)

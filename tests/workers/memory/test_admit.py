@@ -168,8 +168,84 @@ def test_task_that_waits_for_others_lets_them_start(
     assert client.submit(outer, x).result() == 3 * PART
 
 
-def total(array: np.ndarray) -> int:
-    return int(array.sum())
+@pytest.fixture
+def two() -> Iterator[tuple[Client, DeviceWorker, DeviceWorker]]:
+    """Give a client of two workers in this process, like `running`'s."""
+    with (
+        dask.config.set(OWN),
+        Cluster(2, 2, processes=False, worker_options={"memory_limit": 10 * PART}) as cluster,
+        Client(cluster) as client,
+    ):
+        first, second = cluster.workers.values()
+        yield client, first, second
+
+
+def test_results_are_received_when_there_is_memory_for_them(
+    two: tuple[Client, DeviceWorker, DeviceWorker], gate: Gate
+) -> None:
+    client, here, there = two
+    x, y = (
+        client.scatter(np.full(4 * PART, k, np.uint8), workers=[worker.address])
+        for k, worker in enumerate((here, there))
+    )
+    running = client.submit(at_the_gate, x, 1, workers=[here.address])
+    wait_for(lambda: gate.entered == 1)
+    cancelled = client.submit(np.max, y, workers=[here.address])
+    admission = admission_of(here)
+    wait_for(lambda: admission.reason == "running tasks")
+    assert (admission.waiting, admission.waiting_keys) == (1, [])
+    assert admission.metrics()["in_flight_bytes"] == 0
+    cancelled.cancel()
+    wait_for(lambda: admission.waiting == 0)
+    wanted = client.submit(np.min, y, workers=[here.address])
+    wait_for(lambda: admission.reason == "running tasks")
+    assert y.key not in here.data
+    gate.opened.set()
+    assert (running.result(), wanted.result()) == (1, 1)
+    assert admission.ledger.most <= admission.ledger.limit
+    wait_for(lambda: admission.ledger.in_flight == 0)
+
+
+def test_spilled_results_are_read_to_be_sent_when_there_is_memory_for_them(
+    two: tuple[Client, DeviceWorker, DeviceWorker], gate: Gate
+) -> None:
+    client, here, there = two
+    x, y = (
+        client.scatter(np.full(4 * PART, k, np.uint8), workers=[here.address]) for k in range(2)
+    )
+    running = client.submit(at_the_gate, x, 1, workers=[here.address])
+    wait_for(lambda: gate.entered == 1)
+    here.data.make_room(host_bytes=4 * PART).result()
+    wanted = client.submit(np.min, y, workers=[there.address])
+    admission = admission_of(here)
+    wait_for(lambda: admission.reason == "running tasks")
+    assert not here.data.ready(y.key)
+    gate.opened.set()
+    assert (running.result(), wanted.result()) == (1, 1)
+    wait_for(lambda: admission.ledger.reserved == 0)
+    assert here.data.movable_from_host() == here.data.held_on_host()
+
+
+def test_tasks_that_read_the_same_spilled_result_run_one_after_the_other(gate: Gate) -> None:
+    with (
+        dask.config.set({**OWN, "distributed.scheduler.worker-saturation": "inf"}),
+        Cluster(1, 1, processes=False, worker_options={"memory_limit": 10 * PART}) as cluster,
+        Client(cluster) as client,
+    ):
+        (worker,) = cluster.workers.values()
+        arrays = [client.scatter(np.full(6 * PART, k, np.uint8)) for k in range(2)]
+        first = client.submit(at_the_gate, client.scatter(np.zeros(1)), 0)
+        wait_for(lambda: gate.entered == 1)
+        worker.data.make_room(host_bytes=12 * PART).result()
+        turns = [client.submit(total, arrays[k % 2], k, pure=False) for k in range(8)]
+        wait_for(lambda: len(worker.state.ready) == 8)
+        gate.opened.set()
+        assert client.gather([first, *turns]) == [0, *(k % 2 * 6 * PART + k for k in range(8))]
+        assert worker.data.metrics()["read_bytes"] == worker.data.files.disk_bytes
+
+
+def total(array: np.ndarray, more: int = 0) -> int:
+    return int(array.sum()) + more
 
 
 def test_without_a_limit_nothing_is_asked() -> None:

@@ -103,6 +103,26 @@ def test_task_waits_for_what_is_being_received() -> None:
     assert ledger.decide(Need(60), 0) == Decision(Verdict.WAIT, reason="transfers")
 
 
+def test_results_are_received_as_tasks_start() -> None:
+    ledger = ledger_of(held=20, running={"a": 30})
+    assert ledger.decide(Need(43), 0).verdict is Verdict.START
+    ledger.receive(43)
+    assert (ledger.committed, ledger.most) == (LIMIT, LIMIT)
+    assert ledger.decide(Need(1), 0) == Decision(Verdict.WAIT, reason="running tasks")
+
+
+def test_results_that_another_has_asked_for_wait_for_no_transfer() -> None:
+    ledger = ledger_of(held=60, running={"a": 30})
+    ledger.receive(10)
+    asked = Need(0, absent=30, root=True, outgoing=True)
+    assert ledger.decide(asked, 60).verdict is Verdict.SPILL
+    assert ledger.decide(asked, 0) == Decision(Verdict.WAIT, reason="running tasks")
+    assert ledger.decide(asked, 0, patient=False).verdict is Verdict.START
+    ledger.finish("a")
+    assert ledger.decide(Need(30), 0) == Decision(Verdict.WAIT, reason="transfers")
+    assert ledger.decide(asked, 0).verdict is Verdict.START
+
+
 def test_task_whose_inputs_exceed_the_worker_is_refused_with_the_sizes() -> None:
     ledger = Ledger(LIMIT, hard=2000)
     decision = ledger.decide(Need(0, least=4000), 0)
@@ -145,18 +165,30 @@ def test_what_is_unmanaged_is_told_from_the_bounds_that_running_tasks_leave() ->
     assert ledger.unmanaged == BASE
 
 
+def test_results_that_share_memory_hide_nothing_of_the_process_itself() -> None:
+    ledger = Ledger(LIMIT, own=BASE)
+    ledger.observe(held=60, in_flight=0, resident=30 + BASE)
+    assert ledger.committed == 60 + BASE
+
+
 # What a worker could be like --------------------------------------------------------------------
 
 
 @dataclass
 class Task:
+    """A task, or results to be received or sent."""
+
     inputs: int
     extra: int
     running: bool = False
     seceded: bool = False
+    kind: str = "task"
 
     def need(self) -> Need:
-        return Need(self.extra, absent=self.inputs, root=not self.inputs)
+        if self.kind == "task":
+            return Need(self.extra, absent=self.inputs, root=not self.inputs)
+        sent = self.kind == "send"
+        return Need(self.extra, absent=self.inputs, root=sent, outgoing=sent)
 
 
 @dataclass
@@ -187,6 +219,7 @@ class Model:
         """Do what the ledger says until the first task waits; return why."""
         while True:
             waiting = [number for number, task in self.tasks.items() if not task.running]
+            waiting.sort(key=lambda number: (self.tasks[number].kind != "send", number))
             if not waiting:
                 return None
             self.ledger.observe(self.held(), self.arriving, self.take())
@@ -204,10 +237,16 @@ class Model:
 
     def _start(self, number: int, verdict: Verdict) -> None:
         task = self.tasks[number]
-        alone = not [each for each in self.running if not each.seceded] and not self.arriving
-        self.ledger.start(number, task.need())
-        task.running = True
-        self.ledger.loaded(number)
+        alone = not [each for each in self.running if not each.seceded]
+        alone = alone and (not self.arriving or task.kind == "send")
+        if task.kind == "receive":
+            self.ledger.receive(task.extra)
+            self.arriving += task.extra
+            del self.tasks[number]
+        else:
+            self.ledger.start(number, task.need())
+            task.running = True
+            self.ledger.loaded(number)
         slight = task.extra + task.inputs <= SLIGHT * LIMIT
         assert alone or slight or self.take() <= LIMIT
         assert alone or verdict is Verdict.START
@@ -228,7 +267,9 @@ class Model:
         self.arriving = 0
 
 
-NAMES = ("ready", "ready", "finish", "secede", "spilled", "disk", "receive", "land", "release")
+NAMES = (
+    "ready", "ready", "finish", "secede", "spilled", "disk", "receive", "send", "land", "release",
+)  # fmt: skip
 SIZES = st.integers(0, 150)
 EVENTS = st.lists(st.tuples(st.sampled_from(NAMES), SIZES, SIZES), max_size=60)
 
@@ -242,14 +283,17 @@ def happen(model: Model, name: str, first: int, second: int, count: int) -> None
         model.finish(running[first % len(running)], second)
     elif name == "secede" and running:
         which = running[first % len(running)]
-        model.tasks[which].seceded = True
-        model.ledger.secede(which)
+        if model.tasks[which].kind == "task":
+            model.tasks[which].seceded = True
+            model.ledger.secede(which)
     elif name == "spilled":
         model.spill_ends()
     elif name == "disk":
         model.disk_works = first % 2 == 0
     elif name == "receive":
-        model.arriving += first % 20
+        model.tasks[count] = Task(0, first, kind="receive")
+    elif name == "send":
+        model.tasks[count] = Task(first, 0, kind="send")
     elif name == "land":
         model.land()
     elif name == "release":
@@ -264,6 +308,7 @@ def carry_on(model: Model, count: int) -> None:
         model.ledger.try_again()
         model.spill_ends()
         model.pump()
+        model.land()
         going = [n for n, task in model.tasks.items() if task.running and not task.seceded]
         if going:
             model.finish(going[0], 0)
@@ -281,8 +326,10 @@ def test_no_schedule_takes_too_much_or_comes_to_a_stand(events: list[tuple[str, 
     carry_on(model, len(events))
 
 
-TASKS = (Task(0, 60), Task(40, 30), Task(70, 150), Task(0, 20))
-"""A root, one that reads, one that fits nowhere, and another root, ready in this order."""
+TASKS = (Task(0, 60), Task(40, 30), Task(70, 150))
+"""A root, one that reads, and one that fits nowhere, ready in this order."""
+RECEIVED, SENT = 10, 11
+"""The numbers of results that may be received, and asked for, at any time."""
 
 
 @dataclass
@@ -292,6 +339,7 @@ class Explored:
     model: Model = field(default_factory=Model)
     ready: int = 0
     received: bool = False
+    sent: bool = False
 
     @property
     def state(self) -> tuple[object, ...]:
@@ -299,14 +347,16 @@ class Explored:
         tasks = tuple((n, task.running, task.seceded) for n, task in model.tasks.items())
         ledger = tuple(value for name, value in vars(model.ledger).items() if name != "_running")
         rest = model.loose, model.arriving, model.disk_works, model.asked
-        return tasks, ledger, rest, self.ready, self.received
+        return tasks, ledger, rest, self.ready, self.received, self.sent
 
     def next(self) -> Iterator[Explored]:
         """Yield the states that may follow."""
         running = [number for number, task in self.model.tasks.items() if task.running]
-        events = [(name, number) for name in ("finish", "secede") for number in running]
+        events = [("finish", number) for number in running]
+        events += [("secede", n) for n in running if self.model.tasks[n].kind == "task"]
         events += [("ready", 0)] * (self.ready < len(TASKS)) + [("disk", 0), ("spilled", 0)]
-        events += [("land", 0)] if self.received else [("receive", 0)]
+        events += [("receive", 0)] * (not self.received) + [("send", 0)] * (not self.sent)
+        events += [("land", 0)] * (self.model.arriving > 0)
         for name, number in events:
             other = deepcopy(self)
             other.happen(name, number)
@@ -328,7 +378,9 @@ class Explored:
         elif name == "spilled":
             model.spill_ends()
         elif name == "receive":
-            model.arriving, self.received = 15, True
+            model.tasks[RECEIVED], self.received = Task(0, 15, kind="receive"), True
+        elif name == "send":
+            model.tasks[SENT], self.sent = Task(35, 0, kind="send"), True
         else:
             model.land()
 
@@ -344,7 +396,7 @@ def test_all_schedules_of_a_few_tasks_go_on() -> None:
             if following.state not in seen:
                 seen.add(following.state)
                 todo.append(following)
-                carry_on(deepcopy(following).model, len(TASKS))
+                carry_on(deepcopy(following).model, len(TASKS) + 2)
     assert len(seen) > 1000
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from gpusched.workers.device import HostDevice
 from gpusched.workers.device.base import Frozen
+from gpusched.workers.memory.sizes import host_nbytes
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
 from tests.waiting import PATIENCE, wait_for
@@ -84,7 +85,58 @@ def test_value_that_is_read_comes_up_again(make: Make) -> None:
     np.testing.assert_array_equal(store["a"], kib(10, 1))
     settle(store)
     assert store.ready("a")
-    assert sorted(store.files) == ["b"]
+    assert not store.ready("b")
+
+
+def test_value_that_is_spilled_again_is_not_written_again(make: Make) -> None:
+    store = make(host_limit=15 * KIB)
+    store["a"], store["b"] = kib(10, 1), kib(10, 2)
+    for name in "abab":
+        np.testing.assert_array_equal(store[name], kib(10, 1 + (name == "b")))
+        settle(store)
+    assert store.metrics()["written_bytes"] == store.files.disk_bytes
+    assert store.spilled_total[0] == host_nbytes(kib(10))
+    store["a"], store["c"] = kib(10, 3), kib(10)
+    settle(store)
+    np.testing.assert_array_equal(store["a"], kib(10, 3))
+    del store["a"], store["b"], store["c"]
+    assert len(store.files) == 0
+
+
+def test_small_values_are_spilled_last(make: Make) -> None:
+    store = make(host_limit=30 * KIB)
+    for number in range(5):
+        store[number] = number
+    store["a"], store["b"] = kib(2000), kib(25)
+    settle(store)
+    assert list(store.files) == ["a"]
+    store.make_room(host_bytes=1000 * KIB).result()
+    assert len(store.files) == 7
+
+
+def test_files_of_what_is_in_memory_make_room_on_a_full_disk(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make(host_limit=15 * KIB)
+    store["a"], store["b"] = kib(10, 1), kib(10, 2)
+    settle(store)
+    assert store["a"][0] == 1
+    settle(store)
+    assert sorted(store.files) == ["a", "b"]
+    real = SpillFiles.__setitem__
+
+    def full(self: SpillFiles, key: Any, value: Any) -> None:
+        if len(self) == 2:
+            raise OSError(28, "No space left on device")
+        real(self, key, value)
+
+    monkeypatch.setattr(SpillFiles, "__setitem__", full)
+    store.use(["a"])
+    store["c"] = kib(10, 3)
+    settle(store)
+    assert store.disk_error is None
+    assert sorted(store.files) == ["b", "c"]
+    assert [int(store[name][0]) for name in "abc"] == [1, 2, 3]
 
 
 def test_bringing_up_is_done_elsewhere_and_keeps_what_was_asked_for(make: Make) -> None:
@@ -184,7 +236,7 @@ def test_what_distributed_asks_for_is_told(make: Make) -> None:
     store["a"], store["b"] = kib(10), kib(10)
     settle(store)
     assert len(store.slow) == 1
-    assert store.spilled_total == (store.files.memory_bytes, store.files.disk_bytes)
+    assert store.spilled_total == (store.files.memory_bytes, store.files.disk_bytes) != (0, 0)
     # With both, distributed's own monitor would evict on the event loop.
     assert not (hasattr(store, "fast") and hasattr(store, "evict"))
 
