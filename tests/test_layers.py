@@ -71,7 +71,7 @@ MAY_USE = {
     },
     "models": {"adapters", "graph", "placed", "threadsafe"},
     "ops": {"kernels"},
-    "saving": {"adapters", "config", "emit", "graph", "serialization", "store"},
+    "saving": {"adapters", "config", "emit", "files", "graph", "serialization", "store"},
     "workers": {
         "adapters",
         "config",
