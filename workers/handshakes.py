@@ -19,7 +19,7 @@ from tornado.httpserver import HTTPServer
 from gpusched import config
 from gpusched.adapters.distributed import replace_preparation
 
-logger = logging.getLogger("distributed.comm")
+logger = logging.getLogger(__name__)
 
 
 def limit_handshakes(server: Server) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,12 @@ def scheduler_instances() -> list[Scheduler]:
 
     # Other threads may start some meanwhile.
     return [*Scheduler._instances]
+
+
+def keep_log(server: Any, logger: logging.Logger) -> None:
+    """Have a server keep what a logger is given, as it keeps what its own is, until it is gone."""
+    logger.addHandler(server._deque_handler)
+    weakref.finalize(server, logger.removeHandler, server._deque_handler)
 
 
 def replace_preparation(listener: Any, replaced: Callable[[Any], Any]) -> None:

@@ -1,8 +1,9 @@
 """Private names of numba, and what is changed of it.
 
 **Warnings.** While numba infers types it records warnings by `warnings.catch_warnings`, once per
-instruction. That replaces the filters, and what shows warnings, for the whole process: where another
-thread enters or leaves such a block meanwhile, either side puts back what the other has set, for good
+instruction. That replaces the filters, and what shows warnings, for the whole process: where
+another thread enters or leaves such a block meanwhile, either side puts back what the other has
+set, for good
 (https://github.com/python/cpython/issues/128384). Functions are compiled in threads of tasks, and
 NumPy's own warnings must not be lost by it.
 

@@ -56,7 +56,7 @@ def object_code(dispatcher: Any, signature: Any, tiled: bool = False) -> bytes |
 
 
 def _kept_here(name: str, reason: str) -> bytes | None:
-    logger.info("code of %s is good in this process only: %s", name, reason)
+    logger.debug("code of %s is good in this process only: %s", name, reason)
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpusched import config
 
-logger = logging.getLogger("gpusched")
+logger = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 

@@ -23,6 +23,7 @@ from distributed.cli import dask_worker
 from distributed.comm.tcp import TCPListener
 from distributed.core import Server
 from distributed.http.scheduler.prometheus.core import PrometheusHandler
+from distributed.node import ServerNode
 from distributed.worker_memory import NannyMemoryManager, WorkerMemoryManager
 from numba.core.codegen import CodeLibrary, CPUCodegen, CPUCodeLibrary, JITCPUCodegen
 
@@ -62,7 +63,7 @@ OWNERS: dict[str, Any] = {
     "ufunc": numba.np.ufunc.dufunc.DUFunc,
     "bytecode": numba.core.bytecode,
     "memory_manager": (WorkerMemoryManager, NannyMemoryManager),
-    "server": Server,
+    "server": (Server, ServerNode),
 }
 """What the names that these files give to objects stand for; None for what is not installed."""
 
