@@ -6,13 +6,13 @@ while nobody profiles.
 
 from __future__ import annotations
 
-import sys
 import threading
 from dataclasses import field
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from gpusched.dataclass import dataclass
+from gpusched.roles import current_key
 
 LIMIT = 200_000
 """Events that one recording holds; what comes after is counted only. About 100 bytes each."""
@@ -145,7 +145,7 @@ def record(
     here = thread
     key = here.task
     event = (kind, name, start, end, here.ident, here.name,
-             workers_task() if key is None else key, nbytes, about)  # fmt: skip
+             current_key() if key is None else key, nbytes, about)  # fmt: skip
     for recording in active:
         if len(recording.events) < recording.limit:
             recording.events.append(event)
@@ -163,9 +163,3 @@ def origin(key: Any, first: int, keys: tuple[Any, ...]) -> None:
     for recording in active:
         if len(recording.origins) < recording.limit:
             recording.origins[key] = first, keys
-
-
-def workers_task() -> Any:
-    """Return the key of the task that this thread of a worker runs; None if it is not known."""
-    worker = sys.modules.get("distributed.worker")
-    return getattr(getattr(worker, "thread_state", None), "key", None)

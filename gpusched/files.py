@@ -5,7 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 class UnsafeFolderError(PermissionError):
@@ -73,18 +76,58 @@ def _user() -> str:
         return f"user {os.getuid()}"  # Without a name, as in containers.
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader finds the whole of it or none; for one writer at a time.
+@contextmanager
+def replacing(path: Path, mode: int | None = None, durable: bool = False) -> Iterator[BinaryIO]:
+    """Give a new file that takes the place of `path` at the end, or vanishes if that fails.
+
+    Readers find the old file or the new one, whole; of two writers at once, one comes last.
+
+    Parameters
+    ----------
+    path
+        In a folder that exists.
+    mode
+        Permissions of the file, which only its user may open before; None for the usual ones.
+    durable
+        Whether it must outlast a failure of the machine: it is then on the disk at the end.
 
     Examples
     --------
     >>> import tempfile
-    >>> from gpusched.files import write_whole
+    >>> from gpusched.files import replacing
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder, "code"), "0")
-    ...     [path.name for path in Path(folder).iterdir()]
-    ['code']
+    ...     with replacing(Path(folder, "whole")) as file:
+    ...         _ = file.write(b"all of it")
+    ...     [(found.name, found.read_bytes()) for found in Path(folder).iterdir()]
+    [('whole', b'all of it')]
     """
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text)
-    partial.replace(path)
+    # Of its own length, since a name may be as long as the file system allows.
+    beside = path.with_name(f".writing-{os.urandom(8).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    file = os.fdopen(os.open(beside, flags, 0o666 if mode is None else 0o600), "wb")
+    try:
+        with file:
+            yield file
+            file.flush()
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, content: bytes | str, mode: int | None = None) -> None:
+    """Write a file so that a reader finds the whole of it or none.
+
+    Parameters
+    ----------
+    path, mode
+        As of `replacing`.
+    content
+        All of it; text is written in UTF-8.
+    """
+    with replacing(path, mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)

@@ -20,7 +20,7 @@ from distributed.utils_comm import retry_operation
 from gpusched.adapters.distributed import gathered_keys, gathering, replace_gathering
 from gpusched.serialization.frames import CorruptFrameError
 
-logger = logging.getLogger("distributed.client")
+logger = logging.getLogger(__name__)
 
 RECOMPUTE = "gpusched_recompute"
 """The request to a scheduler: let go of results, and return which of them are computed again."""

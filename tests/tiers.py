@@ -8,7 +8,6 @@ starts a process or takes longer than `LIMIT` fails.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import sys
@@ -19,6 +18,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 import pytest
+
+from gpusched import cudadriver
 
 LIMIT = float(os.environ.get("GPUSCHED_TEST_LIMIT", "3"))
 """Seconds of computing that a test of the default tier may take, on the machine of `REFERENCE`.
@@ -86,11 +87,9 @@ def set_markers(items: Iterable[pytest.Item]) -> None:
 def has_gpu() -> bool:
     """Return whether the driver, NVIDIA's or the emulated one, has a GPU for this process."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        return cudadriver.start(cudadriver.load()).devices > 0
     except OSError:
         return False
-    count = ctypes.c_int(0)
-    return driver.cuInit(0) == 0 == driver.cuDeviceGetCount(ctypes.byref(count)) < count.value
 
 
 def _fixtures(item: pytest.Item) -> list[Any]:

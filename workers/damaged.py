@@ -19,7 +19,7 @@ from gpusched.serialization.clients import MOST, RECOMPUTE
 from gpusched.serialization.frames import CorruptFrameError
 from gpusched.workers.unreadable import Unreadable
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 
 class Damaged:

@@ -17,8 +17,9 @@ from distributed.core import Server
 from tornado.httpserver import HTTPServer
 
 from gpusched import config
+from gpusched.adapters.distributed import replace_preparation
 
-logger = logging.getLogger("distributed.comm")
+logger = logging.getLogger(__name__)
 
 
 def limit_handshakes(server: Server) -> None:
@@ -48,17 +49,20 @@ def _seconds() -> float:
 
 
 def _limit(listener: Any, seconds: float) -> None:
-    prepare, introduce = listener._prepare_stream, listener.on_connection
+    introduce = listener.on_connection
 
-    async def prepare_in_time(stream: Any, address: str) -> Any:
-        """Wait for the encryption to be agreed on."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await prepare(stream, address)
-        except TimeoutError:
-            logger.info("connection from %s: no encryption within %g s", address, seconds)
-            stream.close()
-            return None
+    def in_time(prepare: Any) -> Any:
+        async def prepare_in_time(stream: Any, address: str) -> Any:
+            """Wait for the encryption to be agreed on."""
+            try:
+                async with asyncio.timeout(seconds):
+                    return await prepare(stream, address)
+            except TimeoutError:
+                logger.info("connection from %s: no encryption within %g s", address, seconds)
+                stream.close()
+                return None
+
+        return prepare_in_time
 
     async def introduce_in_time(comm: Any, handshake_overrides: Any = None) -> None:
         try:
@@ -68,4 +72,5 @@ def _limit(listener: Any, seconds: float) -> None:
             comm.abort()
             raise CommClosedError(f"no handshake within {seconds:g} s") from None
 
-    listener._prepare_stream, listener.on_connection = prepare_in_time, introduce_in_time
+    replace_preparation(listener, in_time)
+    listener.on_connection = introduce_in_time

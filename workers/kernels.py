@@ -16,7 +16,7 @@ from distributed.comm.core import CommClosedError
 
 from gpusched.store import codefiles, sharing
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 REQUEST = "gpusched_kernel"
 """What a worker asks the scheduler for machine code by."""

@@ -14,12 +14,13 @@ from distributed.core import Status
 from distributed.utils import wait_for
 
 from gpusched.adapters.distributed import terminated_pid
+from gpusched.logs import follow
 from gpusched.workers import affinity, exits
 from gpusched.workers.handshakes import limit_handshakes
 from gpusched.workers.restarts import Restarts, had_tasks
 from gpusched.workers.worker import DeviceWorker
 
-logger = logging.getLogger("distributed.nanny")
+logger = logging.getLogger(__name__)
 
 _PATIENCE = 10.0
 """Seconds that the scheduler, which may be busy, has to take the message."""
@@ -38,7 +39,7 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
-logger.addFilter(_is_news)
+logging.getLogger("distributed.nanny").addFilter(_is_news)
 
 
 def _slowness() -> float:
@@ -67,6 +68,7 @@ class DeviceNanny(Nanny):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("worker_class", DeviceWorker)
         super().__init__(*args, **kwargs)
+        follow(self)
         self._told_pid = -1
         self._asked_to_end = False
         self._was_asked = False

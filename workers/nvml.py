@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 _NO_PERMISSION = 4
 """NVML_ERROR_NO_PERMISSION."""

@@ -23,7 +23,7 @@ from gpusched.serialization.codec import interprocess
 from gpusched.serialization.codec.interprocess import Handle, UnopenedMemoryError
 from gpusched.serialization.codec.link import Peer
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 INTRODUCE = "gpusched_introduce"
 """The request to another worker: to open a sample, and to send handles from then on if it can."""

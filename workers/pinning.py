@@ -7,10 +7,8 @@ import os
 import uuid
 from typing import Any
 
+from gpusched import cudadriver
 from gpusched.workers.devices import ENVIRONMENT_VARIABLE
-
-_NO_DEVICE = 100
-"""CUDA_ERROR_NO_DEVICE, also where CUDA_VISIBLE_DEVICES names none that is there."""
 
 
 class WrongDeviceError(RuntimeError):
@@ -69,15 +67,14 @@ def visible_uuids(driver: Any = None) -> list[str]:
         If there is no driver, it fails, or it shows no GPU.
     """
     try:
-        driver = driver or ctypes.CDLL("libcuda.so.1")
+        driver = driver or cudadriver.load()
     except OSError as error:
         raise WrongDeviceError(
             f"there is no NVIDIA driver for this process: {error}. In a container, start it with "
             f"GPUs (`--gpus all`)"
         ) from error
-    count = ctypes.c_int(0)
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if status == _NO_DEVICE or (not status and not count.value):
+    status, devices = cudadriver.start(driver)
+    if status == cudadriver.NO_DEVICE or (not status and not devices):
         raise WrongDeviceError(
             "the process sees none: has a batch system hidden it, or set that variable to one that "
             "is not there? Compare with `nvidia-smi -L`"
@@ -86,7 +83,7 @@ def visible_uuids(driver: Any = None) -> list[str]:
         raise WrongDeviceError(
             f"the NVIDIA driver does not answer (cuInit says {status}): try `nvidia-smi` here"
         )
-    return [_uuid(driver, number) for number in range(count.value)]
+    return [_uuid(driver, number) for number in range(devices)]
 
 
 def _uuid(driver: Any, number: int) -> str:

@@ -28,6 +28,7 @@ from distributed.worker_state_machine import (
 
 from gpusched import config
 from gpusched.graph import early, hook
+from gpusched.logs import follow
 from gpusched.orphans import end_with_parent
 from gpusched.workers import affinity, exits, metrics, protection, versions
 from gpusched.workers.border import host_results, open_border
@@ -49,7 +50,7 @@ from gpusched.workers.peers import Peers
 from gpusched.workers.unreadable import Unreadable, fetch_each
 from gpusched.workers.watched import Watched
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 
 class DeviceWorker(Worker):
@@ -107,6 +108,7 @@ class DeviceWorker(Worker):
         self._unreadable: set[Key] = set()
         self.outgoing = Outgoing()
         super().__init__(*args, **{**kwargs, "data": self._open_store})
+        follow(self)
         limit = self.memory_manager.memory_limit
         target = dask.config.get("distributed.worker.memory.target")
         if limit and target:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dask.utils import Dispatch
-    from distributed import Client, Worker
+    from distributed import Client, Scheduler, Worker
 
 
 def worker_instances() -> list[Worker]:
@@ -18,6 +20,43 @@ def worker_instances() -> list[Worker]:
     from distributed import Worker
 
     return list(Worker._instances)
+
+
+def scheduler_instances() -> list[Scheduler]:
+    """Return the schedulers of this process, in whatever state.
+
+    A scheduler that optimises graphs has no other way to learn that it is one.
+    """
+    from distributed import Scheduler
+
+    # Other threads may start some meanwhile.
+    return [*Scheduler._instances]
+
+
+def keep_log(server: Any, logger: logging.Logger) -> None:
+    """Have a server keep what a logger is given, as it keeps what its own is, until it is gone."""
+    logger.addHandler(server._deque_handler)
+    weakref.finalize(server, logger.removeHandler, server._deque_handler)
+
+
+def replace_preparation(listener: Any, replaced: Callable[[Any], Any]) -> None:
+    """Have a listener agree on encryption by ``replaced(what it does so by now)``.
+
+    distributed's own waits without a limit, and has no setting for one.
+    """
+    listener._prepare_stream = replaced(listener._prepare_stream)
+
+
+def add_collector(handler: Any, collector: type) -> Any:
+    """Add a collector to a page of metrics that was asked for before; None if it was not.
+
+    distributed makes its collectors when the page is asked for first, and none later.
+    """
+    if not handler._collectors:
+        return None
+    made = collector(handler._collectors[0].server)
+    handler._collectors = (*handler._collectors, made)
+    return made
 
 
 async def wait_for_signals() -> int:

@@ -1,7 +1,7 @@
 """Source -> callable: plain Python (the definition), numba on the CPU, numba-cuda on GPUs.
 
 `devices` says which backends there are, and what each can do. Plain Python is `python`. The CPU's
-kernels, in the order of calls: `cache` keeps them, and `cpu` compiles by `libraries`,
+kernels, in the order of calls: `cache` keeps them, and `cpu` compiles by
 `interleaving`, `quiet` and `subnormals`, with the functions of `primitives`, `names`, `flags` and
 `streaming`, and `float16` with the instructions of `halves`; `objectcode` makes bytes of it with
 `entries`, `checks` and `tiles`; `native` loads those by `elf` and `symbols`. `tilecalls` is the

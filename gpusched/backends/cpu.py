@@ -13,10 +13,10 @@ import numpy as np
 from numba import types
 from numba.core.compiler import Compiler
 
+from gpusched.adapters import numba as numba_code
 from gpusched.backends import (
     float16,
     interleaving,
-    libraries,
     names,
     objectcode,
     primitives,
@@ -63,8 +63,8 @@ class Tuned(Compiler):
 
         library.add_ir_module = add_wide
         if self.apart:
-            libraries.keep_apart(library, flags)
-        libraries.skip_declared(library)
+            numba_code.keep_apart(library, flags)
+        numba_code.skip_declared(library)
         variants.inline(library)
         super().__init__(typing, target, library, args, result, flags, locals)
 
@@ -77,9 +77,9 @@ def pipeline(vector: int | None, interleave: int = 0, apart: bool = False) -> ty
 
 
 @cache
-def _inlined(silent: bool, apart: bool) -> type[libraries.Inlined]:
+def _inlined(silent: bool, apart: bool) -> type[numba_code.Inlined]:
     """Return the pipeline for functions that become part of such kernels."""
-    base = quiet.Inlined if silent else libraries.Inlined
+    base = quiet.Inlined if silent else numba_code.Inlined
     return type("Inlined", (base,), {"apart": apart})
 
 

@@ -1,4 +1,4 @@
-"""Machine code of numba's as bytes.  The one file that uses its compiler by private interfaces."""
+"""Machine code of numba's as bytes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 import numba
 from numba.core.compiler_lock import global_compiler_lock
 
+from gpusched.adapters import numba as numba_code
 from gpusched.backends import checks, elf, entries, native, symbols, tiles
 
 logger = logging.getLogger(__name__)
@@ -44,19 +45,18 @@ def object_code(dispatcher: Any, signature: Any, tiled: bool = False) -> bytes |
     if assigned():
         return _kept_here(name, f"the program has set numba.config.{assigned()[0]}")
     with global_compiler_lock:
-        compiled = dispatcher._compiler.compile(signature.args, signature.return_type)
-        compiled.library.finalize()
-        module, codegen = compiled.library._final_module, compiled.library._codegen
+        compiled = numba_code.compiled_apart(dispatcher, signature)
+        module = numba_code.final_module(compiled.library)
         if any(v.name.startswith(_OF_THIS_PROCESS) for v in module.global_variables):
             return _kept_here(name, "it may raise an error, or refers to objects of this process")
-        _add_entries(module, codegen, compiled, tiled)
-        found = bytes(codegen._tm.emit_object(module))
+        _add_entries(module, compiled, tiled)
+        found = numba_code.object_of(compiled.library, module)
     unknown = [each for each in elf.parsed(found).imports if not symbols.known(each)]
     return _kept_here(name, f"it calls {unknown[0]}") if unknown else found
 
 
 def _kept_here(name: str, reason: str) -> bytes | None:
-    logger.info("code of %s is good in this process only: %s", name, reason)
+    logger.debug("code of %s is good in this process only: %s", name, reason)
     return None
 
 
@@ -85,8 +85,8 @@ def assigned() -> list[str]:
     ]
 
 
-def _add_entries(module: Any, codegen: Any, compiled: Any, tiled: bool) -> None:
-    made = codegen._create_empty_module("gpusched.entries")
+def _add_entries(module: Any, compiled: Any, tiled: bool) -> None:
+    made = numba_code.empty_module(compiled.library, "gpusched.entries")
     entries.add(made, compiled.target_context, compiled.fndesc.llvm_func_name, compiled.signature)
     if tiled:
         tiles.add(made)

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gpusched.backends import libraries
+from gpusched.adapters import numba as numba_code
 from gpusched.vectormath.bits import device, opaque
 
 _INSTEAD = {"olt": (0, 0), "ogt": (0, 0), "ole": (1, 0), "oge": (0, 1),
@@ -45,7 +45,7 @@ def _compared_quietly(block: Any, comparison: Any) -> list[Any]:
     return made
 
 
-class Inlined(libraries.Inlined):
+class Inlined(numba_code.Inlined):
     """Numba's pipeline for functions that become part of kernels that read flags."""
 
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any,

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpusched import config
 
-logger = logging.getLogger("gpusched")
+logger = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -153,12 +153,12 @@ def _rebuilt(x: Any, token: str, paths: dict[Any, Path]) -> Any:
 
 def write(path: str, value: Any) -> None:
     """Write a value to a file, which is there when all of it is."""
-    from gpusched.saving.container import replacing
+    from gpusched.files import replacing
     from gpusched.serialization import frames
     from gpusched.workers.memory import packing
 
     header, parts = packing.pack(value, None)
-    with replacing(Path(path)) as file:
+    with replacing(Path(path), durable=True) as file:
         frames.write(file, header, parts)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +11,7 @@ import dask
 
 from gpusched.dataclass import dataclass
 from gpusched.machine import host
+from gpusched.roles import current_client
 
 GPU_BANDWIDTH = 1.0e12
 """Bytes per second that a GPU is taken to move where it cannot be asked; many move more."""
@@ -100,14 +100,7 @@ def _memory() -> int:
 def _client() -> Any:
     """Return the client that dask computes with; None where it computes in this process."""
     scheduler = dask.config.get("scheduler", None)
-    if "distributed" not in sys.modules or scheduler not in (None, "dask.distributed"):
-        return None
-    from distributed import default_client
-
-    try:
-        return default_client()
-    except ValueError:
-        return None  # says that there is none
+    return current_client() if scheduler in (None, "dask.distributed") else None
 
 
 _told: dict[str, tuple[float, Target]] = {}

@@ -14,7 +14,6 @@ import ipaddress
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 from distributed.security import Security
 
 from gpusched import installing
+from gpusched.files import write_whole
 
 CA, CERTIFICATE, KEY, CA_KEY = "ca.pem", "cert.pem", "key.pem", "ca-key.pem"
 ALWAYS = ("localhost", "127.0.0.1")
@@ -90,11 +90,11 @@ def create(
     place = Path(folder).absolute()
     _prepare(place, force)
     made = authority.issue(names, days)
-    _write(place / KEY, made.key, 0o600)
-    _write(place / CERTIFICATE, made.certificate, 0o644)
-    _write(place / CA, made.ca, 0o644)
+    write_whole(place / KEY, made.key, 0o600)
+    write_whole(place / CERTIFICATE, made.certificate, 0o644)
+    write_whole(place / CA, made.ca, 0o644)
     if keep_ca_key:
-        _write(place / CA_KEY, made.ca_key, 0o600)
+        write_whole(place / CA_KEY, made.ca_key, 0o600)
     else:
         # That of an authority before this one.
         (place / CA_KEY).unlink(missing_ok=True)
@@ -303,19 +303,6 @@ def _prepare(folder: Path, force: bool) -> None:
             f"others can enter {folder}: name a new folder, or close it with `chmod 700 {folder}`"
         )
     folder.chmod(0o700)
-
-
-def _write(file: Path, content: bytes, mode: int) -> None:
-    # A new file beside it has mode 0600 from the start, and nobody reads half of it.
-    number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(number, "wb") as stream:
-            stream.write(content)
-        os.chmod(name, mode)
-        os.replace(name, file)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def _read(file: Path) -> bytes:

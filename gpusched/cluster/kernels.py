@@ -21,7 +21,7 @@ from gpusched.store import codefiles
 from gpusched.workers import versions
 from gpusched.workers.kernels import GIVE, HERE, KEPT, LATE, MADE, MAKE, REQUEST
 
-logger = logging.getLogger("distributed.scheduler")
+logger = logging.getLogger(__name__)
 
 _KNOWN = 100_000
 """Kernels whose owners are remembered."""

@@ -26,7 +26,7 @@ from gpusched.workers.devices import (
     visible_devices,
 )
 
-logger = logging.getLogger("distributed.nanny")
+logger = logging.getLogger(__name__)
 
 LEAST_MEMORY = 192 << 20
 """Bytes of host memory that a worker process needs: an idle one takes 130 MiB, of which its nanny

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from gpusched.adapters.distributed import add_collector
 from gpusched.workers.metrics import HEARTBEAT_KEY
 from gpusched.workers.metrics.exposition import families
 
@@ -68,9 +69,6 @@ def _add() -> None:
 
     collectors: list[Any] = core.COLLECTORS
     collectors.append(WorkersCollector)
-    handler: Any = core.PrometheusHandler
-    if handler._collectors:
-        # The page was asked for before; distributed makes its collectors only then.
-        collector = WorkersCollector(handler._collectors[0].server)
+    collector = add_collector(core.PrometheusHandler, WorkersCollector)
+    if collector is not None:
         prometheus_client.REGISTRY.register(collector)
-        handler._collectors = (*handler._collectors, collector)

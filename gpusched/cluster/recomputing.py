@@ -10,7 +10,7 @@ from distributed import Scheduler
 
 from gpusched.serialization.clients import RECOMPUTE
 
-logger = logging.getLogger("distributed.scheduler")
+logger = logging.getLogger(__name__)
 
 
 def install(scheduler: Scheduler) -> None:

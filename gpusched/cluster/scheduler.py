@@ -25,10 +25,11 @@ from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
 from gpusched.dashboard import registration
 from gpusched.graph import early
+from gpusched.logs import follow
 from gpusched.workers import versions
 from gpusched.workers.handshakes import limit_handshakes, limit_requests
 
-logger = logging.getLogger("distributed.scheduler")
+logger = logging.getLogger(__name__)
 
 
 # Preloads are imported before the dashboard is, and set up when it has started.
@@ -37,6 +38,7 @@ registration.offer()
 
 def dask_setup(scheduler: Scheduler) -> None:
     """Fit out a scheduler; called by distributed as it starts."""
+    follow(scheduler)
     register()
     ExitReasons(scheduler).install()
     for plugin in (PlainClients(), Programs(), Kernels()):

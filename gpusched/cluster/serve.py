@@ -25,7 +25,7 @@ from gpusched.cluster.contact import wait_until_gone
 from gpusched.cluster.spawn import workers_without_interrupts
 from gpusched.workers.nanny import DeviceNanny
 
-logger = logging.getLogger("distributed.nanny")
+logger = logging.getLogger(__name__)
 
 Node = Nanny | Worker
 

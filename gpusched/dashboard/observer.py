@@ -20,7 +20,7 @@ from gpusched.dashboard.launches import KEPT, Launches
 from gpusched.workers import versions
 from gpusched.workers.watched import SEEN, WATCH
 
-logger = logging.getLogger("distributed.scheduler")
+logger = logging.getLogger(__name__)
 
 LEASE = 10.0
 """Seconds that workers go on to report after the last look."""

@@ -19,7 +19,7 @@ single calls gain from a kernel. On a GPU, `placing` runs what `devicechoice` de
 
 What both need is imported `early`, in processes that wait for their first graph.
 
-What these share: `subgraph`, `partials`, `quick`, `libraries`, `renaming`, `worker`, `collector`,
+What these share: `subgraph`, `partials`, `quick`, `libraries`, `renaming`, `collector`,
 and `rehearsal`, which goes through tasks without computing.
 """
 

@@ -20,9 +20,9 @@ from dask.array import chunk
 
 from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
-from gpusched.graph.limits import cluster_threads
 from gpusched.graph.rewrite import worthwhile
 from gpusched.graph.table import Table
+from gpusched.roles import cluster_threads
 
 _CUTS = frozenset([operator.getitem, chunk.getitem, take, np.transpose, np.squeeze,
                    np.expand_dims])  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.adapters import flox
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.generate import identity_value
@@ -58,14 +59,13 @@ class Grouped:
         import pandas as pd  # type: ignore[import-untyped]
         import toolz  # type: ignore[import-untyped]
         from flox.core import chunk_reduce
-        from flox.dask import _expand_dims
 
         functions = tuple(map(_function, self.reductions))
         reduction = partial(chunk_reduce, func=functions, reindex=True,
                             fill_value=self.fill_values, dtype=self.dtypes,
                             user_dtype=None)  # fmt: skip
         groups = pd.RangeIndex(self.count)
-        return partial(toolz.compose(_expand_dims, reduction), axis=self.axis,
+        return partial(toolz.compose(flox.expand_dims(), reduction), axis=self.axis,
                        expected_groups=groups, engine=self.engine, sort=self.sort)  # fmt: skip
 
     def __call__(self, array: Any, by: Any) -> Any:
@@ -175,9 +175,9 @@ def grouped_for(function: Any) -> Any:
 def _options(function: Any) -> dict[str, Any] | None:
     """Return the options of flox's function inside of what it gives to dask, or None."""
     composed = function.func
-    flox = sys.modules["flox.dask"]
-    inner = getattr(composed, "first", None)
-    if getattr(composed, "funcs", None) != (flox._expand_dims,) or not isinstance(inner, partial):
+    inner: Any = getattr(composed, "first", None)
+    others: Any = getattr(composed, "funcs", ())
+    if len(others) != 1 or not flox.is_expand_dims(others[0]) or not isinstance(inner, partial):
         return None
     if inner.func is not sys.modules["flox.core"].chunk_reduce or inner.args or function.args:
         return None

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.adapters import flox
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.quick import QUICK
@@ -201,8 +202,7 @@ def extracted(result: Any, key: str) -> Any:
 
 def extracts(function: Any) -> bool:
     """Return whether a function is flox's that takes a result out of a dictionary."""
-    flox = sys.modules.get("flox.dask")
-    return flox is not None and function is flox._extract_result
+    return flox.is_extract_result(function)
 
 
 _OPTIONS = {"agg", "fill_value", "reindex", "axis", "expected_groups", "engine", "sort"}
@@ -219,8 +219,7 @@ def whole_for(function: partial[Any]) -> Any:
     >>> whole_for(function) is function
     True
     """
-    core = sys.modules.get("flox.core")
-    if core is None or function.func is not core._reduce_blockwise or function.args:
+    if not flox.is_reduce_blockwise(function.func) or function.args:
         return function
     options = function.keywords
     if options.keys() != _OPTIONS or options["expected_groups"] is not None:

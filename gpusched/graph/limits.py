@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 from dask.system import CPU_COUNT
 
 from gpusched import config
 from gpusched.dataclass import dataclass
 from gpusched.quantities import read_bytes, read_count
+from gpusched.roles import cluster_threads
 
 A_THREAD = 4
 """Batches that each thread finds in a stage of a graph, at least."""
@@ -62,15 +61,8 @@ def limits() -> Limits:
 
 
 def threads() -> int:
-    """Return the threads of the largest cluster scheduled in this process, or of this machine."""
-    return cluster_threads() or int(CPU_COUNT)
-
-
-def cluster_threads() -> int:
-    """Return the threads of the largest cluster scheduled in this process; 0 if there is none.
+    """Return the threads of the largest cluster scheduled in this process, or of this machine.
 
     A scheduler optimises graphs for its workers, whose machines are not its own.
     """
-    scheduler = sys.modules.get("distributed.scheduler")
-    clusters = () if scheduler is None else tuple(scheduler.Scheduler._instances)
-    return max((int(each.total_nthreads) for each in clusters), default=0)
+    return cluster_threads() or int(CPU_COUNT)

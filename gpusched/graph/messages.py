@@ -16,9 +16,8 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from gpusched.adapters.distributed import worker_instances
-from gpusched.events import workers_task
 from gpusched.graph.decisions import UNKNOWN, Remaining
-from gpusched.graph.worker import current_worker
+from gpusched.roles import current_key, current_worker
 from gpusched.store.statistics import updating
 
 # Programs need dask.array, which takes longer to import than all else that a scheduler or a worker
@@ -85,7 +84,7 @@ class Deferred:
                 raise
             if _given_back:
                 with _counting:
-                    _given_back.pop((workers_task(), self.token), None)
+                    _given_back.pop((current_key(), self.token), None)
             program.remaining.learn(self.remaining)
             self._program = program.for_task()
         return self._program(*inputs)
@@ -205,7 +204,7 @@ def _give_back(token: str, error: UnavailableError) -> None:
     worker = current_worker()
     if worker is None:
         return
-    key = workers_task()
+    key = current_key()
     if _tries(key, token) >= TRIES:
         raise UnavailableError(
             f"task {key!r} came {TRIES} times without its program {token}: {error}. Compute it "

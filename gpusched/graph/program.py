@@ -11,7 +11,6 @@ from typing import Any
 
 import dask
 
-from gpusched import events
 from gpusched.graph.batch import Batch, Step
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
@@ -28,6 +27,7 @@ from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Registers
 from gpusched.plan.tiers import UNFUSED
+from gpusched.roles import current_key
 
 
 class Program:
@@ -91,7 +91,7 @@ class Program:
                     placing.run(segment, registers)
         except Exception as error:
             names = ", ".join(name_of(step.function) for step in self.steps)
-            key = events.workers_task()
+            key = current_key()
             where = "" if key is None else f", key {key}"
             error.add_note(f"gpusched: raised in a chunk task of {names}{where}")
             raise

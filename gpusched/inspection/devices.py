@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.placement import REQUIRE, placement
 from gpusched.record.record import Recorder
+from gpusched.roles import current_client
 
 _NAMED = 3
 """How many of a group's functions are named."""
@@ -28,12 +28,8 @@ def has_gpu_workers() -> bool:
     """Return whether NumPy programs may be computed on a GPU, as far as this process knows."""
     if placement() == REQUIRE:
         return True
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return False
-    try:
-        client = distributed.default_client()
-    except ValueError:
+    client = current_client()
+    if client is None:
         return False
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     return any(worker.get("resources", {}).get("GPU") for worker in workers)

@@ -81,10 +81,12 @@ def narrow_integers(
 
 def _beside_float32(function: Any, signature: tuple[Any, ...]) -> Iterator[int]:
     """Yield where the bytecode loads what is then joined with a float32."""
-    from numba.core import bytecode, compiler, errors, ir, typed_passes
+    from numba.core import compiler, errors, ir, typed_passes
     from numba.core import types as numba_types
     from numba.core.registry import cpu_target
     from numba.core.ssa import reconstruct_ssa
+
+    from gpusched.adapters.numba import offset_of
 
     typing, target = cpu_target.typing_context, cpu_target.target_context
     typing.refresh()
@@ -103,7 +105,7 @@ def _beside_float32(function: Any, signature: tuple[Any, ...]) -> Iterator[int]:
             for one, other in (("lhs", "rhs"), ("rhs", "lhs")):
                 name = _CONSTANT.match(getattr(expression, other).name)
                 if name and typed[getattr(expression, one).name] == numba_types.float32:
-                    yield int(name[1]) - bytecode._FIXED_OFFSET
+                    yield offset_of(int(name[1]))
 
 
 def _is_integer(code: types.CodeType, offset: int) -> bool:

@@ -132,10 +132,14 @@ class _Numba:
         module = sys.modules.get("numba.np.ufunc.dufunc")
         if module is None or type(function) is not module.DUFunc:
             return False
-        return function._dispatcher.targetoptions.get("nopython") is True
+        from gpusched.adapters.numba import dispatcher_of
+
+        return dispatcher_of(function).targetoptions.get("nopython") is True
 
     def form(self, function: Any) -> Vectorized | None:
-        dispatcher = function._dispatcher
+        from gpusched.adapters.numba import dispatcher_of
+
+        dispatcher = dispatcher_of(function)
         if not _is_compiled_as_it_is(dispatcher):
             return None
         try:

@@ -227,7 +227,7 @@ def _run_on_copies(call: Call, loaded: Loaded, samples: list[Any]) -> tuple[Any,
 
 def _sample(data: Any, core: int, rows: int) -> Any:
     """Return rows of ones like those of an array."""
-    like = plain(data._meta if isinstance(data, Array) else data)
+    like = plain(meta_from_array(data) if isinstance(data, Array) else data)
     size = (rows, *map(int, data.shape[data.ndim - core :]))
     fill = np.ones if data.dtype.kind in "biufc" else np.zeros
     return placed(fill(size, data.dtype), like)
@@ -256,16 +256,17 @@ def _lazy(call: Call, weights: Weights, unlabelled: list[Any], loops: int) -> li
     chunks = dask_arrays[0].chunks[:loops]
     call = replace(call, tasks=prod(map(len, chunks)))
     assert call.outputs is not None
+    like = meta_from_array(dask_arrays[0])
     common = (_key(weights), None, Places(chunks), letters)
     if call.outputs.keys is None:
-        return [_result(call, common, pairs, letters, dask_arrays[0]._meta)]
+        return [_result(call, common, pairs, letters, like)]
     name = f"{call.__name__}-{tokenize(call, weights, *dask_arrays)}"
     whole = blockwise(
         call, letters, *common, *pairs, name=name, dtype=object, align_arrays=False,
         meta=np.empty((0,) * loops, object),
     )  # fmt: skip
     return [
-        _part(whole, Part(key, call.library), meta, letters, dask_arrays[0]._meta)
+        _part(whole, Part(key, call.library), meta, letters, like)
         for key, meta in zip(call.outputs.keys, call.outputs.metas, strict=True)
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from gpusched.graph.worker import current_worker
+from gpusched.roles import current_worker
 
 
 class ModelError(RuntimeError):

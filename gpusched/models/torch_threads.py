@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import dask
 from dask.system import CPU_COUNT
 
-from gpusched.graph.worker import current_worker
+from gpusched.roles import current_worker
 
 _changing = threading.Lock()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.array.utils import meta_from_array
 from dask.delayed import Delayed, delayed
 from numpy.lib.array_utils import normalize_axis_tuple
 
@@ -30,7 +31,7 @@ def along(function: Callable[..., Any], x: Any, axis: int | tuple[int, ...], **k
         return function(x, axes, **kwargs)
     one = function(np.ones((1,) * x.ndim, x.dtype), axes, **kwargs)
     return x.map_blocks(
-        function, axis=axes, dtype=one.dtype, meta=x._meta.astype(one.dtype), **kwargs
+        function, axis=axes, dtype=one.dtype, meta=meta_from_array(x).astype(one.dtype), **kwargs
     )
 
 
@@ -80,7 +81,7 @@ def like(value: Any, x: Any) -> Any:
     """Return a weight as an array of the library of `x`, or of its chunks."""
     if isinstance(value, da.Array):
         return value
-    return np.asarray(value, like=x._meta if isinstance(x, da.Array) else x)
+    return np.asarray(value, like=meta_from_array(x) if isinstance(x, da.Array) else x)
 
 
 def beside(value: Any, x: Any, axes: tuple[int, ...]) -> Any:

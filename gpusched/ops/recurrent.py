@@ -7,6 +7,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.array.utils import meta_from_array
 from dask.delayed import delayed
 
 from gpusched.ops.activations import sigmoid
@@ -143,16 +144,16 @@ def _rows(
     x: da.Array, place: int, weights: list[Any], state: State, step: Step, units: int
 ) -> tuple[da.Array, tuple[da.Array, ...]]:
     """Run one chunk of rows through all chunks of times."""
-    rows, dtype = x.chunks[0][place], x.dtype
+    rows, dtype, meta = x.chunks[0][place], x.dtype, meta_from_array(x)
     run, kept = delayed(_over_time, nout=2, pure=True), len(state)
     known: Any = state
     ys = []
     for time, block in enumerate(x.blocks[place].to_delayed().ravel()):
         y, known = run(step, block, weights, known)
         shape = (rows, x.chunks[1][time], units)
-        ys.append(da.from_delayed(y, shape, dtype, meta=x._meta))
+        ys.append(da.from_delayed(y, shape, dtype, meta=meta))
     last = [
-        da.from_delayed(known[i], (rows, units), dtype, meta=x._meta.reshape(0, 0))
+        da.from_delayed(known[i], (rows, units), dtype, meta=meta.reshape(0, 0))
         for i in range(kept)
     ]
     return da.concatenate(ys, axis=1), tuple(last)

@@ -9,6 +9,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.array.utils import meta_from_array
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def over(
         windows=windows,
         depths=depths,
         chunks=tuple(chunks.get(axis, own[axis]) for axis in range(x.ndim)),
-        meta=x._meta,
+        meta=meta_from_array(x),
         dtype=x.dtype,
         **kwargs,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from time import perf_counter
 from typing import Any
@@ -13,6 +12,7 @@ from gpusched.profiling.clocks import Offset
 from gpusched.profiling.process_report import Gathered, Report, process
 from gpusched.profiling.remote import Remote
 from gpusched.profiling.report import Profile
+from gpusched.roles import current_client
 
 _DEFAULT: Any = object()
 
@@ -51,16 +51,6 @@ def profile(client: Any = _DEFAULT) -> Session:
     return Session(client)
 
 
-def _default_client() -> Any:
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return distributed.default_client()
-    except ValueError:
-        return None
-
-
 class Session:
     """One profile, from its beginning to its end.
 
@@ -78,7 +68,8 @@ class Session:
         self._token = uuid.uuid4().hex
         self._limit = config.get("profiling.maximum-events")
         self._looked = client is _DEFAULT
-        self._client = client = _default_client() if self._looked else client
+        self._client: Any = current_client() if self._looked else client
+        client = self._client
         if client is not None and not hasattr(client, "register_plugin"):
             raise TypeError(
                 f"gpusched.profile takes a distributed.Client, or None for this process alone, not "
@@ -168,7 +159,7 @@ class Session:
                 here.totals = report.totals
             else:
                 reports.append((report, clock))
-        if self._looked and self._remote is None and _default_client() is not None:
+        if self._looked and self._remote is None and current_client() is not None:
             gathered.notes.append(
                 "a client was made during the profile, whose cluster was not recorded: make it "
                 "before gpusched.profile() begins"

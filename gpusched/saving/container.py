@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -90,36 +88,6 @@ def _info(name: str, squeezed: bool = False) -> zipfile.ZipInfo:
     info.compress_type = zipfile.ZIP_DEFLATED if squeezed else zipfile.ZIP_STORED
     info.external_attr = 0o644 << 16
     return info
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a new file that takes the place of `path` at the end, or vanishes if that fails.
-
-    Readers find the old file or the new one, whole; of two writers at once, one comes last.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from gpusched.saving.container import replacing
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder, "whole")) as file:
-    ...         _ = file.write(b"all of it")
-    ...     [(found.name, found.read_bytes()) for found in Path(folder).iterdir()]
-    [('whole', b'all of it')]
-    """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    file = open(beside, "xb")  # noqa: SIM115 (closed before it is moved)
-    try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 class Reader:

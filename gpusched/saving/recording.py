@@ -10,6 +10,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.array.utils import meta_from_array
 from dask.base import is_dask_collection
 from dask.highlevelgraph import HighLevelGraph
 
@@ -110,7 +111,11 @@ def _unknown(number: int, parameter: str, example: Any, function: str) -> Any:
     if any(np.isnan(n) for sizes in chunks for n in sizes):
         told = f"the example for {parameter!r} has chunks of unknown sizes: compute_chunk_sizes()"
         raise UnsavableError(f"function {function}: {told} first")
-    meta = example._meta if isinstance(example, da.Array) else example[(slice(0),) * example.ndim]
+    meta = (
+        meta_from_array(example)
+        if isinstance(example, da.Array)
+        else example[(slice(0),) * example.ndim]
+    )
     name = f"input-{number}-{parameter}"
     keys = itertools.product([name], *(range(len(sizes)) for sizes in chunks))
     tasks: dict[Any, Task] = {key: Task(key, _ask_for_values, parameter, function) for key in keys}

@@ -10,6 +10,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.array.utils import meta_from_array
 from dask.base import is_dask_collection
 
 from gpusched.saving.errors import UnsavableError
@@ -50,7 +51,8 @@ class Described:
 
 def encode_array(array: Any, encoder: Encoder, place: str) -> dict[str, Any]:
     """Return a dask array, without its graph, as JSON."""
-    meta = None if type(array._meta) is np.ndarray else encoder.value(array._meta, place)
+    empty = meta_from_array(array)
+    meta = None if type(empty) is np.ndarray else encoder.value(empty, place)
     return {
         "name": array.name,
         "chunks": encoder.value(array.chunks, place),

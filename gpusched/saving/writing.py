@@ -18,8 +18,9 @@ from dask.utils import ensure_dict
 
 import gpusched
 from gpusched.adapters.tasks import convert_legacy_graph
+from gpusched.files import replacing
 from gpusched.saving import code, kernels, recording
-from gpusched.saving.container import Writer, replacing
+from gpusched.saving.container import Writer
 from gpusched.saving.errors import UnsavableError
 from gpusched.saving.programs import encode_tasks
 from gpusched.saving.structure import Outputs, encode_array, summary
@@ -145,7 +146,7 @@ def _write(
 ) -> None:
     pickled = [code.pickle(carried) for carried in encoder.code]
     modules = sorted({name for _, needed in pickled for name in needed})
-    with replacing(path) as file, Writer(file) as writer:
+    with replacing(path, durable=True) as file, Writer(file) as writer:
         content["arrays"] = []
         for number, array in enumerate(encoder.arrays):
             header, frames = host.pack(array, _DISK)

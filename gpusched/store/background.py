@@ -106,7 +106,7 @@ class Background:
                     handle.wait()
             except Exception as error:
                 # Whoever runs the plan says so: a failed kernel is a reason not to fuse.
-                logger.info("kernel %s cannot be compiled", handle.name, exc_info=True)
+                logger.debug("kernel %s cannot be compiled", handle.name, exc_info=True)
                 handle.error = error
             finally:
                 with self._lock:

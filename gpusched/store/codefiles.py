@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import warnings
 from pathlib import Path
 
-from gpusched.files import is_own, own_folder
+from gpusched.files import is_own, own_folder, write_whole
 
 CHECKSUM = 16
 """Bytes in front of the code."""
@@ -127,14 +126,7 @@ def write(path: Path, content: bytes, levels: int = 1) -> None:
         If others may write to its folder.
     """
     folder_for(path, levels)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(path, content, 0o600)
 
 
 def write_or_warn(path: Path, content: bytes) -> None:

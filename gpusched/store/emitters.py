@@ -13,7 +13,17 @@ from pathlib import Path
 import gpusched
 from gpusched.store import processors
 
-PACKAGES = ("record", "plan", "emit", "backends", "store", "vectormath", "editing", "kernels")
+PACKAGES = (
+    "adapters",
+    "record",
+    "plan",
+    "emit",
+    "backends",
+    "store",
+    "vectormath",
+    "editing",
+    "kernels",
+)
 """All code that writes, rewrites, schedules or compiles kernels is in these."""
 
 

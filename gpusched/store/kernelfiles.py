@@ -24,7 +24,7 @@ from gpusched.dataclass import dataclass
 from gpusched.files import UnsafeFolderError, is_own
 from gpusched.store import codefiles
 
-logger = logging.getLogger("gpusched.fusion")
+logger = logging.getLogger(__name__)
 
 MADE_WITH = "made-with.json"
 """In each folder: names and versions, for people; keys decide what is loaded."""

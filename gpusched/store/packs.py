@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.dataclass import dataclass
-from gpusched.files import is_own
+from gpusched.files import is_own, write_whole
 from gpusched.store import codefiles, emitters, kernelfiles, tuned
 
 FORMAT = 2
@@ -150,7 +149,8 @@ def write(pack: Pack, path: Path) -> int:
             sealed = codefiles.seal(tuned.FILE, tuned.encoded(pack.tunings))
             archive.writestr(zipfile.ZipInfo(tuned.FILE), sealed)
     try:
-        _replace(path, made.getvalue())
+        # Others may read it, to copy it; whoever could write it could run code here.
+        write_whole(path.absolute(), made.getvalue(), 0o644)
     except OSError as error:
         raise PackError(
             f"cannot write {path}: {error.strerror or error}. Free space there, or name another "
@@ -161,19 +161,6 @@ def write(pack: Pack, path: Path) -> int:
 
 def _used(pack: Pack) -> set[str]:
     return {folder(name) for name in pack.files}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=".writing-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            # Others may read it, to copy it; whoever could write it could run code here.
-            os.fchmod(file.fileno(), 0o644)
-        os.replace(temporary, path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def read(path: Path) -> Pack:

@@ -75,7 +75,7 @@ def _take(lock: Path, patience: float, taken: Turn) -> int | None:
         if held is not None:
             return held
         if not taken.waited:
-            logger.info("waiting for another process at %s", lock)
+            logger.debug("waiting for another process at %s", lock)
         taken.waited = True
         if time.monotonic() >= until:
             taken.problem = "another process took too long"

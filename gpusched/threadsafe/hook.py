@@ -15,7 +15,7 @@ from gpusched.threadsafe import replacing
 from gpusched.threadsafe.known import OFF, Case, cases
 from gpusched.threadsafe.replacing import Replaced
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from gpusched.threadsafe.kinds import Limit
 from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.threads import Thread, current
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 
 class LimitGuard(Guard):

@@ -14,7 +14,7 @@ from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.threads import Thread, _local
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 
 class LockGuard(Guard):

@@ -17,7 +17,7 @@ from gpusched.threadsafe.proxy_targets import Cell, Instances, Unloaded
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import current
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 _METHODS = (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType,
             staticmethod, classmethod, types.ClassMethodDescriptorType)  # fmt: skip

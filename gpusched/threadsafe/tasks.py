@@ -10,7 +10,7 @@ from typing import Any
 from gpusched.threadsafe import registry
 from gpusched.threadsafe.threads import current
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from gpusched.threadsafe import threads
 from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.errors import BlockedLoopError, DeadlockError, TaskCancelledError
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 INTERVAL = 0.1
 """Seconds after which a waiting thread looks whether its task is still wanted."""

@@ -14,6 +14,8 @@ import llvmlite.binding
 import numba
 from llvmlite import ir
 
+from gpusched.adapters.numba import after_optimising
+
 PREFIX = "gpusched.vector."
 """Of the names of these functions."""
 PURE = ("nounwind", "memory(none)", "willreturn")
@@ -67,17 +69,14 @@ def offer(call: Any, name: str, kind: Any, count: int = 1) -> None:
 
 def inline(library: Any) -> None:
     """Have one of numba's code libraries take the variants into its loops at the end."""
-    optimize = library._optimize_final_module
 
-    def optimize_and_inline() -> None:
-        optimize()
-        module = library._final_module
+    def inline_into(module: Any, machine: Any) -> None:
         if not any(function.name.startswith(PREFIX) for function in module.functions):
             return
         options = llvmlite.binding.create_pipeline_tuning_options()
-        builder = llvmlite.binding.create_pass_builder(library._codegen._tm, options)
+        builder = llvmlite.binding.create_pass_builder(machine, options)
         passes = llvmlite.binding.create_new_module_pass_manager()
         passes.add_always_inliner_pass()
         passes.run(module, builder)
 
-    library._optimize_final_module = optimize_and_inline
+    after_optimising(library, inline_into)

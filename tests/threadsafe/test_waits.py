@@ -265,7 +265,7 @@ def test_long_wait_is_logged_with_the_holder(caplog: pytest.LogCaptureFixture) -
         def emit(self, record: logging.LogRecord) -> None:
             go_on.set()
 
-    logger, handler = logging.getLogger("distributed.worker"), Told()
+    logger, handler = logging.getLogger("gpusched.threadsafe"), Told()
     logger.addHandler(handler)
     try:
         with caplog.at_level(logging.WARNING), policy:

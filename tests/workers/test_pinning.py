@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import uuid
 from typing import Any
 
 import pytest
 
-from gpusched.workers import pinning
 from gpusched.workers.pinning import WrongDeviceError, check
 
 FIRST, SECOND = (str(uuid.UUID(int=number)) for number in (1, 2))
@@ -87,7 +87,7 @@ def test_missing_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 
-    monkeypatch.setattr(pinning.ctypes, "CDLL", fail)
+    monkeypatch.setattr(ctypes, "CDLL", fail)
     with pytest.raises(WrongDeviceError, match=r"no NVIDIA driver .* libcuda\.so\.1"):
         check(f"GPU-{FIRST}")
 

@@ -19,7 +19,7 @@ from gpusched.workers.pool.host import HostPool
 if TYPE_CHECKING:
     from gpusched.workers.worker import DeviceWorker
 
-logger = logging.getLogger("distributed.worker.memory")
+logger = logging.getLogger(__name__)
 
 _STEP = 32 << 20
 """Bytes moved between two looks at the process's memory."""

@@ -24,7 +24,7 @@ from gpusched.store.statistics import updating
 from gpusched.workers.memory import packing
 from gpusched.workers.memory.sizes import host_nbytes
 
-logger = logging.getLogger("distributed.worker.memory")
+logger = logging.getLogger(__name__)
 
 _USUAL_BANDWIDTH = 500e6
 """Bytes per second, of a disk that was not written to yet."""

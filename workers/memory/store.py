@@ -20,7 +20,7 @@ from gpusched.workers.memory.kept import KeepingBuffer
 from gpusched.workers.memory.sizes import host_nbytes
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles, UnreadableValueError
 
-logger = logging.getLogger("distributed.worker.memory")
+logger = logging.getLogger(__name__)
 
 _OVERFULL = 0.1
 """Share of a limit by which results may exceed it while they wait to be moved down."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 INTERVAL = 1.0
 """Seconds between two samples."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpusched.workers.metrics.sampler import Sampler
 
-logger = logging.getLogger("distributed.worker")
+logger = logging.getLogger(__name__)
 
 Values = dict[str, Any]
 

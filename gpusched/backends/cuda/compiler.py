@@ -195,6 +195,7 @@ def _compile(
     threads: int,
     mathematics: Mapping[str, Any],
 ) -> Compiled:
+    from gpusched.adapters import numba as numba_code
     from gpusched.backends.cuda.numba_cuda import compiler, nvvm, types
 
     with _compiling_for(cc):
@@ -204,12 +205,11 @@ def _compile(
         )
         library = result.library
         entry = library.get_function(result.fndesc.llvm_func_name)
-        entry.name = function.__name__
-        entry._clear_string_cache()
+        numba_code.rename(entry, function.__name__)
         compiler.kernel_fixup(entry, False)
         nvvm.set_launch_bounds(entry, threads)
         for argument in entry.args:
             if argument.type.is_pointer:
                 argument.add_attribute("noalias")
-        library._entry_name = entry.name
+        numba_code.set_entry(library, entry.name)
         return Compiled(entry.name, cc, bytes(library.get_cubin(cc=cc).code), library)

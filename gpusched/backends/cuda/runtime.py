@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import linecache
 import threading
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any
 
+from gpusched import cudadriver
 from gpusched.backends.cuda import compiler, cubins, versions
 from gpusched.backends.cuda.compiler import (
     Compiled,
@@ -45,17 +45,16 @@ def check_driver() -> None:
     one never returns.
     """
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        driver = cudadriver.load()
     except OSError as error:
         raise NoDeviceError(
             "no NVIDIA driver: libcuda.so.1 was not found. Install the driver, or in a container "
             "start it with the GPU (docker: --gpus all)"
         ) from error
-    count = ctypes.c_int(0)
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if status or not count.value:
+    status, devices = cudadriver.start(driver)
+    if not devices:
         raise NoDeviceError(
-            f"the NVIDIA driver finds no GPU (cuInit says {status}, {count.value} devices): check "
+            f"the NVIDIA driver finds no GPU (cuInit says {status}, {devices} devices): check "
             "nvidia-smi and the variable CUDA_VISIBLE_DEVICES"
         )
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gpusched import installing
+from gpusched import cudadriver, installing
 from gpusched.cli.checks import isolated, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity
@@ -21,12 +21,10 @@ _NVIDIA = "0x10de"
 _DISPLAY = "0x03"
 """How the PCI class of graphics cards and of GPUs without a display begins."""
 _NO_GPU = "no NVIDIA GPU"
-_NO_DEVICE = 100
-"""CUDA_ERROR_NO_DEVICE."""
 _ERRORS = {
     3: "the driver's kernel module is not loaded",
     34: "this libcuda.so.1 is the toolkit's stand-in for linking, not the driver's",
-    _NO_DEVICE: "the driver finds no GPU",
+    cudadriver.NO_DEVICE: "the driver finds no GPU",
     802: "the NVLink fabric is not up: nvidia-fabricmanager does not run",
     803: "the driver's library and its kernel module have different versions",
     804: "this GPU does not take the compatibility libraries of a newer CUDA",
@@ -58,21 +56,19 @@ def driver() -> Finding:
     library = _library()
     if library is None:
         return _without_library()
-    status, count = library.cuInit(0), ctypes.c_int(0)
-    if not status:
-        status = library.cuDeviceGetCount(ctypes.byref(count))
-    if status not in (0, _NO_DEVICE):
+    status, devices = cudadriver.start(library)
+    if status not in (0, cudadriver.NO_DEVICE):
         if not has_hardware():
             # Container images bring a libcuda to machines without a GPU.
             return Finding.skipped(_NO_GPU)
         told = _ERRORS.get(status, "see the CUDA driver's list of errors")
         remedy = "look at nvidia-smi and dmesg; restart the machine after a driver's update"
         return Finding.failure(f"cuInit returned {status}: {told}", remedy)
-    if not count.value:
+    if not devices:
         return _without_device()
     newest = supported_cuda()
     told = f", CUDA up to {newest[0]}.{newest[1]}" if newest else ""
-    return Finding.ok(f"{count.value} GPUs{told}")
+    return Finding.ok(f"{devices} GPUs{told}")
 
 
 def supported_cuda() -> tuple[int, int] | None:
@@ -85,7 +81,7 @@ def supported_cuda() -> tuple[int, int] | None:
 
 def _library() -> Any:
     try:
-        return ctypes.CDLL("libcuda.so.1")
+        return cudadriver.load()
     except OSError:
         return None
 

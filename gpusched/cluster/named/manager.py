@@ -24,7 +24,7 @@ from gpusched.cluster.certificates import load
 from gpusched.cluster.named import control, state
 from gpusched.dashboard.registration import PAGE
 
-logger = logging.getLogger("gpusched")
+logger = logging.getLogger(__name__)
 
 
 class Manager:

@@ -238,7 +238,7 @@ def compiled(kernel: Kernel, wanted: Wanted, cc: tuple[int, int] | None = None) 
     try:
         answer, sealed = _client.ask(message)
         if "error" in answer:
-            logger.info("the compile service has not made %s: %s", wanted.name, answer["error"])
+            logger.debug("the compile service has not made %s: %s", wanted.name, answer["error"])
             return None
         code = codefiles.unseal(wanted.key, sealed)
     except UnavailableError as error:

@@ -1,0 +1,35 @@
+"""Private functions of flox, which it puts into the tasks of group-bys: gpusched knows them there.
+
+flox has no public names for them. What has not been imported has put nothing into a graph, so
+that nothing here imports flox but to make such a task.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def expand_dims() -> Any:
+    """Return the function that puts the results of chunks side by side."""
+    from flox import dask as flox_dask
+
+    return flox_dask._expand_dims
+
+
+def is_expand_dims(function: Any) -> bool:
+    """Return whether a function is that of `expand_dims`."""
+    flox_dask = sys.modules.get("flox.dask")
+    return flox_dask is not None and function is flox_dask._expand_dims
+
+
+def is_extract_result(function: Any) -> bool:
+    """Return whether a function is the one that takes a result out of a dictionary."""
+    flox_dask = sys.modules.get("flox.dask")
+    return flox_dask is not None and function is flox_dask._extract_result
+
+
+def is_reduce_blockwise(function: Any) -> bool:
+    """Return whether a function is the one that reduces chunks that hold whole groups."""
+    flox_core = sys.modules.get("flox.core")
+    return flox_core is not None and function is flox_core._reduce_blockwise

@@ -1,0 +1,65 @@
+"""What this process is on a cluster of distributed's: a client, a worker, a scheduler.
+
+A process that has not imported distributed is none of them; none of these functions imports it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gpusched.adapters.distributed import scheduler_instances
+
+if TYPE_CHECKING:
+    from distributed import Client, Worker
+
+
+def current_client() -> Client | None:
+    """Return the client that is the default here; None if there is none.
+
+    Examples
+    --------
+    >>> from gpusched.roles import current_client
+    >>> print(current_client())
+    None
+    """
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        client: Client = distributed.default_client()
+    except ValueError:
+        return None  # says that there is none
+    return client
+
+
+def current_worker() -> Worker | None:
+    """Return the worker whose task this thread runs; None if it runs none.
+
+    Examples
+    --------
+    >>> from gpusched.roles import current_worker
+    >>> print(current_worker())
+    None
+    """
+    distributed = sys.modules.get("distributed.worker")
+    if distributed is None:
+        return None
+    try:
+        worker: Worker = distributed.get_worker()
+    except ValueError:
+        return None
+    return worker
+
+
+def current_key() -> Any:
+    """Return the key of the task that this thread of a worker runs; None if it is not known."""
+    worker = sys.modules.get("distributed.worker")
+    return getattr(getattr(worker, "thread_state", None), "key", None)
+
+
+def cluster_threads() -> int:
+    """Return the threads of the largest cluster scheduled in this process; 0 if there is none."""
+    if "distributed.scheduler" not in sys.modules:
+        return 0
+    return max((int(each.total_nthreads) for each in scheduler_instances()), default=0)

@@ -1,0 +1,52 @@
+"""Files that replace others whole, for all that the package writes so."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from gpusched import files
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with files.replacing(path) as file:
+        file.write(b"new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_failure_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="stop"), files.replacing(path) as file:
+        file.write(b"new")
+        raise ValueError("stop")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_nobody_else_opens_a_file_before_it_has_its_mode(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / ("n" * 255)
+    with files.replacing(path, mode) as file:
+        assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_one_file_replaces_others() -> None:
+    """`os.replace` and temporary files beside others are in `gpusched.files` alone."""
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("gpusched", "workers", "serialization")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if re.search(r"\bos\.replace\(|\bmkstemp\(|\bos\.rename\(", path.read_text())
+    ]
+    assert found == ["gpusched/files.py"]
