@@ -26,9 +26,14 @@ def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    with pytest.raises(ValueError, match="stop"), files.replacing(path) as file:
-        file.write(b"new")
-        raise ValueError("stop")
+
+    def fail() -> None:
+        with files.replacing(path) as file:
+            file.write(b"new")
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        fail()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
 
