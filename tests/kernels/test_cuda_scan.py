@@ -104,7 +104,7 @@ def expected(kernel: Any, values: np.ndarray, shape: tuple[int, int, int]) -> np
 @pytest.fixture(autouse=True)
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have rows divided as those of many values are: a block has few threads here."""
-    monkeypatch.setattr(skeleton, "TILE", 8 * skeleton.EACH)
+    monkeypatch.setattr(skeleton, "TILE", 8 * skeleton.TILE_VALUES)
     monkeypatch.setattr(scans, "FEW_TILES", 2)
     monkeypatch.setattr(scans, "SPLIT_BLOCKS", 6)
 
@@ -155,7 +155,7 @@ def test_the_compilers_own_code_run_on_the_cpu(
     shape: tuple[int, int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba_cuda", reason="numba-cuda compiles")
-    monkeypatch.setattr(skeleton, "TILE", skeleton.EACH)
+    monkeypatch.setattr(skeleton, "TILE", skeleton.TILE_VALUES)
     values = np.random.default_rng(0).integers(0, 2, math.prod(shape)).astype(dtype)
     kernel = either if dtype == "bool" else total
     found = run(kernel, values, shape, Compiled())
