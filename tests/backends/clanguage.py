@@ -13,6 +13,7 @@ import numpy as np
 
 from gpusched.emit import hostloops
 from gpusched.emit.kernel import Kernel
+from gpusched.emit.policy import PART
 
 C_TYPES = {
     "bool": "unsigned char", "float16": "uint16_t", "float32": "float", "float64": "double",
@@ -173,7 +174,7 @@ class _Function:
         taken = ", ".join(f"{ctype(t)} {n}" for n, t in self.arguments.items())
         made = {n: t for n, t in self.types.items() if n not in self.arguments}
         names = [f"{ctype(t)} {n};" for n, t in made.items() if n not in self.scratch]
-        names += [f"{C_TYPES[t]} {n}[{hostloops.PART}];" for n, t in self.scratch.items()]
+        names += [f"{C_TYPES[t]} {n}[{PART}];" for n, t in self.scratch.items()]
         static = "" if exported else "static "
         end = ["return 0;"] if self.result is None else []
         head = f"{static}{ctype(self.result or 'int64')} {name}({taken}) {{"
