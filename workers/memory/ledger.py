@@ -24,7 +24,7 @@ class Verdict(Enum):
     """What becomes of the first task that waits."""
 
     START = "start"
-    PIECES = "start on parts of its chunks, since it does not fit as a whole"
+    PIECES = "start all the same, a task on parts of its chunks, since it does not fit as a whole"
     SPILL = "spill first"
     WAIT = "wait"
     REFUSE = "refuse"
@@ -190,7 +190,7 @@ class Ledger:
             return Decision(Verdict.WAIT, reason="running tasks")
         if need.outgoing:
             # What is being received may come from a worker that waits for these in its turn.
-            return START
+            return Decision(Verdict.PIECES)
         if self.in_flight:
             return Decision(Verdict.WAIT, reason="transfers")
         if spillable > 0 and self.disk_full:

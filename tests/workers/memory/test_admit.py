@@ -226,6 +226,20 @@ def test_spilled_results_are_read_to_be_sent_when_there_is_memory_for_them(
     assert here.data.movable_from_host() == here.data.held_on_host()
 
 
+def test_others_are_spilled_before_results_are_read_to_be_sent(
+    two: tuple[Client, DeviceWorker, DeviceWorker],
+) -> None:
+    client, here, there = two
+    x = client.scatter(np.zeros(4 * PART, np.uint8), workers=[here.address])
+    here.data.make_room(host_bytes=4 * PART).result()
+    parts = [np.full(3 * PART, k, np.uint8) for k in (1, 2)]
+    others = [client.scatter(part, workers=[here.address]) for part in parts]
+    assert client.submit(np.max, x, workers=[there.address]).result() == 0
+    ledger = admission_of(here).ledger
+    assert ledger.most <= ledger.limit
+    assert sum(map(here.data.ready, [each.key for each in others])) < 2
+
+
 def test_tasks_that_read_the_same_spilled_result_run_one_after_the_other(gate: Gate) -> None:
     with (
         dask.config.set({**OWN, "distributed.scheduler.worker-saturation": "inf"}),
