@@ -176,6 +176,8 @@ def _comparisons() -> None:
         for side in ("left", "right"):
             template = f"search_{side}({{0}}, {{1}}, {steps})"
             _add(f"search_{side}_{steps}", _kinds("iuf", template))
+        place = f"search_right({{0}}, {{1}}, {steps})"
+        _add(f"search_between_{steps}", {"f": f"interpolated({{0}}, {{1}}, {{2}}, {place}, {{3}})"})
     _add("heaviside", {"f": "heaviside_float({0}, {1}, {T}(0), {T}(1))"})
 
 

@@ -191,3 +191,23 @@ def search_left(x: Number, table: Any, steps: int) -> int:
         at += 0 if x <= table[at + step - 1] else step
         step >>= 1
     return at
+
+
+def interpolated(x: Number, points: Any, values: Any, place: int, count: int) -> Number:
+    # What `numpy.interp` gives between `count` sorted points, of which `place` are not more than
+    # `x`. Of values there are two more: what is before all points, and after them.
+    at = min(place, count)
+    k = min(max(at - 1, 0), count - 2)
+    low, high, first, second = points[k], points[k + 1], values[k + 1], values[k + 2]
+    slope = (second - first) / (high - low)
+    inside = low if x < low else (high if x > high else x)
+    found = slope * (inside - low) + first
+    other = slope * (inside - high) + second
+    # Without a branch, which processors would have to guess.
+    found = other if found != found else found
+    found = first if (found != found) & (first == second) else found
+    found = first if x == low else found
+    beyond = values[count + 1] if x > points[count - 1] else values[count]
+    found = beyond if at == count else found
+    found = values[0] if at == 0 else found
+    return x if x != x else found

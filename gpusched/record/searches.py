@@ -1,4 +1,4 @@
-"""Places among sorted numbers: `numpy.digitize`, `numpy.searchsorted`, and histograms.
+"""Places among sorted numbers: `numpy.digitize`, `numpy.searchsorted`, `interp` and histograms.
 
 The sorted numbers are a table that kernels search for each element, in as many steps for all of
 them, so that no step waits for a guess. Histograms count what such kernels give.
@@ -62,18 +62,8 @@ def searched(array: LazyChunk, numbers: Any, side: str) -> Any:
     UnfusibleError
         Where no kernel can do it; the message is the reason.
     """
-    if not isinstance(array, LazyChunk) or not array.shape:
-        raise UnfusibleError(GraphBreak.OPERAND, "elements that are not an array")
-    recorder = array._recorder
-    if not recorder.device.can.host_memory:
-        raise UnfusibleError(GraphBreak.NO_KERNEL, "a search on a GPU")
-    node = operand(recorder, numbers)
-    if not isinstance(node, Node) or node.ndim != 1:
-        raise UnfusibleError(GraphBreak.OPERAND, "numbers to search that are not one axis")
-    length = node.shape[0]
-    steps = length.bit_length()
-    if not 0 < steps <= SEARCHED or 0 in array.shape:
-        raise UnfusibleError(GraphBreak.NO_KERNEL, f"a search among {length:,} numbers")
+    node, steps = _sorted(array, numbers)
+    recorder, length = array._recorder, node.shape[0]
     common = np.promote_types(array.dtype, node.dtype)
     common = np.dtype(np.float32) if common == HALF else common
     if not {array.dtype.kind, node.dtype.kind, common.kind} <= set("iuf"):
@@ -85,6 +75,22 @@ def searched(array: LazyChunk, numbers: Any, side: str) -> Any:
     return place if length == (1 << steps) - 1 else np.minimum(place, length)
 
 
+def _sorted(array: Any, numbers: Any) -> tuple[Node, int]:
+    """Return the node of the numbers that an array's elements are searched among, and the steps."""
+    if not isinstance(array, LazyChunk) or not array.shape:
+        raise UnfusibleError(GraphBreak.OPERAND, "elements that are not an array")
+    recorder = array._recorder
+    if not recorder.device.can.host_memory:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a search on a GPU")
+    node = operand(recorder, numbers)
+    if not isinstance(node, Node) or node.ndim != 1:
+        raise UnfusibleError(GraphBreak.OPERAND, "numbers to search that are not one axis")
+    steps = node.shape[0].bit_length()
+    if not 0 < steps <= SEARCHED or 0 in array.shape:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, f"a search among {node.shape[0]:,} numbers")
+    return node, steps
+
+
 def _digitize(recorder: Recorder, x: Any, bins: Any, right: Any = False) -> Any:
     return searched(x, bins, "left" if right else "right")
 
@@ -93,6 +99,38 @@ def _searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left") -> Any
     if side not in ("left", "right"):
         raise UnfusibleError(GraphBreak.OPTION, f"option side {side!r}")
     return searched(v, a, side)
+
+
+def with_ends(values: np.ndarray, left: float | None, right: float | None) -> np.ndarray:
+    """Return values as kernels interpolate them, with what is before and after them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.searches import with_ends
+    >>> with_ends(np.array([1, 5]), None, 9.0)
+    array([1., 1., 5., 9.])
+    """
+    ends = values[0] if left is None else left, values[-1] if right is None else right
+    return np.array([ends[0], *values, ends[1]], np.float64)
+
+
+def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
+            right: Any = None) -> Any:  # fmt: skip
+    """Record values between those at sorted points."""
+    node, steps = _sorted(x, xp)
+    values, count = operand(recorder, fp), node.shape[0]
+    real = all(each.dtype.kind in "biuf" for each in (x, node)) and values.dtype.kind in "biuf"
+    if not real or not all(end is None or isinstance(end, int | float) for end in (left, right)):
+        raise UnfusibleError(GraphBreak.DTYPE, "interpolation of what are not real numbers")
+    if not isinstance(values, Node) or values.shape != node.shape or count < 2:
+        raise UnfusibleError(GraphBreak.OPERAND, "values that are not one for each of two points")
+    wide = np.dtype(np.float64)
+    points = recorder.table(recorder.labels(node, padded, wide, steps))
+    table = recorder.table(recorder.labels(values, with_ends, left, right))
+    arguments = (recorder.cast(x._node, wide), points, table, recorder.cast(count, PLACE))
+    found = recorder.apply(f"search_between_{steps}", arguments, wide)
+    return LazyChunk(recorder, found, fresh=True)
 
 
 def counted(labels: np.ndarray, count: int, weights: np.ndarray | None = None) -> np.ndarray:
@@ -249,4 +287,5 @@ def _difference(last: Any, first: Any) -> Any:
 
 
 HANDLERS[np.digitize], HANDLERS[np.searchsorted] = _digitize, _searchsorted
+HANDLERS[np.interp] = _interp
 HANDLERS[np.histogram], HANDLERS[np.histogramdd] = _histogram, _histogramdd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from gpusched.emit.operations import SEARCHED
 from tests.record.recording import BACKENDS, check, record
 from tests.tiers import every
 
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 RANDOM = np.random.default_rng(11)
 EDGES = np.linspace(-3.0, 3.0, 21)
 
@@ -82,6 +84,28 @@ def test_too_many_numbers_are_searched_by_numpy() -> None:
     found = record(lambda a: np.searchsorted(edges, a), array, backend="python")
     assert [reason.kind for _, reason in found.recorder.breaks] == [GraphBreak.NO_KERNEL]
     np.testing.assert_array_equal(found.result, np.searchsorted(edges, array))
+
+
+POINTS = {
+    "rising": (EDGES, np.sin(EDGES)),
+    "two": (np.array([-1.0, 1.0]), np.array([4.0, -4.0])),
+    "again": (np.array([-2.0, 0, 0, 1]), np.array([1.0, 2, 3, 4])),
+    "infinite": (np.array([-np.inf, -1, 0, 1, np.inf]), np.array([0.0, 1, np.inf, np.nan, 2])),
+    "integers": (np.array([-2, 0, 2]), np.array([7, 8, 8], "i2")),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", every(3, POINTS))
+def test_values_between_points_are_numpy_s(name: str, backend: str) -> None:
+    array = numbers(9, 40)
+    array.flat[: len(POINTS[name][0])] = POINTS[name][0]
+    for options in ({}, {"left": 0.5, "right": np.nan}):
+        # Where processors have one instruction for both, NumPy may multiply and add at once.
+        check(lambda a, b, c, o=options: np.interp(a, b, c, **o) + 1, array, *POINTS[name],
+              backend=backend, ulp=0 if IS_X86 else 4)  # fmt: skip
+    found = check(lambda a: np.interp(a * 2, *POINTS[name]) - a, array, backend=backend, ulp=4)
+    assert len(found.launches) == 1
 
 
 UNIFORM = {
@@ -156,6 +180,9 @@ def test_histograms_of_two_arrays() -> None:
         lambda a: np.histogram(a * 2, 5, (0, 1), density=True),
         lambda a: np.histogram(a > 0, np.arange(3)),
         lambda a: np.histogram(a * 2, "auto"),
+        lambda a: (np.interp(a * 2, EDGES, EDGES * 1j),),
+        lambda a: (np.interp(a * 2, EDGES, EDGES, period=3),),
+        lambda a: (np.interp(a * 2, EDGES[:1], EDGES[:1]),),
     ],
 )
 @pytest.mark.filterwarnings("ignore")

@@ -16,6 +16,7 @@ from gpusched.editing.checking import MismatchError
 from gpusched.emit.editions import EditionError
 from gpusched.inspection import editing
 from gpusched.inspection.editing import EditorError
+from tests.tiers import exhaustive
 from tests.tuning.conftest import kernel_of
 
 
@@ -150,3 +151,23 @@ def test_editor_needs_a_terminal(
     with pytest.raises(EditorError, match="neither VISUAL nor EDITOR"):
         kernel_of(program).edit(tmp_path / "mine.py", editor=True)
     assert not (tmp_path / "mine.py").exists()
+
+
+@pytest.mark.parametrize("name", exhaustive("running-total", "places"))
+def test_scans_and_searches_can_be_changed(name: str, tmp_path: Path) -> None:
+    x = da.from_array(np.random.default_rng(0).normal(size=(40, 30)), chunks=(40, 30))
+    if name == "running-total":
+        program = (x * 2.0).map_blocks(np.cumsum, axis=0, dtype=float)
+    else:
+        program = da.digitize(x * 2.0, np.linspace(-3, 3, 9))
+    with gpusched.enable():
+        before = program.compute()
+        mine = kernel_of(program).edit(tmp_path / "mine.py")
+        assert mine.path is not None
+        mine.apply()
+        np.testing.assert_array_equal(program.compute(), before)
+        text = mine.path.read_text()
+        mine.path.write_text(text.replace("float64(2.0)", "float64(4.0)"))
+        with pytest.raises(MismatchError, match="expected"):
+            mine.apply()
+        mine.remove()
