@@ -7,7 +7,8 @@ are, and by what copying them costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from gpusched.graph.movement import calls_in, moves_elements, picks
 from gpusched.graph.partials import bare
 from gpusched.graph.segment import Segment, flat
 from gpusched.graph.transfers import Work
-from gpusched.placed import Placed, extent
+from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
 from gpusched.plan.placement import OFF
 from gpusched.plan.plan import substitute
@@ -82,6 +83,40 @@ def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
         return found
     calls = sum(effort(step.function, step.args) for _, step in segment.steps)
     return None if work_of(values, calls, segment.returns).pays() else (name, COPIES)
+
+
+@contextmanager
+def cut(segment: Segment, registers: list[Any]) -> Iterator[Segment]:
+    """Give a segment without the calls that cut pieces off chunks, which are in registers for it.
+
+    It is what the rest reads that decides, and its plans hold for pieces that are cut anywhere.
+    Where the pieces are most of a chunk in host memory, that is copied as a whole, for other tasks
+    as well: then the segment is given as it is.
+
+    Parameters
+    ----------
+    segment
+        The calls.
+    registers
+        Their task's, with arrays of NumPy's and `Placed` ones.
+    """
+    cuts = segment.cut
+    if cuts is None or not cuts.apply(registers):
+        yield segment
+        return
+    try:
+        whole = set(segment.inputs).difference(cuts.rest.inputs)
+        pieces = set(cuts.rest.inputs).difference(segment.inputs)
+        few = 2 * _host_bytes(pieces, registers) <= _host_bytes(whole, registers)
+        yield cuts.rest if few else segment
+    finally:
+        cuts.forget(registers)
+
+
+def _host_bytes(numbers: Iterable[int], registers: list[Any]) -> int:
+    """Return the bytes of the arrays in host memory that some registers hold."""
+    values = [registers[k] for k in numbers]
+    return sum(extent(v) for v in values if type(v) is np.ndarray)
 
 
 def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
@@ -179,9 +214,14 @@ def note_returns(segments: list[Segment]) -> None:
     for number, segment in enumerate(segments):
         written = set(segment.outputs)
         segment.returns = any(
-            not written.isdisjoint(later.inputs) and not later.recorded and _uncalled(later)
+            not written.isdisjoint(later.inputs)
+            and not later.recorded
+            and not all(hasattr(step.function, TAKES_PLACED) for _, step in later.steps)
+            and _uncalled(later)
             for later in segments[number + 1 :]
         )
+        if segment.cut is not None:
+            segment.cut.rest.returns = segment.returns
 
 
 def leaves(function: Any) -> bool:

@@ -330,6 +330,74 @@ def test_pieces_of_chunks_are_cut_on_the_device(worker: GpuWorker) -> None:
     assert counts.bytes_to_device < 1.1 * x.nbytes  # Halos are small, and cross over twice.
 
 
+BATCHED = {"gpusched.batching.least": 4}
+"""So that graphs of some dozens of tasks are batched."""
+
+
+def tiny_chunks() -> da.Array:
+    """Return 16 chunks of 8 kB."""
+    return da.from_array(np.tile(host(), (8, 1)), chunks=(32, 512))
+
+
+def test_tasks_of_a_batch_run_on_the_device(worker: GpuWorker) -> None:
+    def program() -> da.Array:
+        y = da.exp(tiny_chunks()) * 2
+        return y[:, ::-1] - y.mean(axis=1, keepdims=True)
+
+    with gpusched.disable():
+        expected = program().compute(scheduler="sync")
+    with dask.config.set(BATCHED):
+        (graph,) = dask.optimize(program())
+    names = [getattr(getattr(node, "func", None), "__name__", "") for node in graph.dask.values()]
+    assert any("batch-of" in name for name in names)
+    found, counts = counted(lambda: worker.get(graph.dask, graph.__dask_keys__()))
+    np.testing.assert_allclose(np.block(found), expected, rtol=1e-12)
+    assert counts.device_tasks >= 16
+    assert counts.host_reasons == {}
+    assert counts.bytes_to_device == expected.nbytes + 512 * 8  # And the means.
+
+
+def _pieces(step: int) -> da.Array:
+    """Return what takes a piece of a chunk of 128 kB in each of its many tasks."""
+    x = chunks().rechunk((64, 512))
+    return da.concatenate([x[k : k + step] * 2.5 - 1 for k in range(0, 64, step)])
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["tasks", "batches"])
+@pytest.mark.parametrize("step", [1, 16], ids=["few elements", "many elements"])
+def test_it_is_the_piece_of_a_chunk_that_decides(
+    step: int, batched: bool, worker: GpuWorker
+) -> None:
+    with gpusched.disable():
+        expected = _pieces(step).compute(scheduler="sync")
+    with dask.config.set(BATCHED if batched else {"gpusched.batching.tasks": 0}):
+        (graph,) = dask.optimize(_pieces(step))
+    found, counts = counted(lambda: worker.get(graph.dask, graph.__dask_keys__()))
+    np.testing.assert_array_equal(np.concatenate([row[0] for row in found]), expected)
+    reasons = {str(reason) for _, reason in counts.host_reasons}
+    assert reasons == ({"small chunks"} if step == 1 else set())
+    # Pieces are copied alone of a chunk that is on the device.
+    assert counts.bytes_to_host == (expected.nbytes if step == 1 else 0)
+    assert counts.host_tasks == (64 if step == 1 else 0)
+    # A plan holds for pieces that are cut anywhere.
+    assert sum(counts.recorded.values()) <= 2
+
+
+def test_the_whole_of_a_chunk_is_copied_where_a_task_takes_most_of_it(worker: GpuWorker) -> None:
+    cuts = [ProgramStep(operator.getitem, (Register(0), Register(k)), recorded=True)
+            for k in (1, 2)]  # fmt: skip
+    rest = ProgramStep(np.subtract, (Register(3), Register(4)), recorded=True)
+    program = Program((*cuts, rest), inputs=3)
+    for length in (60, 8):
+        slices = slice(length), slice(2, length + 2)
+        task = Task("result", program, TaskRef("a"), *slices)
+        with always():
+            found, counts = counted(partial(run, worker, task, a=host()))
+        np.testing.assert_array_equal(hosted(found), np.subtract(*[host()[s] for s in slices]))
+        copied = host().nbytes if length == 60 else 2 * 8 * 512 * 8
+        assert (counts.device_tasks, counts.bytes_to_device) == (1, copied)
+
+
 def test_the_program_says_from_how_many_elements_results_stay(worker: GpuWorker) -> None:
     with dask.config.set({"gpusched.fusion.minimum-elements": SIZE}):
         (whole,) = dask.optimize(chunks())
