@@ -31,6 +31,10 @@ try:
     from dask.array.reductions import _nanmin_skip as nanmin_skip
     from dask.array.reductions import _sqrt as sqrt
 
+    # Products of two chunks.
+    from dask.array.routines import _matmul as matmul
+    from dask.array.routines import _tensordot as tensordot
+
     # How a blockwise layer's indices become its tasks' keys; the layer writes itself out.
     from dask.blockwise import _get_coord_mapping as coordinate_mapping
 except ImportError as error:
@@ -43,9 +47,11 @@ __all__ = [
     "concatenate_arrays",
     "coordinate_mapping",
     "enforce_dtype",
+    "matmul",
     "nanmax_skip",
     "nanmin_skip",
     "sqrt",
     "take",
+    "tensordot",
     "trim",
 ]

@@ -19,7 +19,7 @@ from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import replaced
 from gpusched.graph import moments
-from gpusched.graph.cupycalls import by_cupy, calls_of
+from gpusched.graph.cupycalls import by_cupy, by_library, calls_of, missing_dtype
 from gpusched.graph.examination import bare_name
 from gpusched.graph.known import computes, known
 from gpusched.graph.movement import calls_in, moves_elements, picks
@@ -132,12 +132,15 @@ def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
     values = _arrays(tuple(inputs.values()))
     if shortage.wanted() > 1 or _unsuitable(values) is not None:
         return False
+    called = list(calls_in(spec))
     stays = all(
         (moves_elements(function) and not picks(function, args))
+        or (by_library(function) and missing_dtype(values) is None)
         or _accepts_cupy(function, [_input(each, inputs) for each in args])
-        for function, args in calls_in(spec)
+        for function, args in called
     )
-    return stays and work_of(values, 0, False).pays()
+    calls = sum(calls_of(function) for function, _ in called if by_library(function))
+    return stays and work_of(values, calls, False).pays()
 
 
 def _input(arg: Any, inputs: Mapping[Any, Any]) -> Any:

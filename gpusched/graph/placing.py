@@ -40,9 +40,9 @@ from gpusched.store.statistics import updating
 _EXEMPT = frozenset((SMALL.kind, COPIES.kind, OWN.kind, LEAVES.kind))
 """Reasons that are no errors where the device is required: nothing is lost by them."""
 
-_UNABLE = (TypeError, ValueError, IndexError, AttributeError, NotImplementedError)
+_UNABLE = (TypeError, ValueError, IndexError, AttributeError, NotImplementedError, ImportError)
 """What CuPy raises for arguments that NumPy's functions may take, besides errors that are NumPy's
-too; errors of the GPU itself are others."""
+too, and where a library of CUDA's is not installed; errors of the GPU itself are others."""
 
 
 class DeviceRequiredError(RuntimeError):

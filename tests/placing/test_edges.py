@@ -21,6 +21,7 @@ from gpusched import placed
 from gpusched.backends.cuda import runtime
 from gpusched.cluster.statistics import difference
 from gpusched.graph import gpu_failures
+from gpusched.graph.devicechoice import LEAVES, SMALL
 from gpusched.graph.placing import DeviceRequiredError
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
@@ -300,6 +301,39 @@ def test_functions_that_cupy_has_run_on_the_device(
     np.testing.assert_array_equal(found, expected)
     assert counts.device_tasks == 2
     assert counts.bytes_to_device == x.nbytes
+
+
+LIBRARIES: dict[str, Callable[[da.Array], da.Array]] = {
+    "matmul": lambda x: x @ x.T,
+    "dot": lambda x: da.dot(x.T, x),
+    "tensordot": lambda x: da.tensordot(x, x, axes=([1], [1])),
+    "einsum": lambda x: da.einsum("ij,kj->ik", x, x),
+    "fft": lambda x: da.fft.fft(x, axis=1),
+    "irfft": lambda x: da.fft.irfft(x, n=40, axis=1),
+    "rfft2": lambda x: da.fft.rfft2(da.stack([x, x]).rechunk((1, 64, 512))),
+    "ihfft": lambda x: da.fft.ihfft(x, axis=1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_products_and_transforms_are_cudas_libraries(
+    name: str, dtype: str, worker: GpuWorker
+) -> None:
+    x = (da.from_array((host() * 9).astype(dtype), chunks=(32, 512)) * 2) + 1
+    with gpusched.disable():
+        expected = LIBRARIES[name](x).compute(scheduler="sync")
+    with always():
+        found, counts = counted(lambda: LIBRARIES[name](x).compute(scheduler=worker.get))
+    assert found.dtype == expected.dtype
+    scale = abs(expected).max()
+    np.testing.assert_allclose(found / scale, expected / scale, rtol=0,
+                               atol=2e-6 if dtype == "f4" else 1e-13)  # fmt: skip
+    reasons = {str(reason) for _, reason in counts.host_reasons}
+    names = {name for name, reason in counts.host_reasons if reason not in (SMALL, LEAVES)}
+    names.discard("Compose")  # Of the sum of products.
+    assert bool(names) == (dtype == "i4"), reasons
+    assert dtype == "i4" or counts.device_tasks >= 2
 
 
 def test_tasks_with_calls_on_the_host_count_as_the_hosts(worker: GpuWorker) -> None:
