@@ -50,8 +50,12 @@ class TaskCopies:
         if found is None:
             copy = Placed(self.mover.to_device(array, wait=False))
             found = self._made[id(array)] = array, copy
-            self.mover.uploaded(*found)
         return found[1]
+
+    def keep(self) -> None:
+        """Have the copies taken in place of the task's inputs, as others may compute with them."""
+        for array, copy in self._made.values():
+            self.mover.uploaded(array, copy)
 
     def to_device(self, array: np.ndarray, wait: bool = True) -> Any:
         """Return the copy in device memory, always the same one."""
@@ -62,7 +66,8 @@ class TaskCopies:
         return self.mover.to_host(array)
 
     def uploaded(self, array: np.ndarray, copy: Placed) -> None:
-        """Take note of a copy that `to_device` has made, and noted then."""
+        """Take note of a copy that a task of a batch has computed with."""
+        self.mover.uploaded(array, copy)
 
     def settled(self, value: Any, structure: Any = None) -> Any:
         """Return results on the device as the program has them: what is small in host memory.

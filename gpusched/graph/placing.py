@@ -119,7 +119,13 @@ class Placing:
             registers[k] = None
 
     def finish(self) -> None:
-        """Count the task: on the device if nothing but what is small there was done elsewhere."""
+        """Count the task: on the device if nothing but what is small there was done elsewhere.
+
+        Copies of its inputs are kept if something was computed with them: not where kernels were
+        missing, which others that find the chunks there would only copy back.
+        """
+        if self._on_device:
+            self._copies.keep()
         exempt = {LEAVES.kind} | ({SMALL.kind} if self._on_device else set())
         lost = any(reason.kind not in exempt for _, reason in self._reasons)
         with updating() as counters:

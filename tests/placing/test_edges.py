@@ -268,6 +268,22 @@ def test_kernels_that_cannot_be_compiled_are_said_once_and_counted(
     assert counts.host_tasks == 6
 
 
+def test_chunks_stay_on_the_host_while_kernels_are_missing(
+    worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worthwhile, "gain", lambda *_: -1.0)
+    settings = {"gpusched.fusion.cache-directory": None, "gpusched.fusion.compile": "background"}
+    x = da.from_delayed(dask.delayed(host)(), (64, 512), dtype=float)
+    y = (x * 2.375 - 7.25).sum(axis=0) + (x * 3.375 - 6.25).max(axis=0)
+    with gpusched.disable():
+        expected = y.compute(scheduler="sync")
+    with dask.config.set(settings):
+        found, counts = counted(lambda: y.compute(scheduler=worker.get))
+    np.testing.assert_array_equal(found, expected)
+    assert counts.host_tasks > 0
+    assert (counts.device_tasks, counts.bytes_to_host) == (0, 0)
+
+
 def test_chunks_that_arrive_without_room_on_the_device_are_numpy_arrays(
     worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
