@@ -37,7 +37,7 @@ def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
     command += ["-c", str(HERE / suite.ini), "--rootdir", str(directory)]
     command += [f"--junitxml={report}"]
-    for plugin in (*suite.plugins, *(["tests.peers.fused"] if fused else [])):
+    for plugin in (*suite.plugins, *([suite.fused] if fused else [])):
         command += ["-p", plugin]
     if only:
         functions = {name.rpartition("::")[2].partition("[")[0] for name in only}
