@@ -37,10 +37,12 @@ try:
     from dask.array.reductions import _prefixscan_first as prefixscan_first
     from dask.array.reductions import _sqrt as sqrt
 
-    # Histograms and searches of chunks.
+    # Histograms, searches and products of chunks.
     from dask.array.routines import _block_hist as block_histogram
     from dask.array.routines import _block_histogramdd_multiarg as block_histogramdd
+    from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
+    from dask.array.routines import _tensordot as tensordot
 
     # How a blockwise layer's indices become its tasks' keys; the layer writes itself out.
     from dask.blockwise import _get_coord_mapping as coordinate_mapping
@@ -58,6 +60,7 @@ __all__ = [
     "cumprod_merge",
     "cumsum_merge",
     "enforce_dtype",
+    "matmul",
     "nanmax_skip",
     "nanmin_skip",
     "prefixscan_combine",
@@ -65,5 +68,6 @@ __all__ = [
     "searchsorted_block",
     "sqrt",
     "take",
+    "tensordot",
     "trim",
 ]

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpusched import events
+from gpusched import events, placed
+from gpusched.placed import TAKES_PLACED
 
 
 class Made(NamedTuple):
@@ -67,6 +68,8 @@ class Batch:
     def __init__(self, steps: tuple[Step, ...], outputs: tuple[int, ...]) -> None:
         self.steps = steps
         self.outputs = outputs
+        if all(hasattr(step.function, TAKES_PLACED) for step in steps):
+            setattr(self, TAKES_PLACED, True)
 
     @property
     def __name__(self) -> str:
@@ -88,27 +91,29 @@ class Batch:
         *inputs
             What the tasks take from outside.
         """
-        outer = events.thread.task
+        outer, mover = events.thread.task, placed.take()
         try:
-            made = self._run(keys, inputs)
+            made = self._run(keys, inputs, mover)
         finally:
             events.thread.task = outer
         if len(self.outputs) == 1:
             return made[self.outputs[0]]
         return packed([made[k] for k in self.outputs])
 
-    def _run(self, keys: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    def _run(self, keys: Sequence[Any], inputs: Sequence[Any],
+             mover: placed.Mover | None) -> list[Any]:  # fmt: skip
         made: list[Any] = []
         for key, (function, args, kwargs) in zip(keys, self.steps, strict=True):
             if events.active:
                 events.thread.task = key
             try:
                 given = [filled(arg, inputs, made) for arg in args]
-                if kwargs:
-                    named = {name: filled(arg, inputs, made) for name, arg in kwargs}
+                named = {name: filled(arg, inputs, made) for name, arg in kwargs}
+                if mover is None:
                     made.append(function(*given, **named))
                 else:
-                    made.append(function(*given))
+                    with placed.lent(mover):
+                        made.append(function(*given, **named))
             except Exception as error:
                 error.add_note(f"gpusched: for chunk {key}, one of {len(keys)} tasks in a batch")
                 raise

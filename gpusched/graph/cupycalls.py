@@ -1,14 +1,19 @@
-"""Functions that are no kernels here, and that CuPy computes with the values of NumPy's."""
+"""Functions that are no kernels here, and that CuPy computes with the values of NumPy's.
+
+Those of products and of Fourier transforms are equal but for the order in which they add.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from dask.array import chunk, reductions
+from dask.array.einsumfuncs import chunk_einsum
 
+from gpusched.adapters.arrays import matmul, tensordot
 from gpusched.graph.partials import applied, bare
 
 _SEARCHES = (chunk.argmax, chunk.argmin)
@@ -36,11 +41,57 @@ def _arg_chunk(*args: Any, **kwargs: Any) -> Any:
     return records
 
 
+def missing_dtype(arrays: Iterable[Any]) -> Any:
+    """Return a dtype among those of some arrays that CUDA's libraries lack; None if they have all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.cupycalls import missing_dtype
+    >>> missing_dtype([np.ones(3), np.arange(3), 2])
+    dtype('int64')
+    """
+    found = [each.dtype for each in arrays if hasattr(each, "dtype")]
+    return next((dtype for dtype in found if dtype.char not in "fdFD"), None)
+
+
+class _ByLibrary:
+    """Calls a function of which CUDA's libraries have the whole, for their dtypes alone.
+
+    Of others, such as integers and truth values, CuPy has rules of its own.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        missing = missing_dtype(args)
+        if missing is not None:
+            raise TypeError(f"dtype {missing}")
+        try:
+            return self._function(*args, **kwargs)
+        except RuntimeError as error:
+            if "ALLOC_FAILED" not in str(error):
+                raise
+            # The library's own for what CuPy says by `MemoryError`.
+            raise MemoryError(f"{bare(self._function).__name__}: {error}") from error
+
+
+_PRODUCTS = (matmul, tensordot, chunk_einsum, np.dot, np.matmul, np.tensordot)
+_TRANSFORMS = tuple(
+    getattr(np.fft, inverse + kind + rank)
+    for inverse in ("", "i")
+    for kind, ranks in (("fft", ("", "2", "n")), ("rfft", ("", "2", "n")), ("hfft", ("",)))
+    for rank in ranks
+)
+
 _CALLS: dict[Callable[..., Any], tuple[Callable[..., Any], int]] = {
     np.sort: (np.sort, 20), reductions.arg_chunk: (_arg_chunk, 3),
     # Of the records that it returns.
     reductions.arg_combine: (reductions.arg_combine, 0),
     reductions.arg_agg: (reductions.arg_agg, 0),
+    **{function: (_ByLibrary(function), 4) for function in _PRODUCTS},
+    **{function: (_ByLibrary(function), 10) for function in _TRANSFORMS},
 }  # fmt: skip
 """What is called on CuPy's arrays, and as how many of NumPy's simple calls it counts."""
 
@@ -67,6 +118,20 @@ def by_cupy(function: Any, args: Sequence[Any] = ()) -> bool:
     if inner is reductions.arg_chunk:
         return len(given) > 1 and _is_search(given[1])
     return any(inner is each for each in _CALLS)
+
+
+def by_library(function: Any) -> bool:
+    """Return whether a function is itself called on CuPy's arrays, and is one of CUDA's libraries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.cupycalls import by_library
+    >>> by_library(np.fft.fft), by_library(np.sort)
+    (True, False)
+    """
+    inner = bare(function)
+    return any(inner is each for each in (*_PRODUCTS, *_TRANSFORMS))
 
 
 def calls_of(function: Any) -> int:

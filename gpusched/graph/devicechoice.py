@@ -7,7 +7,8 @@ are, and by what copying them costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import replaced
 from gpusched.graph import moments
-from gpusched.graph.cupycalls import by_cupy, calls_of
+from gpusched.graph.cupycalls import by_cupy, by_library, calls_of, missing_dtype
 from gpusched.graph.examination import bare_name
 from gpusched.graph.known import computes, known
 from gpusched.graph.movement import calls_in, moves_elements, picks
 from gpusched.graph.partials import bare
 from gpusched.graph.segment import Segment, flat
 from gpusched.graph.transfers import Work
-from gpusched.placed import Placed, extent
+from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
 from gpusched.plan.placement import OFF
 from gpusched.plan.plan import substitute
@@ -84,6 +85,40 @@ def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
     return None if work_of(values, calls, segment.returns).pays() else (name, COPIES)
 
 
+@contextmanager
+def cut(segment: Segment, registers: list[Any]) -> Iterator[Segment]:
+    """Give a segment without the calls that cut pieces off chunks, which are in registers for it.
+
+    It is what the rest reads that decides, and its plans hold for pieces that are cut anywhere.
+    Where the pieces are most of a chunk in host memory, that is copied as a whole, for other tasks
+    as well: then the segment is given as it is.
+
+    Parameters
+    ----------
+    segment
+        The calls.
+    registers
+        Their task's, with arrays of NumPy's and `Placed` ones.
+    """
+    cuts = segment.cut
+    if cuts is None or not cuts.apply(registers):
+        yield segment
+        return
+    try:
+        whole = set(segment.inputs).difference(cuts.rest.inputs)
+        pieces = set(cuts.rest.inputs).difference(segment.inputs)
+        few = 2 * _host_bytes(pieces, registers) <= _host_bytes(whole, registers)
+        yield cuts.rest if few else segment
+    finally:
+        cuts.forget(registers)
+
+
+def _host_bytes(numbers: Iterable[int], registers: list[Any]) -> int:
+    """Return the bytes of the arrays in host memory that some registers hold."""
+    values = [registers[k] for k in numbers]
+    return sum(extent(v) for v in values if type(v) is np.ndarray)
+
+
 def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
     """Return whether chunks need not leave the device for a task that is no program.
 
@@ -97,12 +132,15 @@ def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
     values = _arrays(tuple(inputs.values()))
     if shortage.wanted() > 1 or _unsuitable(values) is not None:
         return False
+    called = list(calls_in(spec))
     stays = all(
         (moves_elements(function) and not picks(function, args))
+        or (by_library(function) and missing_dtype(values) is None)
         or _accepts_cupy(function, [_input(each, inputs) for each in args])
-        for function, args in calls_in(spec)
+        for function, args in called
     )
-    return stays and work_of(values, 0, False).pays()
+    calls = sum(calls_of(function) for function, _ in called if by_library(function))
+    return stays and work_of(values, calls, False).pays()
 
 
 def _input(arg: Any, inputs: Mapping[Any, Any]) -> Any:
@@ -179,9 +217,14 @@ def note_returns(segments: list[Segment]) -> None:
     for number, segment in enumerate(segments):
         written = set(segment.outputs)
         segment.returns = any(
-            not written.isdisjoint(later.inputs) and not later.recorded and _uncalled(later)
+            not written.isdisjoint(later.inputs)
+            and not later.recorded
+            and not all(hasattr(step.function, TAKES_PLACED) for _, step in later.steps)
+            and _uncalled(later)
             for later in segments[number + 1 :]
         )
+        if segment.cut is not None:
+            segment.cut.rest.returns = segment.returns
 
 
 def leaves(function: Any) -> bool:

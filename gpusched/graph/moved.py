@@ -15,6 +15,8 @@ from gpusched.plan.plan import Register
 class TaskCopies:
     """The arrays of one task in device memory, as CuPy's, and as the program has them.
 
+    It moves arrays for what the task calls, too: all tasks of a batch share their copies.
+
     Parameters
     ----------
     mover
@@ -48,8 +50,24 @@ class TaskCopies:
         if found is None:
             copy = Placed(self.mover.to_device(array, wait=False))
             found = self._made[id(array)] = array, copy
-            self.mover.uploaded(*found)
         return found[1]
+
+    def keep(self) -> None:
+        """Have the copies taken in place of the task's inputs, as others may compute with them."""
+        for array, copy in self._made.values():
+            self.mover.uploaded(array, copy)
+
+    def to_device(self, array: np.ndarray, wait: bool = True) -> Any:
+        """Return the copy in device memory, always the same one."""
+        return self._copy(array).array
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """Return a copy in host memory."""
+        return self.mover.to_host(array)
+
+    def uploaded(self, array: np.ndarray, copy: Placed) -> None:
+        """Take note of a copy that a task of a batch has computed with."""
+        self.mover.uploaded(array, copy)
 
     def settled(self, value: Any, structure: Any = None) -> Any:
         """Return results on the device as the program has them: what is small in host memory.

@@ -18,7 +18,7 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
     identity_cast,
 )
-from gpusched.graph.batch import part
+from gpusched.graph.batch import Batch, part
 from gpusched.graph.known import enforced, pieces, together
 from gpusched.graph.quick import parts
 from gpusched.record.recorded import one_of
@@ -91,7 +91,7 @@ def _is_basic(index: Any) -> bool:
 def calls_in(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
     """Yield the functions that a task of dask's calls, those inside of it included.
 
-    Each comes with its positional arguments as dask has them.
+    Each comes with its positional arguments as dask has them, or as a batch has.
 
     Examples
     --------
@@ -109,6 +109,8 @@ def calls_in(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
     if node.func is execute_subgraph:
         inner, _, _, *values = node.args
         yield from (each for part in inner.values() for each in calls_in(part))
+    elif type(node.func) is Batch:
+        yield from ((step.function, step.args) for step in node.func.steps)
     elif not isinstance(node, NestedContainer) and node.func is not identity_cast:
         yield node.func, node.args
     for value in values:

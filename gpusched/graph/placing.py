@@ -13,7 +13,6 @@ import numpy as np
 
 from gpusched import placed
 from gpusched.breaks import GraphBreak
-from gpusched.graph.batch import Batch
 from gpusched.graph.cupycalls import on_cupy
 from gpusched.graph.devicechoice import (
     COPIES,
@@ -23,6 +22,7 @@ from gpusched.graph.devicechoice import (
     SMALL,
     Refusal,
     can_stay,
+    cut,
     is_own,
     why_left,
     why_on_host,
@@ -40,9 +40,9 @@ from gpusched.store.statistics import updating
 _EXEMPT = frozenset((SMALL.kind, COPIES.kind, OWN.kind, LEAVES.kind))
 """Reasons that are no errors where the device is required: nothing is lost by them."""
 
-_UNABLE = (TypeError, ValueError, IndexError, AttributeError, NotImplementedError)
+_UNABLE = (TypeError, ValueError, IndexError, AttributeError, NotImplementedError, ImportError)
 """What CuPy raises for arguments that NumPy's functions may take, besides errors that are NumPy's
-too; errors of the GPU itself are others."""
+too, and where a library of CUDA's is not installed; errors of the GPU itself are others."""
 
 
 class DeviceRequiredError(RuntimeError):
@@ -107,18 +107,25 @@ class Placing:
         elif not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
             return segment.run(registers)
         else:
-            reason = why_on_host(segment, registers)
-            if reason is None:
-                found = self._moved(segment, registers)
-            else:
-                found = self._on_host(segment, registers, reason)
+            with cut(segment, registers) as rest:
+                reason = why_on_host(rest, registers)
+                if reason is None:
+                    found = self._moved(rest, registers)
+                else:
+                    found = self._on_host(rest, registers, reason)
         for k in segment.outputs:
             registers[k] = found[k]
         for k in segment.dying:
             registers[k] = None
 
     def finish(self) -> None:
-        """Count the task: on the device if nothing but what is small there was done elsewhere."""
+        """Count the task: on the device if nothing but what is small there was done elsewhere.
+
+        Copies of its inputs are kept if something was computed with them: not where kernels were
+        missing, which others that find the chunks there would only copy back.
+        """
+        if self._on_device:
+            self._copies.keep()
         exempt = {LEAVES.kind} | ({SMALL.kind} if self._on_device else set())
         lost = any(reason.kind not in exempt for _, reason in self._reasons)
         with updating() as counters:
@@ -130,7 +137,7 @@ class Placing:
         """Call functions that decide for each of their own calls."""
         found = list(registers)
         for register, step in segment.steps:
-            with placed.lent(self._copies.mover):
+            with placed.lent(self._copies):
                 found[register] = step.call(step.function, found)
         return found
 
@@ -219,8 +226,7 @@ def _is_loss(segment: Segment, registers: list[Any]) -> bool:
     """
     if segment.recorded or holds_placed([registers[k] for k in segment.inputs]):
         return True
-    functions = [step.function for _, step in segment.steps]
-    return any(slow_part(f) is not None for f in functions if not isinstance(f, Batch))
+    return any(slow_part(step.function) is not None for _, step in segment.steps)
 
 
 def _is_array(value: Any) -> bool:

@@ -568,20 +568,29 @@ class CutFirst:
     """The other steps."""
 
     def run(self, registers: Registers) -> bool:
-        """Run the segment; return False, with nothing done, where a piece is not NumPy's view."""
-        if isinstance(registers, Moved):
+        """Run the segment; return False, with nothing done, where a piece is not a view."""
+        if isinstance(registers, Moved) or not self.apply(registers):
             return False
-        for register, step in self.cuts:
-            array, index = (registers[a.number] for a in step.args)
-            if type(array) is not np.ndarray or not _cuts_a_view(index):
-                self._forget(registers)
-                return False
-            registers[register] = array[index]
         self.rest.run_whole(registers)
-        self._forget(registers)
+        self.forget(registers)
         return True
 
-    def _forget(self, registers: Registers) -> None:
+    def apply(self, registers: Registers) -> bool:
+        """Cut the pieces; return False, with nothing done, where one is not a view.
+
+        A chunk in device memory gives pieces there.
+        """
+        for register, step in self.cuts:
+            array, index = (registers[a.number] for a in step.args)
+            piece = _view(array, index) if _cuts_a_view(index) else None
+            if piece is None:
+                self.forget(registers)
+                return False
+            registers[register] = piece
+        return True
+
+    def forget(self, registers: Registers) -> None:
+        """Let go of the pieces."""
         for register, _ in self.cuts:
             registers[register] = None
 
@@ -600,6 +609,18 @@ def leading_cuts(steps: list[tuple[int, ProgramStep]], inputs: tuple[int, ...],
             found.append((register, step))
             cut.add(register)
     return found
+
+
+def _view(array: Any, index: Any) -> Any:
+    """Return a piece of an array of NumPy's or in device memory; None of anything else."""
+    if type(array) is np.ndarray:
+        return array[index]
+    if type(array) is not Placed:
+        return None
+    try:
+        return Placed(array.array[index])
+    except IndexError:
+        return None  # NumPy has another text for it.
 
 
 def _cuts_a_view(index: Any) -> bool:

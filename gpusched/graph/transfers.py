@@ -51,7 +51,8 @@ class Work:
         """Return how long they take as kernels."""
         copies = (self.upload + self.returned) / LINK
         copies += (self.uploads + bool(self.returned)) * COPY
-        return copies + LAUNCH + self.nbytes / DEVICE
+        # What only shows chunks in another way launches nothing.
+        return copies + LAUNCH * bool(self.calls) + self.nbytes / DEVICE
 
     def pays(self) -> bool:
         """Return whether the device is done sooner.
@@ -62,7 +63,8 @@ class Work:
         >>> size = 8 << 20
         >>> two_calls = Work(size, calls=2, upload=size, uploads=1, download=0, downloads=0)
         >>> a_view = Work(size, calls=0, upload=size, uploads=1, download=0, downloads=0)
-        >>> two_calls.pays(), a_view.pays()
-        (True, False)
+        >>> of_the_device = Work(4096, calls=0, upload=0, uploads=0, download=4096, downloads=1)
+        >>> two_calls.pays(), a_view.pays(), of_the_device.pays()
+        (True, False, True)
         """
         return self.device_seconds() < self.host_seconds()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import Reason
-from gpusched.graph.devicechoice import can_stay, why_left, why_on_host
+from gpusched.graph.devicechoice import can_stay, cut, why_left, why_on_host
 from gpusched.graph.examination import bare_name
 from gpusched.graph.segment import Segment, flat
 from gpusched.inspection.tasks import layer_of
@@ -86,13 +86,15 @@ class Devices:
         values = flat(tuple([self._registers[k] for k in segment.inputs]))
         if not self.active or not any(isinstance(v, np.ndarray | Placed) for v in values):
             return None
-        refusal = why_on_host(segment, self._registers)
-        if refusal is None and segment.recorded:
-            refusal = _stopped(segment, registers, recorder)
-        name = _named(step.function for _, step in segment.steps)
-        if refusal is not None:
-            return DeviceUse(refusal[0], False, refusal[1], 0, _held(values))
-        return DeviceUse(name, True, "", self._upload(segment), 0)
+        with cut(segment, self._registers) as rest:
+            values = flat(tuple([self._registers[k] for k in rest.inputs]))
+            refusal = why_on_host(rest, self._registers)
+            if refusal is None and segment.recorded:
+                refusal = _stopped(segment, registers, recorder)
+            if refusal is not None:
+                return DeviceUse(refusal[0], False, refusal[1], 0, _held(values))
+            name = _named(step.function for _, step in segment.steps)
+            return DeviceUse(name, True, "", self._upload(rest), 0)
 
     def _upload(self, segment: Segment) -> int:
         """Return the bytes that are copied to the GPU, where each input's copy is kept."""

@@ -42,6 +42,8 @@ def activate() -> None:
         {
             "cuda.pathfinder._headers.find_nvidia_headers": "headers",
             "cupy_backends.cuda.api.runtime": "runtime",
+            "cupy_backends.cuda.libs.cublas": "linear_algebra",
+            "cupy_backends.cuda.libs.cusolver": "linear_algebra",
             "cupy.cuda.compiler": "cupy_kernels",
             "cupy.cuda.thrust": "sorting",
             "cupy.random._generator_api": "random_numbers",

@@ -16,6 +16,9 @@ NVML = "libnvidia-ml.so.1"
 CUBLAS = "libcublas.so.13"
 CUBLASLT = "libcublasLt.so.13"
 CURAND = "libcurand.so.10"
+CUFFT = "libcufft.so.12"
+CUSOLVER = "libcusolver.so.12"
+CUSPARSE = "libcusparse.so.12"
 
 _SOURCES = {
     DRIVER: (
@@ -26,13 +29,17 @@ _SOURCES = {
         "streams.c",
         "interprocess.c",
         "cupy_runtime.c",
+        "lapack.c",
     ),
     NVML: ("nvml.c",),
     CUBLAS: ("cublas.c",),
     CUBLASLT: ("cublaslt.c",),
     CURAND: ("curand.c",),
+    CUFFT: ("cufft.c",),
+    CUSOLVER: ("cusolver.c",),
+    CUSPARSE: ("cusparse.c",),
 }
-_FLAGS = ("-O2", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall")
+_FLAGS = ("-std=gnu17", "-O2", "-g", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall")
 
 
 def cache() -> Path:

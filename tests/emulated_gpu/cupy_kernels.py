@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,9 @@ MAGIC = b"EMULATED"
 """What the images made here begin with, in the place of a cubin; a path follows."""
 
 _FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fpermissive", "-ffp-contract=off")
-_KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
+_KERNEL = re.compile(
+    r"(template\s*<[^;{}]*>\s*)?__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\("
+)
 _DYNAMIC_SHARED = re.compile(
     r"extern\s+__shared__\s+(?:__align__\(\d+\)\s*)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;"
 )
@@ -35,19 +37,25 @@ def install(compiler: ModuleType) -> None:
         filename: str = "kern.cu",
         name_expressions: Sequence[str] | None = None,
         *others: Any,
-    ) -> tuple[bytes, None]:
-        if name_expressions:
-            raise NotImplementedError("the emulated GPU compiles no templates by name")
+    ) -> tuple[bytes, dict[str, str] | None]:
         if "nvrtc" in os.environ.get("GPUSCHED_EMULATED_GPU", "").split(","):
             nvrtc(source, options, arch, filename, name_expressions, *others)
-        return compile_for_host(source, options), None
+        names = {text: f"expression_{k}" for k, text in enumerate(name_expressions or ())}
+        return compile_for_host(source, options, names), names or None
 
     compiler._compile_using_nvrtc_no_warning = compile_source
     compiler._preprocess = lambda *_: "emulated"
 
 
-def compile_for_host(source: str, options: Sequence[str]) -> bytes:
+def compile_for_host(source: str, options: Sequence[str], names: Mapping[str, str]) -> bytes:
     """Return the image of a CUDA C++ source.
+
+    Parameters
+    ----------
+    source, options
+        As NVRTC is given them.
+    names
+        By C++ expression of a kernel, such as a template's instance: the name to give it.
 
     Raises
     ------
@@ -55,7 +63,7 @@ def compile_for_host(source: str, options: Sequence[str]) -> bytes:
         g++ cannot compile it: most likely `device.hpp` lacks something of CUDA's.
     """
     kept = [each for each in options if each.startswith(("-I", "-D")) and "/cuda-" not in each]
-    text = _translate(source)
+    text = _translate(source, names)
     header = build.SOURCE / "device.hpp"
     key = hashlib.blake2b(header.read_bytes(), digest_size=12)
     key.update(repr((text, kept, _FLAGS)).encode())
@@ -70,12 +78,13 @@ def compile_for_host(source: str, options: Sequence[str]) -> bytes:
     return MAGIC + str(library).encode() + b"\0"
 
 
-def _translate(source: str) -> str:
+def _translate(source: str, expressions: Mapping[str, str]) -> str:
     body = _DYNAMIC_SHARED.sub(r"\1 *\2 = (\1 *)emulator_dynamic_shared;", source)
-    names = dict.fromkeys(_KERNEL.findall(source))
+    names = dict.fromkeys(name for template, name in _KERNEL.findall(source) if not template)
     waits = int(any(word in source for word in _WAITING))
     half = "EMULATOR_HALF\n" if "cupy/float16.cuh" in source else ""
-    kernels = "".join(f"EMULATOR_KERNEL({name})\n" for name in names)
+    kernels = "".join(f"EMULATOR_KERNEL({name}, {name})\n" for name in names)
+    kernels += "".join(f"EMULATOR_KERNEL({name}, {text})\n" for text, name in expressions.items())
     return (
         f'#include "device.hpp"\n{body}\n{half}{kernels}'
         f'extern "C" int emulator_waits() {{ return {waits}; }}\n'

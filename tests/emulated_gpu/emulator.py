@@ -20,8 +20,9 @@ def load() -> None:
     global driver
     found = build.libraries()
     driver = ctypes.CDLL(str(found[build.DRIVER]), mode=ctypes.RTLD_GLOBAL)
-    for name in (build.NVML, build.CUBLASLT, build.CUBLAS, build.CURAND):
-        ctypes.CDLL(str(found[name]), mode=ctypes.RTLD_GLOBAL)
+    for name, path in found.items():
+        if name != build.DRIVER:
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     driver.emulator_in_use.restype = ctypes.c_size_t
     driver.emulator_page_locked.restype = ctypes.c_size_t
     driver.emulator_imported.restype = ctypes.c_size_t

@@ -239,7 +239,7 @@ print(json.dumps([float((x * 2).sum()), x.T.max(axis=0).get().tolist()[:2], fits
     assert in_a_process(code, modes) == want
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("dtype", ["i4", "f2", "f4", "f8", "c8", "c16"])
 def test_products_of_matrices(dtype: str) -> None:
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-4, 5, s).astype(dtype) for s in ((3, 4, 5), (3, 5, 2)))
@@ -264,6 +264,81 @@ def test_products_wait_for_their_operands() -> None:
         stream.synchronize()
     host = np.arange(16.0).reshape(4, 4) + 1
     np.testing.assert_array_equal(found.get(), host @ host)
+
+
+DTYPES = ["f4", "f8", "c8", "c16"]
+
+
+def numbers(dtype: str, *shape: int) -> np.ndarray:
+    rng = np.random.default_rng(5)
+    found = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    return (found if dtype.startswith("c") else found.real).astype(dtype)
+
+
+def close(found: Any, expected: Any) -> None:
+    found, single = cupy.asnumpy(found), np.dtype(found.dtype).char in "fF"
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 if single else 1e-10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fourier_transforms(dtype: str) -> None:
+    names = ["fft", "ifft", "fft2", "ifftn"]
+    names += ["irfft", "irfftn", "hfft"] if dtype.startswith("c") else ["rfft", "rfftn", "ihfft"]
+    for shape in ((3, 1, 2), (2, 3, 31), (4, 6, 20)):
+        x = numbers(dtype, *shape)
+        for name in names:
+            found = getattr(cupy.fft, name)(cupy.asarray(x))
+            expected = getattr(np.fft, name)(x)
+            assert found.dtype == expected.dtype
+            close(found, expected)
+        close(cupy.fft.fft(cupy.asarray(x)[::-1], axis=0), np.fft.fft(x[::-1], axis=0))
+
+
+def test_transforms_wait_for_their_operands() -> None:
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        found = cupy.fft.fft(cupy.arange(16.0) + 1)
+        assert emulator.pending() > 0
+        stream.synchronize()
+    close(found, np.fft.fft(np.arange(16.0) + 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5, 5), (6, 3), (3, 6)], ids=str)
+def test_factorisations(shape: tuple[int, int], dtype: str) -> None:
+    many = numbers(dtype, 2, *shape)
+    for x in (many[0], many):
+        a = cupy.asarray(x)
+        q, r = cupy.linalg.qr(a)
+        close(q @ r, x)
+        close(q.conj().swapaxes(-1, -2) @ q, np.eye(min(shape)) + 0 * (q @ r)[..., :1, :1].get())
+        u, s, v = cupy.linalg.svd(a, full_matrices=False)
+        close(s, np.linalg.svd(x, compute_uv=False))
+        close((u * s[..., None, :]) @ v, x)
+    u, s, v = cupy.linalg.svd(cupy.asarray(many[0]))
+    assert (u.shape, v.shape) == ((shape[0],) * 2, (shape[1],) * 2)
+    close(cupy.linalg.pinv(cupy.asarray(many[0])), np.linalg.pinv(many[0]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_systems_of_equations_and_eigenvalues(dtype: str) -> None:
+    from cupyx.scipy.linalg import lu, solve_triangular
+
+    x, right = numbers(dtype, 2, 5, 5), numbers(dtype, 2, 5, 3)
+    h = x @ x.conj().swapaxes(-1, -2) + np.eye(5, dtype=dtype)
+    for k in (0, slice(None)):
+        a, b, c = (cupy.asarray(each[k]) for each in (x, right, h))
+        close(a @ cupy.linalg.solve(a, b), right[k])
+        close(cupy.linalg.inv(c), np.linalg.inv(h[k]))
+        close(cupy.linalg.det(a), np.linalg.det(x[k]))
+        close(cupy.linalg.cholesky(c), np.linalg.cholesky(h[k]))
+        close(cupy.linalg.eigvalsh(c), np.linalg.eigvalsh(h[k]))
+    values, vectors = cupy.linalg.eigh(cupy.asarray(h[0]))
+    close(cupy.asarray(h[0]) @ vectors, (vectors * values).get())
+    p, lower, upper = lu(cupy.asarray(x[0]))
+    close(p.astype(dtype) @ lower @ upper, x[0])
+    for trans in (0, 1, 2):
+        form = [upper, upper.T, upper.conj().T][trans]
+        close(form @ solve_triangular(upper, cupy.asarray(right[0]), trans=trans), right[0])
 
 
 @pytest.mark.parametrize("make", [cupy.random.RandomState, cupy.random.default_rng])

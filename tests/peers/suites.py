@@ -33,6 +33,8 @@ class Suite:
     """Variables that both runs have."""
     needs: tuple[str, ...] = ()
     """Packages without which there is nothing to run, besides the tests' own."""
+    fused: str = "tests.peers.fused"
+    """pytest's plugin that the run with gpusched has."""
     gpu: bool = False
     """Whether the tests need a GPU: `make test-gpu` runs them."""
 
@@ -64,17 +66,19 @@ SUITES = {
         (),
         chosen=("test_cupy_core", "test_cupy_creation", "test_cupy_gufunc", "test_cupy_linalg",
                 "test_cupy_overlap", "test_cupy_percentile", "test_cupy_random",
-                "test_cupy_reductions", "test_cupy_routines", "test_cupy_slicing"),
+                "test_cupy_reductions", "test_cupy_routines", "test_cupy_slicing",
+                "test_cupy_sparse"),
         needs=("cupy",),
         gpu=True,
     ),
-    # The emulated GPU has no cuSPARSE.
-    "dask-on-a-gpu-with-sparse": Suite(
+    # NumPy programs, whose chunks gpusched moves to a GPU.
+    "dask-on-gpu-workers": Suite(
         "dask.array.tests",
         "dask.ini",
         (),
-        chosen=("test_cupy_sparse",),
-        needs=("cupy", "cupy_backends.cuda.libs.cusparse"),
+        chosen=("test_overlap", "test_slicing"),
+        needs=("cupy",),
+        fused="tests.peers.placed",
         gpu=True,
     ),
     "expressions": Suite(

@@ -37,10 +37,10 @@ def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
     command += ["-c", str(HERE / suite.ini), "--rootdir", str(directory)]
     command += [f"--junitxml={report}"]
-    for plugin in suite.plugins:
+    for plugin in (*suite.plugins, *([suite.fused] if fused else [])):
         command += ["-p", plugin]
-    if fused:
-        command += ["-p", "tests.peers.fused", f"--every={every}"]
+    if every > 1:
+        command += [f"--every={every}"]
     if only:
         functions = {name.rpartition("::")[2].partition("[")[0] for name in only}
         command += ["-k", " or ".join(sorted(functions))]

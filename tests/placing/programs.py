@@ -103,12 +103,24 @@ def _xarray(folder: Path) -> Any:
     return ((named - named.mean("time")) / named.std("time")).data
 
 
-def _groupby(folder: Path) -> Any:
+def _maps() -> da.Array:
+    """Return the values as 64 maps, of which a task makes a chunk each."""
+    return da.from_array(host().reshape(64, 64, 128), chunks=(16, 64, 128))
+
+
+def _anomalies(values: da.Array, *dims: str) -> da.Array:
     import xarray as xr
 
-    labels = ("time", np.arange(SHAPE[0]) // 256)
-    named = xr.DataArray(loaded(), dims=("time", "x"), coords={"label": labels})
+    labels = ("time", np.arange(len(values)) // (len(values) // 4))
+    named = xr.DataArray(values, dims=("time", *dims), coords={"label": labels})
     return (named.groupby("label") - named.groupby("label").mean()).data
+
+
+def _tiny_chunks() -> da.Array:
+    """Return what is computed by batches: chunks of 8192 elements, and then pieces of them."""
+    x = da.from_array(np.tile(host(), (2, 1)), chunks=(16, 512))
+    y = da.exp(-(x**2)) + da.sin(x)
+    return y[:, ::-1] * 2 - y.mean(axis=1, keepdims=True)
 
 
 def _rows(block: np.ndarray) -> np.ndarray:
@@ -141,6 +153,7 @@ PROGRAMS = [
             lambda _: da.map_blocks(_read, dtype=float, chunks=((256,) * 4, (512,))) * 2 + 1),
     Program("from_zarr", _zarr),
     Program("arithmetic, ufuncs", lambda _: da.exp(-(loaded() ** 2)) + da.sin(loaded())),
+    Program("tiny chunks", lambda _: _tiny_chunks()),
     Program("one operation", lambda _: loaded() + 1),
     Program("comparison, where", lambda _: da.where(loaded() > 0, loaded(), 0.0) + 1),
     Program("astype", lambda _: (loaded() * 100).astype("int32") + 1),
@@ -173,7 +186,8 @@ PROGRAMS = [
     Program("histogram", lambda _: da.histogram(loaded() * 2, bins=16, range=(-9, 9))[0]),
     Program("setitem", lambda _: _set(loaded() * 2)),
     Program("xarray", _xarray),
-    Program("xarray groupby", _groupby),
+    Program("xarray groupby, pieces of 512", lambda _: _anomalies(loaded(), "x")),
+    Program("xarray groupby, pieces of 8192", lambda _: _anomalies(_maps(), "y", "x")),
     Program("apply of a function", lambda _: gpusched.apply(_rows, loaded() * 2 + 1)),
     Program("apply of a torch module", _torch, needs="torch"),
     Program("apply of a JAX function", _jax, tolerance=1e-5, needs="jax"),

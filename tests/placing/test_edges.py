@@ -21,6 +21,7 @@ from gpusched import placed
 from gpusched.backends.cuda import runtime
 from gpusched.cluster.statistics import difference
 from gpusched.graph import gpu_failures
+from gpusched.graph.devicechoice import LEAVES, SMALL
 from gpusched.graph.placing import DeviceRequiredError
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
@@ -267,6 +268,22 @@ def test_kernels_that_cannot_be_compiled_are_said_once_and_counted(
     assert counts.host_tasks == 6
 
 
+def test_chunks_stay_on_the_host_while_kernels_are_missing(
+    worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worthwhile, "gain", lambda *_: -1.0)
+    settings = {"gpusched.fusion.cache-directory": None, "gpusched.fusion.compile": "background"}
+    x = da.from_delayed(dask.delayed(host)(), (64, 512), dtype=float)
+    y = (x * 2.375 - 7.25).sum(axis=0) + (x * 3.375 - 6.25).max(axis=0)
+    with gpusched.disable():
+        expected = y.compute(scheduler="sync")
+    with dask.config.set(settings):
+        found, counts = counted(lambda: y.compute(scheduler=worker.get))
+    np.testing.assert_array_equal(found, expected)
+    assert counts.host_tasks > 0
+    assert (counts.device_tasks, counts.bytes_to_host) == (0, 0)
+
+
 def test_chunks_that_arrive_without_room_on_the_device_are_numpy_arrays(
     worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +319,39 @@ def test_functions_that_cupy_has_run_on_the_device(
     assert counts.bytes_to_device == x.nbytes
 
 
+LIBRARIES: dict[str, Callable[[da.Array], da.Array]] = {
+    "matmul": lambda x: x @ x.T,
+    "dot": lambda x: da.dot(x.T, x),
+    "tensordot": lambda x: da.tensordot(x, x, axes=([1], [1])),
+    "einsum": lambda x: da.einsum("ij,kj->ik", x, x),
+    "fft": lambda x: da.fft.fft(x, axis=1),
+    "irfft": lambda x: da.fft.irfft(x, n=40, axis=1),
+    "rfft2": lambda x: da.fft.rfft2(da.stack([x, x]).rechunk((1, 64, 512))),
+    "ihfft": lambda x: da.fft.ihfft(x, axis=1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_products_and_transforms_are_cudas_libraries(
+    name: str, dtype: str, worker: GpuWorker
+) -> None:
+    x = (da.from_array((host() * 9).astype(dtype), chunks=(32, 512)) * 2) + 1
+    with gpusched.disable():
+        expected = LIBRARIES[name](x).compute(scheduler="sync")
+    with always():
+        found, counts = counted(lambda: LIBRARIES[name](x).compute(scheduler=worker.get))
+    assert found.dtype == expected.dtype
+    scale = abs(expected).max()
+    np.testing.assert_allclose(found / scale, expected / scale, rtol=0,
+                               atol=2e-6 if dtype == "f4" else 1e-13)  # fmt: skip
+    reasons = {str(reason) for _, reason in counts.host_reasons}
+    names = {name for name, reason in counts.host_reasons if reason not in (SMALL, LEAVES)}
+    names.discard("Compose")  # Of the sum of products.
+    assert bool(names) == (dtype == "i4"), reasons
+    assert dtype == "i4" or counts.device_tasks >= 2
+
+
 def test_tasks_with_calls_on_the_host_count_as_the_hosts(worker: GpuWorker) -> None:
     x = da.exp(da.from_array(host(), chunks=(32, 512)) * 2).map_blocks(_type_of, dtype=float)
     with always():
@@ -328,6 +378,74 @@ def test_pieces_of_chunks_are_cut_on_the_device(worker: GpuWorker) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert counts.host_tasks == 0
     assert counts.bytes_to_device < 1.1 * x.nbytes  # Halos are small, and cross over twice.
+
+
+BATCHED = {"gpusched.batching.least": 4}
+"""So that graphs of some dozens of tasks are batched."""
+
+
+def tiny_chunks() -> da.Array:
+    """Return 16 chunks of 8 kB."""
+    return da.from_array(np.tile(host(), (8, 1)), chunks=(32, 512))
+
+
+def test_tasks_of_a_batch_run_on_the_device(worker: GpuWorker) -> None:
+    def program() -> da.Array:
+        y = da.exp(tiny_chunks()) * 2
+        return y[:, ::-1] - y.mean(axis=1, keepdims=True)
+
+    with gpusched.disable():
+        expected = program().compute(scheduler="sync")
+    with dask.config.set(BATCHED):
+        (graph,) = dask.optimize(program())
+    names = [getattr(getattr(node, "func", None), "__name__", "") for node in graph.dask.values()]
+    assert any("batch-of" in name for name in names)
+    found, counts = counted(lambda: worker.get(graph.dask, graph.__dask_keys__()))
+    np.testing.assert_allclose(np.block(found), expected, rtol=1e-12)
+    assert counts.device_tasks >= 16
+    assert counts.host_reasons == {}
+    assert counts.bytes_to_device == expected.nbytes + 512 * 8  # And the means.
+
+
+def _pieces(step: int) -> da.Array:
+    """Return what takes a piece of a chunk of 128 kB in each of its many tasks."""
+    x = chunks().rechunk((64, 512))
+    return da.concatenate([x[k : k + step] * 2.5 - 1 for k in range(0, 64, step)])
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["tasks", "batches"])
+@pytest.mark.parametrize("step", [1, 16], ids=["few elements", "many elements"])
+def test_it_is_the_piece_of_a_chunk_that_decides(
+    step: int, batched: bool, worker: GpuWorker
+) -> None:
+    with gpusched.disable():
+        expected = _pieces(step).compute(scheduler="sync")
+    with dask.config.set(BATCHED if batched else {"gpusched.batching.tasks": 0}):
+        (graph,) = dask.optimize(_pieces(step))
+    found, counts = counted(lambda: worker.get(graph.dask, graph.__dask_keys__()))
+    np.testing.assert_array_equal(np.concatenate([row[0] for row in found]), expected)
+    reasons = {str(reason) for _, reason in counts.host_reasons}
+    assert reasons == ({"small chunks"} if step == 1 else set())
+    # Pieces are copied alone of a chunk that is on the device.
+    assert counts.bytes_to_host == (expected.nbytes if step == 1 else 0)
+    assert counts.host_tasks == (64 if step == 1 else 0)
+    # A plan holds for pieces that are cut anywhere.
+    assert sum(counts.recorded.values()) <= 2
+
+
+def test_the_whole_of_a_chunk_is_copied_where_a_task_takes_most_of_it(worker: GpuWorker) -> None:
+    cuts = [ProgramStep(operator.getitem, (Register(0), Register(k)), recorded=True)
+            for k in (1, 2)]  # fmt: skip
+    rest = ProgramStep(np.subtract, (Register(3), Register(4)), recorded=True)
+    program = Program((*cuts, rest), inputs=3)
+    for length in (60, 8):
+        slices = slice(length), slice(2, length + 2)
+        task = Task("result", program, TaskRef("a"), *slices)
+        with always():
+            found, counts = counted(partial(run, worker, task, a=host()))
+        np.testing.assert_array_equal(hosted(found), np.subtract(*[host()[s] for s in slices]))
+        copied = host().nbytes if length == 60 else 2 * 8 * 512 * 8
+        assert (counts.device_tasks, counts.bytes_to_device) == (1, copied)
 
 
 def test_the_program_says_from_how_many_elements_results_stay(worker: GpuWorker) -> None:

@@ -32,10 +32,11 @@ Each program is in `tests/placing/programs.py`, on arrays of {SHAPE[0]} x {SHAPE
 chunks of {CHUNKS[0]} x {CHUNKS[1]}, and was compared with what plain dask gives on the host: dtype,
 shape and type equal, floats within a relative and absolute 1e-12, all else exactly. The counts were
 made on the emulated GPU of `tests/emulated_gpu`. A task counts as the host's if any of its calls
-ran there, but for those on what is small by then. cuBLAS, cuFFT and cuSOLVER are not used for NumPy
-programs. Models compute on the GPU where their library is built for it, and get the chunks as they
-are there; no library is built for the emulated GPU. Tasks that only load, create, store or fetch
-chunks are not counted; of others, one more or less may find its chunk on the GPU from run to run.
+ran there, but for those on what is small by then. Products and Fourier transforms are cuBLAS's and
+cuFFT's, decompositions NumPy's. Models compute on the GPU where their library is built for it, and
+get the chunks as they are there; no library is built for the emulated GPU. Tasks that only load,
+create, store or fetch chunks are not counted; of others, one more or less may find its chunk on the
+GPU from run to run.
 
 | program | tasks on GPUs | on the host | called on the host, and why |
 | --- | --- | --- | --- |

@@ -1,6 +1,7 @@
-/* libcublas.so.13: matrix products and dot products, by loops. Matrices are stored column by column,
- * as in cuBLAS. Everything else that CuPy links to says CUBLAS_STATUS_NOT_SUPPORTED. */
-#include "libraries.h"
+/* libcublas.so.13: matrix products and dot products, by loops, and systems of equations by LAPACK.
+ * Matrices are stored column by column, as in cuBLAS. Everything else that CuPy links to says
+ * CUBLAS_STATUS_NOT_SUPPORTED. */
+#include "lapack.h"
 #include <complex.h>
 
 enum { SUCCESS = 0, INVALID = 7, FAILED = 13, UNSUPPORTED = 15 };
@@ -103,14 +104,14 @@ static int is_known(int a, int b, int c) {
 }
 
 #define SHAPE handle *h, int a_form, int b_form, int m, int n, int k
-#define COMMON .a_form = a_form, .b_form = b_form, .m = m, .n = n, .k = k, .alpha = alpha, .beta = beta, \
+#define COMMON .a_form = a_form, .b_form = b_form, .m = m, .n = n, .alpha = alpha, .beta = beta, \
                .a = a, .b = b, .c = c, .lda = lda, .ldb = ldb, .ldc = ldc
 
 EXPORT int cublasGemmEx(SHAPE, const void *alpha, const void *a, int a_type, int lda, const void *b,
                         int b_type, int ldb, const void *beta, void *c, int c_type, int ldc,
                         int compute, int algorithm) {
   if (!is_known(a_type, b_type, c_type)) return UNSUPPORTED;
-  return put_product(h, (product){COMMON, .type = a_type, .count = 1});
+  return put_product(h, (product){COMMON, .k = k, .type = a_type, .count = 1});
 }
 EXPORT int cublasSgemmEx(SHAPE, const float *alpha, const void *a, int a_type, int lda, const void *b,
                          int b_type, int ldb, const float *beta, void *c, int c_type, int ldc) {
@@ -121,25 +122,25 @@ EXPORT int cublasGemmStridedBatchedEx(SHAPE, const void *alpha, const void *a, i
                                       long long b_step, const void *beta, void *c, int c_type,
                                       int ldc, long long c_step, int count, int compute, int algorithm) {
   if (!is_known(a_type, b_type, c_type)) return UNSUPPORTED;
-  return put_product(h, (product){COMMON, .type = a_type, .count = count, .a_step = a_step,
+  return put_product(h, (product){COMMON, .k = k, .type = a_type, .count = count, .a_step = a_step,
                                   .b_step = b_step, .c_step = c_step});
 }
 
 #define GEMMS(letter, code)                                                                       \
   EXPORT int cublas##letter##gemm_v2(SHAPE, const void *alpha, const void *a, int lda,            \
                                      const void *b, int ldb, const void *beta, void *c, int ldc) { \
-    return put_product(h, (product){COMMON, .type = code, .count = 1});                           \
+    return put_product(h, (product){COMMON, .k = k, .type = code, .count = 1});                           \
   }                                                                                               \
   EXPORT int cublas##letter##gemmStridedBatched(                                                  \
       SHAPE, const void *alpha, const void *a, int lda, long long a_step, const void *b, int ldb, \
       long long b_step, const void *beta, void *c, int ldc, long long c_step, int count) {        \
-    return put_product(h, (product){COMMON, .type = code, .count = count, .a_step = a_step,       \
+    return put_product(h, (product){COMMON, .k = k, .type = code, .count = count, .a_step = a_step,       \
                                     .b_step = b_step, .c_step = c_step});                         \
   }                                                                                               \
   EXPORT int cublas##letter##gemmBatched(SHAPE, const void *alpha, const void *a, int lda,        \
                                          const void *b, int ldb, const void *beta, void *c,       \
                                          int ldc, int count) {                                    \
-    return put_product(h, (product){COMMON, .type = code, .count = count, .pointers = 1});        \
+    return put_product(h, (product){COMMON, .k = k, .type = code, .count = count, .pointers = 1});        \
   }
 GEMMS(S, REAL32)
 GEMMS(D, REAL64)
@@ -167,6 +168,42 @@ static void write_item(int type, void *start, long long index, double complex va
 static long long place(int index, int length, int step) {
   return (long long)(step < 0 ? index - length + 1 : index) * step;
 }
+
+/* C = alpha op(A) + beta op(B). */
+static void run_sum(void *work) {
+  product *p = work;
+  emulator_open();
+  if (p->on_device) {
+    p->alpha_value = read_scalar(p->type, p->alpha);
+    p->beta_value = read_scalar(p->type, p->beta);
+  }
+  for (int j = 0; j < p->n; j++)
+    for (int i = 0; i < p->m; i++) {
+      double complex x = 0, y = 0; /* a factor of 0 says that there may be no matrix */
+      if (p->alpha_value != 0) x = read_item(p->type, p->a, p->a_form ? j + (long long)i * p->lda : i + (long long)j * p->lda);
+      if (p->beta_value != 0) y = read_item(p->type, p->b, p->b_form ? j + (long long)i * p->ldb : i + (long long)j * p->ldb);
+      if (p->a_form == CONJUGATED) x = conj(x);
+      if (p->b_form == CONJUGATED) y = conj(y);
+      write_item(p->type, p->c, i + (long long)j * p->ldc, p->alpha_value * x + p->beta_value * y);
+    }
+  emulator_close();
+  free(p);
+}
+#define SUM(letter, code)                                                                         \
+  EXPORT int cublas##letter##geam(handle *h, int a_form, int b_form, int m, int n, const void *alpha, \
+                                  const void *a, int lda, const void *beta, const void *b, int ldb, \
+                                  void *c, int ldc) {                                             \
+    product p = {COMMON, .type = code, .on_device = h->on_device};                                \
+    if (!p.on_device) {                                                                           \
+      p.alpha_value = read_scalar(code, alpha);                                                   \
+      p.beta_value = read_scalar(code, beta);                                                     \
+    }                                                                                             \
+    return put(h->stream, run_sum, &p, sizeof p) ? FAILED : SUCCESS;                              \
+  }
+SUM(S, REAL32)
+SUM(D, REAL64)
+SUM(C, COMPLEX32)
+SUM(Z, COMPLEX64)
 
 static void run_gemv(void *work) {
   vectors *v = work;
@@ -240,18 +277,98 @@ DOT(cublasZdotu_v2, COMPLEX64, PLAIN)
 DOT(cublasCdotc_v2, COMPLEX32, CONJUGATED)
 DOT(cublasZdotc_v2, COMPLEX64, CONJUGATED)
 
+/* Systems of equations, of one matrix or of several at an array of addresses. */
+typedef struct solving {
+  void (*run)(struct solving *, char *a, char *b, int number);
+  char letter, side, fill, form, diagonal;
+  int type, m, n, lda, ldb, count, pointers, on_device;
+  const void *alpha; /* in device memory */
+  void *a, *b;
+  int *pivots, *info;
+  double complex alpha_value;
+} solving;
+
+static void run_solving(void *work) {
+  solving *s = work;
+  emulator_open();
+  if (s->on_device && s->alpha) s->alpha_value = read_scalar(s->type, s->alpha);
+  for (int k = 0; k < s->count; k++)
+    s->run(s, s->pointers ? ((char **)s->a)[k] : s->a, s->pointers ? ((char **)s->b)[k] : s->b, k);
+  emulator_close();
+  free(s);
+}
+static int put_solving(handle *h, solving s) {
+  if (!routine('d', "getrf")) return UNSUPPORTED;
+  if (s.m < 0 || s.n < 0 || s.count < 0) return INVALID;
+  s.on_device = h->on_device;
+  if (s.alpha && !s.on_device) s.alpha_value = read_scalar(s.type, s.alpha);
+  return put(h->stream, run_solving, &s, sizeof s) ? FAILED : SUCCESS;
+}
+
+static void trsm(solving *s, char *a, char *b, int number) {
+  double complex alpha;
+  write_item(s->type, &alpha, 0, s->alpha_value);
+  routine(s->letter, "trsm")(&s->side, &s->fill, &s->form, &s->diagonal, &s->m, &s->n, &alpha, a, &s->lda, b, &s->ldb);
+}
+static void getrf(solving *s, char *a, char *b, int number) {
+  routine(s->letter, "getrf")(&s->n, &s->n, a, &s->lda, s->pivots + (size_t)number * s->n, s->info + number);
+}
+static void getrs(solving *s, char *a, char *b, int number) {
+  int info;
+  routine(s->letter, "getrs")(&s->form, &s->n, &s->m, a, &s->lda, s->pivots + (size_t)number * s->n, b, &s->ldb, &info);
+}
+static void getri(solving *s, char *a, char *b, int number) {
+  int length = s->n * 64;
+  void *memory = malloc(length * size_of_letter(s->letter) + 16);
+  for (int j = 0; j < s->n; j++) {
+    size_t size = size_of_letter(s->letter);
+    memcpy(b + (size_t)j * s->ldb * size, a + (size_t)j * s->lda * size, s->n * size);
+  }
+  routine(s->letter, "getri")(&s->n, b, &s->ldb, s->pivots + (size_t)number * s->n, memory, &length, s->info + number);
+  free(memory);
+}
+
+#define SOLVE(L, l, code)                                                                         \
+  EXPORT int cublas##L##trsm_v2(handle *h, int side, int fill, int form, int diagonal, int m, int n, \
+                                const void *alpha, void *a, int lda, void *b, int ldb) {          \
+    return put_solving(h, (solving){trsm, l, "LR"[side], "LU"[fill], "NTC"[form], "NU"[diagonal], code, \
+                                    m, n, lda, ldb, 1, 0, .alpha = alpha, .a = a, .b = b});       \
+  }                                                                                               \
+  EXPORT int cublas##L##trsmBatched(handle *h, int side, int fill, int form, int diagonal, int m, int n, \
+                                    const void *alpha, void *a, int lda, void *b, int ldb, int count) { \
+    return put_solving(h, (solving){trsm, l, "LR"[side], "LU"[fill], "NTC"[form], "NU"[diagonal], code, \
+                                    m, n, lda, ldb, count, 1, .alpha = alpha, .a = a, .b = b});   \
+  }                                                                                               \
+  EXPORT int cublas##L##getrfBatched(handle *h, int n, void *a, int lda, int *pivots, int *info, int count) { \
+    if (!pivots) return UNSUPPORTED;                                                              \
+    return put_solving(h, (solving){getrf, l, .n = n, .lda = lda, .count = count, .pointers = 1, .a = a, .b = a, .pivots = pivots, .info = info}); \
+  }                                                                                               \
+  EXPORT int cublas##L##getriBatched(handle *h, int n, void *a, int lda, int *pivots, void *b, int ldb, int *info, int count) { \
+    if (!pivots) return UNSUPPORTED;                                                              \
+    return put_solving(h, (solving){getri, l, .n = n, .lda = lda, .ldb = ldb, .count = count, .pointers = 1, .a = a, .b = b, .pivots = pivots, .info = info}); \
+  }                                                                                               \
+  EXPORT int cublas##L##getrsBatched(handle *h, int form, int n, int m, void *a, int lda, int *pivots, void *b, int ldb, int *info, int count) { \
+    if (!pivots) return UNSUPPORTED;                                                              \
+    *info = 0; /* in host memory: of the arguments */                                             \
+    return put_solving(h, (solving){getrs, l, .form = "NTC"[form], .m = m, .n = n, .lda = lda, .ldb = ldb, .count = count, .pointers = 1, .a = a, .b = b, .pivots = pivots}); \
+  }
+SOLVE(S, 's', REAL32)
+SOLVE(D, 'd', REAL64)
+SOLVE(C, 'c', COMPLEX32)
+SOLVE(Z, 'z', COMPLEX64)
+
 /* What CuPy links to besides. */
 #define STUB(name) EXPORT int cublas##name(void) { return UNSUPPORTED; }
 #define STUBS(do)                                                                                 \
-  do(Caxpy_v2) do(Cdgmm) do(Cgeam) do(Cgerc_v2) do(Cgeru_v2) do(CgetrfBatched) do(CgetriBatched)  \
-  do(CgetrsBatched) do(Cscal_v2) do(Csscal_v2) do(Csyrk_v2) do(CtrsmBatched) do(Ctrsm_v2)         \
-  do(Dasum_v2) do(Daxpy_v2) do(Ddgmm) do(Dgeam) do(Dger_v2) do(DgetrfBatched) do(DgetriBatched)   \
-  do(DgetrsBatched) do(Dnrm2_v2) do(Dsbmv_v2) do(Dscal_v2) do(Dsyrk_v2) do(Dtpttr)                \
-  do(DtrsmBatched) do(Dtrsm_v2) do(Dtrttp) do(Dzasum_v2) do(Dznrm2_v2) do(Icamax_v2)              \
+  do(Caxpy_v2) do(Cdgmm) do(Cgerc_v2) do(Cgeru_v2)  \
+  do(Cscal_v2) do(Csscal_v2) do(Csyrk_v2)         \
+  do(Dasum_v2) do(Daxpy_v2) do(Ddgmm) do(Dger_v2)   \
+  do(Dnrm2_v2) do(Dsbmv_v2) do(Dscal_v2) do(Dsyrk_v2) do(Dtpttr)                \
+  do(Dtrttp) do(Dzasum_v2) do(Dznrm2_v2) do(Icamax_v2)              \
   do(Icamin_v2) do(Idamax_v2) do(Idamin_v2) do(Isamax_v2) do(Isamin_v2) do(Izamax_v2)             \
-  do(Izamin_v2) do(Sasum_v2) do(Saxpy_v2) do(Scasum_v2) do(Scnrm2_v2) do(Sdgmm) do(Sgeam)         \
-  do(Sger_v2) do(SgetrfBatched) do(SgetriBatched) do(SgetrsBatched) do(Snrm2_v2) do(Ssbmv_v2)     \
-  do(Sscal_v2) do(Ssyrk_v2) do(Stpttr) do(StrsmBatched) do(Strsm_v2) do(Strttp) do(Zaxpy_v2)      \
-  do(Zdgmm) do(Zdscal_v2) do(Zgeam) do(Zgerc_v2) do(Zgeru_v2) do(ZgetrfBatched)                   \
-  do(ZgetriBatched) do(ZgetrsBatched) do(Zscal_v2) do(Zsyrk_v2) do(ZtrsmBatched) do(Ztrsm_v2)
+  do(Izamin_v2) do(Sasum_v2) do(Saxpy_v2) do(Scasum_v2) do(Scnrm2_v2) do(Sdgmm)         \
+  do(Sger_v2) do(Snrm2_v2) do(Ssbmv_v2)     \
+  do(Sscal_v2) do(Ssyrk_v2) do(Stpttr) do(Strttp) do(Zaxpy_v2)      \
+  do(Zdgmm) do(Zdscal_v2) do(Zgerc_v2) do(Zgeru_v2)                   \
+  do(Zscal_v2) do(Zsyrk_v2) 
 STUBS(STUB)

@@ -127,6 +127,6 @@ template <class... A, size_t... I>
 static inline void emulator_call_each(void (*f)(A...), void **p, std::index_sequence<I...>) { f(*(A *)p[I]...); }
 template <class... A> static inline void emulator_call(void (*f)(A...), void **p) { emulator_call_each(f, p, std::index_sequence_for<A...>{}); }
 template <class... A> static inline int emulator_sizes(void (*)(A...), int *to) { int n = 0; ((to[n++] = (int)sizeof(A)), ...); return n; }
-#define EMULATOR_KERNEL(name) \
-  extern "C" __attribute__((visibility("default"))) void emulator_run_##name(void **p) { emulator_call(&name, p); } \
-  extern "C" __attribute__((visibility("default"))) int emulator_sizes_##name(int *to) { return emulator_sizes(&name, to); }
+#define EMULATOR_KERNEL(name, ...) /* the name, and the expression of a kernel */ \
+  extern "C" __attribute__((visibility("default"))) void emulator_run_##name(void **p) { emulator_call(&__VA_ARGS__, p); } \
+  extern "C" __attribute__((visibility("default"))) int emulator_sizes_##name(int *to) { return emulator_sizes(&__VA_ARGS__, to); }

@@ -1,0 +1,34 @@
+"""A pytest plugin that computes another project's NumPy programs as a worker that owns a GPU does.
+
+Every chunk is moved to the device for whatever can run there, however small, and the results come
+back as NumPy's arrays. ``pytest -p tests.peers.placed --pyargs dask.array.tests.test_fft``
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import dask.base
+
+from tests.peers import fused
+from tests.peers.fused import pytest_collection_finish, pytest_runtest_call, pytest_sessionfinish
+from tests.placing.__main__ import always
+from tests.placing.gpuworker import gpu_worker
+
+__all__ = ["pytest_collection_finish", "pytest_runtest_call", "pytest_sessionfinish"]
+
+_open = ExitStack()
+
+
+def pytest_configure(config: Any) -> None:
+    fused.pytest_configure(config)
+    worker = _open.enter_context(gpu_worker())
+    _open.enter_context(always())
+    dask.config.set({"scheduler": "sync"})
+    for name in ("sync", "synchronous", "single-threaded", "threads", "threading"):
+        dask.base.named_schedulers[name] = worker.get
+
+
+def pytest_unconfigure() -> None:
+    _open.close()
