@@ -147,8 +147,13 @@ COMPUTED_BY = "__gpusched_library__"
 
 
 def _getitem(array: Any, index: Any) -> Any:
-    """dask's ``chunk.getitem``: a view here; `owned` copies it where it is a task's result."""
-    return array[index]
+    """dask's ``chunk.getitem``, which copies small pieces: where somebody sees that they are one."""
+    if not isinstance(array, LazyChunk):
+        return dask_chunk.getitem(array, index)
+    piece = array[index]
+    if isinstance(piece, LazyChunk) and not piece._scalar and array.size >= 2 * piece.size:
+        piece._recorder.wants_own(piece._node)
+    return piece
 
 
 def _taken(array: Any, index: Any) -> Any:
@@ -157,7 +162,7 @@ def _taken(array: Any, index: Any) -> Any:
 
 
 def owned(array: Any) -> Any:
-    """Return `array`, copied if it keeps a much larger one alive (as ``chunk.getitem`` does)."""
+    """Return `array`, copied if it keeps a much larger one alive."""
     base = getattr(array, "base", None)
     if base is None:
         return array
