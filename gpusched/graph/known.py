@@ -124,7 +124,7 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, take, trim, enforced, together, pieces, extracted,
+                   operator.getitem, take, trim, enforced, np.real, np.imag, together, pieces, extracted,
                    one_of])  # fmt: skip
 """Known functions that compute nothing."""
 

@@ -589,7 +589,11 @@ class CutFirst:
             if type(array) is not np.ndarray or not _cuts_a_view(index):
                 self._forget(registers)
                 return False
-            registers[register] = array[index]
+            try:
+                registers[register] = array[index]
+            except IndexError:
+                step.call(step.function, registers)  # which says it in dask's words
+                raise
         self.rest.run_whole(registers)
         self._forget(registers)
         return True

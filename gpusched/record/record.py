@@ -601,7 +601,7 @@ class Recorder:
         return register in self._cut
 
     def own(self, register: int) -> Node:
-        """Return what such a register holds, as the array, or a view of the array, that NumPy has."""
+        """Return what such a register holds: the array, or the view of it, that NumPy has."""
         piece, changes = self._cut[register]
         if piece not in self._copies:
             self._copies[piece] = self.made_leaf(piece, _copied, copies=True).register

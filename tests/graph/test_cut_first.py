@@ -91,6 +91,12 @@ def test_a_piece_that_is_the_result_is_no_piece_of_the_recording() -> None:
     np.testing.assert_array_equal(found, VALUES[:2])
 
 
+def test_a_piece_that_cannot_be_cut_is_an_error_in_dasks_words() -> None:
+    made = program((chunk.getitem, 0, 1), *CUT_AND_ADD[1:], inputs=3)
+    with pytest.raises(ValueError, match="chunk size or shape is unknown"):
+        made(VALUES, np.s_[1:, 1:, 1:], VALUES)
+
+
 def test_chunks_are_as_they_were_and_no_piece_is_kept() -> None:
     before = VALUES.copy()
     made = program((operator.getitem, 0, 1), (np.transpose, 3), (np.add, 4, 2), inputs=3)
@@ -112,6 +118,7 @@ def raised(x: np.ndarray) -> np.ndarray:
     [
         lambda x: x[::-1],  # dask's view of the chunk
         lambda x: x[:, 1:][:, :4],
+        lambda x: x.imag,
         lambda x: x[:, :1],  # dask's copy of a small piece
         lambda x: x[:, :1].T,  # and views of it
         lambda x: da.flip(x[:, :1][:, None].T, 0),
@@ -130,7 +137,7 @@ def test_a_piece_that_is_changed_is_the_piece_of_dask(cut: Any, compiled: str) -
         ):
             if not fused:
                 gpusched.disable()
-            x = da.from_array(np.zeros((4, 6)), chunks=(2, 6))
+            x = da.from_array(np.zeros((4, 6), complex), chunks=(2, 6))
             changed = cut(x).map_blocks(raised, dtype=float)
             results = [changed.compute(scheduler="sync") for _ in range(2)]
             found.append((*results, x.compute(scheduler="sync")))
