@@ -124,8 +124,8 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, take, trim, enforced, np.real, np.imag, together, pieces, extracted,
-                   one_of])  # fmt: skip
+                   operator.getitem, take, trim, enforced, np.real, np.imag, together, pieces,
+                   extracted, one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(
@@ -147,7 +147,7 @@ COMPUTED_BY = "__gpusched_library__"
 
 
 def _getitem(array: Any, index: Any) -> Any:
-    """dask's ``chunk.getitem``, which copies small pieces: where somebody sees that they are one."""
+    """dask's ``chunk.getitem``, which copies small pieces; only those that others see here."""
     if not isinstance(array, LazyChunk):
         return dask_chunk.getitem(array, index)
     piece = array[index]
