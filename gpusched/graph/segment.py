@@ -167,8 +167,8 @@ class Segment:
         self.cut: CutFirst | None = None
         """How to run with pieces of its inputs, where nothing else is taken of some."""
         self.given: tuple[tuple[int, ProgramStep], ...] = ()
-        """The steps by which dask cuts pieces among its inputs off, and copies small ones: here they
-        are views of the chunks."""
+        """The steps by which dask cuts pieces among its inputs off, and copies the small ones: here
+        they are views of the chunks."""
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
