@@ -138,8 +138,8 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
 
 VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                    np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, take, trim, enforced, together, pieces, extracted,
-                   one_of])  # fmt: skip
+                   operator.getitem, take, trim, enforced, np.real, np.imag, together, pieces,
+                   extracted, one_of])  # fmt: skip
 """Known functions that compute nothing."""
 
 _CHUNK_FUNCTIONS = frozenset(
@@ -162,8 +162,13 @@ COMPUTED_BY = "__gpusched_library__"
 
 
 def _getitem(array: Any, index: Any) -> Any:
-    """dask's ``chunk.getitem``: a view here; `owned` copies it where it is a task's result."""
-    return array[index]
+    """dask's ``chunk.getitem``, which copies small pieces; only those that others see here."""
+    if not isinstance(array, LazyChunk):
+        return dask_chunk.getitem(array, index)
+    piece = array[index]
+    if isinstance(piece, LazyChunk) and not piece._scalar and array.size >= 2 * piece.size:
+        piece._recorder.wants_own(piece._node)
+    return piece
 
 
 def _taken(array: Any, index: Any) -> Any:
@@ -172,7 +177,7 @@ def _taken(array: Any, index: Any) -> Any:
 
 
 def owned(array: Any) -> Any:
-    """Return `array`, copied if it keeps a much larger one alive (as ``chunk.getitem`` does)."""
+    """Return `array`, copied if it keeps a much larger one alive."""
     base = getattr(array, "base", None)
     if base is None:
         return array

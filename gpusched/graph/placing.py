@@ -30,7 +30,7 @@ from gpusched.graph.devicechoice import (
 from gpusched.graph.examination import bare_name
 from gpusched.graph.moved import Moved, TaskCopies
 from gpusched.graph.quick import slow_part
-from gpusched.graph.segment import Segment, flat
+from gpusched.graph.segment import PieceReturnedError, Segment, flat
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
 from gpusched.plan.bounds import bounds
 from gpusched.plan.overrides import Overrides
@@ -107,16 +107,23 @@ class Placing:
         elif not any(map(_is_array, flat(inputs))) and not holds_placed(inputs):
             return segment.run(registers)
         else:
-            with cut(segment, registers) as rest:
-                reason = why_on_host(rest, registers)
-                if reason is None:
-                    found = self._moved(rest, registers)
-                else:
-                    found = self._on_host(rest, registers, reason)
+            try:
+                found = self._placed(segment, registers)
+            except PieceReturnedError:
+                segment.cut = None
+                found = self._placed(segment, registers)
         for k in segment.outputs:
             registers[k] = found[k]
         for k in segment.dying:
             registers[k] = None
+
+    def _placed(self, segment: Segment, registers: list[Any]) -> list[Any]:
+        """Run calls on the device, or on the host where that is said to be better."""
+        with cut(segment, registers) as rest:
+            reason = why_on_host(rest, registers)
+            if reason is None:
+                return self._moved(rest, registers)
+            return self._on_host(rest, registers, reason)
 
     def finish(self) -> None:
         """Count the task: on the device if nothing but what is small there was done elsewhere.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.plan.plan import Register
 from gpusched.record.chunk import LazyChunk, references
 from gpusched.record.record import Recorder
 
@@ -31,6 +32,8 @@ class Results:
         """Return a result with references instead of lazy chunks."""
         if type(value) in (list, tuple):
             return type(value)(map(self.reference, value))
+        if type(value) is dict:
+            return {key: self.reference(each) for key, each in value.items()}
         if not isinstance(value, LazyChunk):
             return references(self._recorder, value)
         if id(value) not in self._found:
@@ -40,6 +43,10 @@ class Results:
     def _reference(self, chunk: LazyChunk) -> Any:
         recorder = self._recorder
         register = recorder.register(chunk._node)
+        if recorder.is_piece(register) and not chunk._scalar:
+            register = recorder.register(recorder.own(register))
+            self._taken.add(register)
+            return Register(register)
         if chunk._owned and register in self._taken:
             made = recorder.made_leaf(register, np.copy, copies=True)
             chunk = LazyChunk(recorder, made, scalar=chunk._scalar)

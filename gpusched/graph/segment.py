@@ -24,15 +24,14 @@ from gpusched.graph import gpu_failures, newness, pieces
 from gpusched.graph.alone import gains_alone
 from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
-from gpusched.graph.known import known, owned, plain_for, substitute_for
+from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
-from gpusched.graph.partials import bare
 from gpusched.graph.results import Results
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.tiled import Part, parts
 from gpusched.placed import Placed
 from gpusched.plan import shortage, tiers
-from gpusched.plan.expression import Leaf, UnrecordableError
+from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import NONE, OverrideError
 from gpusched.plan.plan import (
@@ -108,6 +107,10 @@ class ProgramStep:
         return ProgramStep(function, self.args[self.taken.held :], kwargs, replayed=False)
 
 
+class PieceReturnedError(Exception):
+    """A result is a view of a piece that was cut off before: it has to be one of dask's piece."""
+
+
 class Segment:
     """Calls that run together.
 
@@ -163,6 +166,9 @@ class Segment:
         self.unsafe = [] if recorded else reasons(step for _, step in steps)
         self.cut: CutFirst | None = None
         """How to run with pieces of its inputs, where nothing else is taken of some."""
+        self.given: tuple[tuple[int, ProgramStep], ...] = ()
+        """The steps by which dask cuts pieces among its inputs off, and copies the small ones: here
+        they are views of the chunks."""
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
@@ -179,8 +185,12 @@ class Segment:
                 with updating() as counters:
                     counters.breaks.update(self.unsafe)
             return self.call(registers)
-        if self.cut is not None and self.cut.run(registers):
-            return None
+        if self.cut is not None:
+            try:
+                if self.cut.run(registers):
+                    return None
+            except PieceReturnedError:
+                self.cut = None
         inputs = tuple([registers[k] for k in self.inputs])
         examination = self.examined()
         if examination.refused:
@@ -220,6 +230,7 @@ class Segment:
         needed = set().union(*(step.registers for _, step in rest)) - {r for r, _ in rest}
         inner = Segment(rest, tuple(sorted(needed)), self.outputs, True)
         inner.overrides, inner.remaining = self.overrides, self.remaining
+        inner.given = tuple((r, step) for r, step in leading if step.function is getitem)
         self.cut = CutFirst(tuple(leading), inner)
 
     def _is_ready(self, plan: Plan) -> bool:
@@ -253,6 +264,7 @@ class Segment:
 
     def _call_in_tiles(self, registers: Registers) -> None:
         """Call the functions as they are, elementwise ones on tiles of their arrays."""
+        self._cut_off(registers)
         for part in self._parts:
             if part.stretch is None or not part.stretch.run(registers):
                 self.call(registers, steps=part.steps)
@@ -321,11 +333,20 @@ class Segment:
         steps
             Which of the calls.
         """
+        if steps == slice(None):
+            self._cut_off(registers)
         for (register, step), dying in zip(self.steps[steps], self.last_uses[steps], strict=True):
             function = plain_for(step.function) if reported else step.function
             registers[register] = step.call(function, registers)
             for each in dying:
                 registers[each] = None
+
+    def _cut_off(self, registers: Registers) -> None:
+        """Have dask cut off the pieces among the inputs, where results may be views of them."""
+        for register, step in self.given:
+            # A piece of a chunk in device memory has been copied to where it is read.
+            if type(registers[step.args[0].number]) is np.ndarray:
+                registers[register] = step.call(step.function, registers)
 
     def key(self, inputs: tuple[Any, ...], moves: bool = False) -> Any:
         """Return what a plan depends on, or None if that is not known.
@@ -411,7 +432,7 @@ class Segment:
                     tiers.wait(found.kernels)
                 if self._is_ready(found):
                     results, seconds = recorder.run(found, flat(inputs))
-        except (MemoryError, OverrideError, ChoiceError):
+        except (MemoryError, OverrideError, ChoiceError, PieceReturnedError):
             # Says nothing about the functions: there may be room the next time, and NumPy's own
             # run is not what the user's version of a kernel does, nor what was configured.
             raise
@@ -507,6 +528,9 @@ class Segment:
         numbers = itertools.count()
         for register, value in zip(self.inputs, inputs, strict=True):
             local[register] = _lazy(value, recorder, numbers, arrays)
+        for register, _ in self.given:
+            if isinstance(piece := local[register], LazyChunk):
+                recorder.wants_own(piece._node)
         with recorder.own_numbers():
             for register, function, step in self.calls:
                 recorder.step = register
@@ -539,19 +563,10 @@ class Segment:
         if self._users and recorder.device.can.errors:
             wanted += recorder.unused(wanted, self._users)
         recorder.flush(wanted)
-        structures = []
+        if self.given and any(recorder.is_piece(recorder.register(node)) for node in wanted):
+            raise PieceReturnedError
         made = Results(recorder)
-        for k in self.outputs:
-            value = local[k]
-            if isinstance(value, LazyChunk) and isinstance(value._node, Leaf) and self._copies(k):
-                owner = recorder.made_leaf(value._node.register, owned, copies=True)
-                value = LazyChunk(recorder, owner, scalar=value._scalar)
-            structures.append(made.reference(value))
-        return tuple(structures)
-
-    def _copies(self, register: int) -> bool:
-        """Return whether the function that wrote a register copies small views of large arrays."""
-        return any(r == register and bare(s.function) is getitem for r, s in self.steps)
+        return tuple([made.reference(local[k]) for k in self.outputs])
 
 
 @dataclass(frozen=True)
@@ -582,7 +597,11 @@ class CutFirst:
         """
         for register, step in self.cuts:
             array, index = (registers[a.number] for a in step.args)
-            piece = _view(array, index) if _cuts_a_view(index) else None
+            try:
+                piece = _view(array, index) if _cuts_a_view(index) else None
+            except IndexError:
+                step.call(step.function, registers)  # which says it in dask's words
+                raise
             if piece is None:
                 self.forget(registers)
                 return False

@@ -468,8 +468,7 @@ class KernelBuilder:
                 flags |= node.reports
             elif node.reports:
                 tests.append(Test(number, node.reports))
-            hides = node.operation in HIDING or node.operation in DEFINED
-            if node.reports or (id(node) in needed and not hides):
+            if (node.reports or id(node) in needed) and not _hides(node):
                 needed.update(map(id, node.arguments))
         return flags, tuple(reversed(tests))
 
@@ -520,6 +519,27 @@ def _made_of(order: list[Apply], values: set[int]) -> set[int]:
         if not found.isdisjoint(map(id, _values(node))):
             found.add(id(node))
     return found
+
+
+def _hides(node: Apply) -> bool:
+    """Return whether an operand may not matter to a result.
+
+    Of a constant NaN, one to the power of anything, and the zero that an integer is multiplied by
+    or masked with, the compiler knows the result.
+    """
+    if node.operation in HIDING or node.operation in DEFINED:
+        return True
+    constants = [a.value for a in node.arguments if isinstance(a, Scalar)]
+    if not constants:
+        return False
+    if node.dtype.kind in "biu":
+        return node.operation not in _KEEPING
+    powers = node.operation in ("power", "float_power")
+    return any(c != c or (powers and c in (0, 1)) for c in constants)
+
+
+_KEEPING = frozenset(["add", "subtract", "bitwise_xor"])
+"""Operations on integers whose results depend on each operand, whatever the other one is."""
 
 
 def _values(node: Apply) -> tuple[Node, ...]:

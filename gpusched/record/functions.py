@@ -18,7 +18,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.emit.dtypes import HALF, part
 from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import CLIP
-from gpusched.plan.expression import Node, UnfusibleError
+from gpusched.plan.expression import Leaf, Node, UnfusibleError
 from gpusched.record import parts
 from gpusched.record.chunk import (
     HANDLERS,
@@ -83,6 +83,8 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
 @_records(np.clip)
 def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSING, *,
           min: Any = _MISSING, max: Any = _MISSING) -> Any:  # fmt: skip
+    if not (a_min is a_max is _MISSING or min is max is _MISSING):
+        raise UnfusibleError(GraphBreak.OPTION, "bounds given twice")
     low = min if a_min is _MISSING else a_min
     high = max if a_max is _MISSING else a_max
     low, high = (None if v is _MISSING else v for v in (low, high))
@@ -124,14 +126,23 @@ def _parts(val: Any) -> tuple[LazyChunk, LazyChunk]:
     return parts_of(val._recorder, val._node, parts.apart)
 
 
+def _part(recorder: Recorder, val: Any, number: int) -> LazyChunk:
+    """Return one of the parts: of an array that exists, the view that others may write to."""
+    found = _parts(val)[number]
+    if not isinstance(val._node, Leaf) or not val.shape:
+        return found
+    view = (np.real, np.imag)[number]
+    return LazyChunk(recorder, recorder.leaf_view(val._node.register, view))
+
+
 @_records(np.real)
 def _real(recorder: Recorder, val: Any) -> Any:
-    return _parts(val)[0] if val.dtype.kind == "c" else val
+    return _part(recorder, val, 0) if val.dtype.kind == "c" else val
 
 
 @_records(np.imag)
 def _imag(recorder: Recorder, val: Any) -> Any:
-    return _parts(val)[1]
+    return _part(recorder, val, 1)
 
 
 @_records(np.angle)

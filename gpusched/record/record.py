@@ -107,6 +107,11 @@ class Recorder:
         self._sliced: dict[int, int] = {}
         self._viewed: set[int] = set()
         """By identity, nodes that were recorded again for what a view shows of them."""
+        self._cut: dict[int, tuple[int, tuple[Callable[[Any], Any], ...]]] = {}
+        """By register, of which piece it is a view, by which functions, where whoever cut the piece
+        off wants an array of its own."""
+        self._copies: dict[int, int] = {}
+        """By register of such a piece, the register of its copy."""
         self._owner = threading.get_ident()
         self.steps: list[Step] = []
         self._pending_steps: list[Step] = []
@@ -562,6 +567,8 @@ class Recorder:
             reason = self.breaks[-1][1] if self.breaks else GraphBreak.NO_KERNEL("no kernel")
             self.stop(reason.told(f"{name} needs NumPy arrays: {reason}"))
         registers = self._registers
+        if self._cut and not copies:
+            args, kwargs = self._owning(args), self._owning(kwargs)
         read = used_registers(args) | used_registers(kwargs)
         waits = not read.isdisjoint(self._stood_in)
         if not copies:
@@ -627,7 +634,44 @@ class Recorder:
         step = self.steps[-1]
         assert isinstance(step, Call)
         step.is_view = True
+        if register in self._cut:
+            piece, changes = self._cut[register]
+            self._cut[found.register] = piece, (*changes, change)
         return found
+
+    def wants_own(self, node: Node) -> None:
+        """Note that a piece of an array is an array of its own in NumPy.
+
+        Kernels read it where it is; whoever else is to see it, or a view of it, gets the `own` one.
+        """
+        if isinstance(node, Leaf):
+            self._cut.setdefault(node.register, (node.register, ()))
+
+    def is_piece(self, register: int) -> bool:
+        """Return whether a register holds such a piece, or a view of one."""
+        return register in self._cut
+
+    def own(self, register: int) -> Node:
+        """Return what such a register holds: the array, or the view of it, that NumPy has."""
+        piece, changes = self._cut[register]
+        if piece not in self._copies:
+            self._copies[piece] = self.made_leaf(piece, _copied, copies=True).register
+        found = self._copies[piece]
+        for change in changes:
+            leaf = self.leaf_view(found, change)
+            assert isinstance(leaf, Leaf)
+            found = leaf.register
+        return self._nodes["leaf", found]
+
+    def _owning(self, structure: Any) -> Any:
+        """Return arguments with arrays of their own in place of pieces."""
+        if type(structure) is Register and structure.number in self._cut and not structure.scalar:
+            return Register(self.register(self.own(structure.number)))
+        if type(structure) in (list, tuple):
+            return type(structure)(map(self._owning, structure))
+        if type(structure) is dict:
+            return {key: self._owning(value) for key, value in structure.items()}
+        return structure
 
     def _push(self, node: Node, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray],
               moved: dict[int, Node]) -> Node:  # fmt: skip
@@ -736,6 +780,10 @@ def _may_show(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype in SUPPORTED or value.dtype.hasobject
     return not isinstance(value, bool | int | float | complex | str | np.generic | type(None))
+
+
+def _copied(array: Any) -> Any:
+    return array.copy()
 
 
 def _name(function: Any) -> str:

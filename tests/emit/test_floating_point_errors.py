@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -117,6 +118,21 @@ def test_an_error_is_found_wherever_it_is(name: str, dtype: str, position: int) 
     assert errors_of(recording, values) == 0
     values[position] = 0
     assert errors_of(recording, values) & wanted
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: (1 / x) ** 0,
+    lambda x: 1.0 ** (1 / x),
+    lambda x: np.maximum(1 / x, math.nan),
+    lambda x: np.clip(1 / x, math.nan, 1),
+    lambda x: (1 / x).astype("i8") * 0,
+])  # fmt: skip
+def test_an_error_is_found_where_a_constant_makes_the_result(call: Callable[..., Any]) -> None:
+    values = np.full(NUMBER, 1.5)
+    values[NUMBER // 2] = 0
+    with np.errstate(invalid="ignore"):  # of the conversion, which is tested itself
+        recording = record(call, values)
+    assert errors_of(recording, values) & DIVIDE
 
 
 @pytest.mark.parametrize("dtype", [*exhaustive("float32"), "float64"])

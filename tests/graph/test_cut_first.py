@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import dask
+import dask.array as da
 import numpy as np
 import pytest
 from dask.array import chunk
@@ -89,6 +91,12 @@ def test_a_piece_that_is_the_result_is_no_piece_of_the_recording() -> None:
     np.testing.assert_array_equal(found, VALUES[:2])
 
 
+def test_a_piece_that_cannot_be_cut_is_an_error_in_dasks_words() -> None:
+    made = program((chunk.getitem, 0, 1), *CUT_AND_ADD[1:], inputs=3)
+    with pytest.raises(ValueError, match="chunk size or shape is unknown"):
+        made(VALUES, np.s_[1:, 1:, 1:], VALUES)
+
+
 def test_chunks_are_as_they_were_and_no_piece_is_kept() -> None:
     before = VALUES.copy()
     made = program((operator.getitem, 0, 1), (np.transpose, 3), (np.add, 4, 2), inputs=3)
@@ -96,3 +104,42 @@ def test_chunks_are_as_they_were_and_no_piece_is_kept() -> None:
     np.testing.assert_array_equal(found, 2 * before[:10].T)
     assert found.base is None or not np.may_share_memory(found, VALUES)
     np.testing.assert_array_equal(VALUES, before)
+
+
+def raised(x: np.ndarray) -> np.ndarray:
+    """Change what it is given: nothing that a function may do with a chunk of others'."""
+    x += 1
+    return x
+
+
+@pytest.mark.parametrize("compiled", ["off", "wait"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda x: x[::-1],  # dask's view of the chunk
+        lambda x: x[:, 1:][:, :4],
+        lambda x: x.imag,
+        lambda x: x[:, :1],  # dask's copy of a small piece
+        lambda x: x[:, :1].T,  # and views of it
+        lambda x: da.flip(x[:, :1][:, None].T, 0),
+        lambda x: x[:, :2].map_blocks(lambda b: b[::-1]),
+        lambda x: x[:, :2].map_blocks(np.ravel, drop_axis=1, dtype=x.dtype),
+        lambda x: da.ones((4, 6), chunks=(2, 6))[:, :1].T,
+    ],
+)
+def test_a_piece_that_is_changed_is_the_piece_of_dask(cut: Any, compiled: str) -> None:
+    """Changed in the chunk that others read where it is dask's view, and only there."""
+    found = []
+    for fused in (False, True):
+        with (
+            gpusched.enable() if fused else nullcontext(),
+            dask.config.set({"gpusched.fusion.compile": compiled}),
+        ):
+            if not fused:
+                gpusched.disable()
+            x = da.from_array(np.zeros((4, 6), complex), chunks=(2, 6))
+            changed = cut(x).map_blocks(raised, dtype=float)
+            results = [changed.compute(scheduler="sync") for _ in range(2)]
+            found.append((*results, x.compute(scheduler="sync")))
+    for plain, ours in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, plain)
