@@ -1,8 +1,9 @@
 """Where this package's messages are shown: beside distributed's, in the same form.
 
-All loggers are named after their modules, under ``gpusched``, so that they stay apart from
-distributed's and set by themselves. distributed gives a handler to its own loggers only, and keeps
-what its servers say apart for `distributed.Client.get_worker_logs`: `follow` adds ours to both.
+All loggers are named after their modules, under ``gpusched``, so that they can be distinguished
+from distributed's and set by themselves. distributed gives a handler to its own loggers only, and
+keeps what its servers say apart for `distributed.Client.get_worker_logs`: `follow` adds ours to
+both.
 """
 
 from __future__ import annotations
