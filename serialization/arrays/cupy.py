@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.serialization import codec
-from gpusched.serialization.arrays import device, host, kinds, pickled, without_gpu
+from gpusched.serialization.arrays import device, host, messages, without_gpu
 from gpusched.serialization.arrays.dtypes import is_plain
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.layout import Layout, compact, restore
@@ -34,7 +34,7 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """
     import cupy
 
-    if not kinds.is_ours(header):
+    if not messages.is_ours(header):
         from distributed.protocol.cupy import cuda_deserialize_cupy_ndarray
 
         return cuda_deserialize_cupy_ndarray(header, frames)
@@ -45,7 +45,7 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
 def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
     """Return an array as a header and frames in host memory; subclasses are pickled."""
     if not _is_plain(array):
-        return pickled.pack(_KIND, array, context)
+        return messages.pickle(_KIND, array, context)
     return pack_to_host(_KIND, array, context)
 
 
@@ -59,17 +59,17 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     WithoutGpuError
         If there is no GPU or no CuPy here, and no host array is wanted instead.
     """
-    if not kinds.is_ours(header):
+    if not messages.is_ours(header):
         from distributed.protocol.cupy import dask_deserialize_cupy_ndarray
 
         return dask_deserialize_cupy_ndarray(header, frames)
-    if pickled.is_pickled(header):
-        return pickled.unpack(_KIND, header, frames)
+    if messages.is_pickled(header):
+        return messages.unpickle(_KIND, header, frames)
     why = missing()
     if why is None:
         return unpack_to_device(_KIND, header, frames)[0]
     without_gpu.allow_host("cupy.ndarray", why)
-    return kinds.unpack(_KIND, header, frames)[0]
+    return messages.unpack(_KIND, header, frames)[0]
 
 
 def missing() -> str | None:
@@ -109,7 +109,7 @@ def pack_to_host(kind: str, array: Any, context: dict[str, Any] | None, /, **ext
 
     layout, flat = compact(array, cupy.ascontiguousarray)
     message = host.pack_bytes(layout, array.dtype, flat, context, kind=kind, **extra)
-    return kinds.mark(kind, message)
+    return messages.mark(kind, message)
 
 
 def unpack_to_device(kind: str, header: dict[str, Any],
@@ -122,7 +122,7 @@ def unpack_to_device(kind: str, header: dict[str, Any],
         If the message is damaged, or another reader's.
     """
     layout, dtype, data, extra = host.unpack_to_device(header, frames)
-    kinds.check(kind, extra)
+    messages.check(kind, extra)
     return place(layout, dtype, data), extra
 
 

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from gpusched.serialization.arrays import cupy as dense
-from gpusched.serialization.arrays import parts, without_gpu
+from gpusched.serialization.arrays import messages, without_gpu
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.replacing import replace, replace_cuda
 from gpusched.serialization.frames import CorruptFrameError
@@ -75,17 +75,17 @@ def _names(matrix: Any) -> tuple[str, ...]:
     return names
 
 
-def _join(matrix: Any, messages: list[Message]) -> Message:
-    return parts.join(_KIND, messages, format=matrix.format, shape=list(matrix.shape))
+def _join(matrix: Any, sent: list[Message]) -> Message:
+    return messages.join(_KIND, sent, format=matrix.format, shape=list(matrix.shape))
 
 
 def _build(sparse: Any, read: Any, header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the matrix of the library `sparse`, CuPy's or SciPy's, which have the same names."""
-    messages, extra = parts.split(_KIND, header, frames)
+    sent, extra = messages.split(_KIND, header, frames)
     names = _ARRAYS.get(extra.get("format", ""))
-    if names is None or len(names) != len(messages):
+    if names is None or len(names) != len(sent):
         raise CorruptFrameError(f"matrix: expected one of {list(_ARRAYS)}, found {extra!r:.200}")
-    data, *places = (read(*message) for message in messages)
+    data, *places = (read(*message) for message in sent)
     build = getattr(sparse, f"{extra['format']}_matrix")
     shape = tuple(extra["shape"])
     if extra["format"] == "coo":

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import dtypes, kinds
+from gpusched.serialization.arrays import dtypes, messages
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.layout import Layout, check
 from gpusched.serialization.frames import CorruptFrameError
@@ -47,7 +47,7 @@ def pack(kind: str, layout: Layout, dtype: Any, frame: Any, /, **extra: Any) -> 
         "nbytes": frame.nbytes,
         "extra": {**extra, "kind": kind},
     }
-    return {"gpusched": seal(about, []), kinds.KEY: kind}, [frame]
+    return {"gpusched": seal(about, []), messages.KEY: kind}, [frame]
 
 
 def unpack(kind: str, header: dict[str, Any],
@@ -68,7 +68,7 @@ def unpack(kind: str, header: dict[str, Any],
         if isinstance(error, CorruptFrameError):
             raise
         raise CorruptFrameError(f"description of an array: {error!r}") from error
-    kinds.check(kind, extra)
+    messages.check(kind, extra)
     if frame.nbytes != nbytes:
         raise CorruptFrameError(f"frame: expected {nbytes} bytes, found {frame.nbytes}")
     check(layout, dtype, frame.nbytes)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import cupy, device, kinds, without_gpu
+from gpusched.serialization.arrays import cupy, device, messages, without_gpu
 from gpusched.serialization.arrays.dtypes import is_plain
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.layout import compact, restore
@@ -89,7 +89,7 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
     """Return an array as a header and frames in host memory."""
     lent, library = _lend(array), _library(array)
     if isinstance(lent, np.ndarray):
-        return kinds.pack(_KIND, lent, context, library=library, device="cpu")
+        return messages.pack(_KIND, lent, context, library=library, device="cpu")
     return cupy.pack_to_host(_KIND, lent, context, library=library, device="gpu")
 
 
@@ -106,7 +106,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
         If the array was on a GPU, there is none or no CuPy here, and no NumPy array is wanted
         instead.
     """
-    array, about = kinds.unpack(_KIND, header, frames)
+    array, about = messages.unpack(_KIND, header, frames)
     if about.get("device") != "gpu":
         return _build(about, _writable(array))
     why = cupy.missing()

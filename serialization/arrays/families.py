@@ -24,7 +24,7 @@ from distributed.protocol.serialize import (
 from distributed.protocol.serialize import dask_dumps as their_dask_dumps
 from distributed.protocol.serialize import dask_loads as their_dask_loads
 
-from gpusched.serialization.arrays import kinds
+from gpusched.serialization.arrays import messages
 from gpusched.serialization.frames import CorruptFrameError
 
 READERS = (
@@ -68,7 +68,7 @@ def dask_dumps(value: Any, context: dict[str, Any] | None = None) -> Any:
         told, frames = foreign.serialize(value, context)
         header = {"sub-header": told, "serializer": "dask"}
     told = header["sub-header"]
-    if kinds.is_ours(told):
+    if messages.is_ours(told):
         header["type-serialized"] = _TYPE
         # distributed looks for it here.
         if "compression" in told:
@@ -79,7 +79,7 @@ def dask_dumps(value: Any, context: dict[str, Any] | None = None) -> Any:
 def dask_loads(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the value."""
     told = header.get("sub-header")
-    return _read(told, frames) if kinds.is_ours(told) else their_dask_loads(header, frames)
+    return _read(told, frames) if messages.is_ours(told) else their_dask_loads(header, frames)
 
 
 def cuda_dumps(value: Any) -> Any:
@@ -93,7 +93,7 @@ def cuda_dumps(value: Any) -> Any:
         told, frames = foreign.cuda_serialize(value)
         uncompressed = (False,) * len(frames)
         header = {"sub-header": told, "serializer": "cuda", "compression": uncompressed}
-    if kinds.is_ours(header["sub-header"]):
+    if messages.is_ours(header["sub-header"]):
         header["type-serialized"] = _TYPE
     return header, frames
 
@@ -101,7 +101,7 @@ def cuda_dumps(value: Any) -> Any:
 def cuda_loads(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the value, on the GPU."""
     told = header.get("sub-header")
-    return _read_cuda(told, frames) if kinds.is_ours(told) else their_cuda_loads(header, frames)
+    return _read_cuda(told, frames) if messages.is_ours(told) else their_cuda_loads(header, frames)
 
 
 def _read(header: Any, frames: list[Any]) -> Any:
@@ -116,7 +116,7 @@ def _read_cuda(header: Any, frames: list[Any]) -> Any:
 
 
 def _reader(header: Any) -> ModuleType:
-    name = header.get(kinds.KEY)
+    name = header.get(messages.KEY)
     if name not in READERS:
         raise CorruptFrameError(f"reader: expected one of {READERS}, found {name!r:.100}")
     return importlib.import_module(f"gpusched.serialization.arrays.{name}")

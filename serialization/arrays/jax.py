@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from dask.sizeof import sizeof
 
-from gpusched.serialization.arrays import device, kinds, pickled, without_gpu
+from gpusched.serialization.arrays import device, messages, without_gpu
 from gpusched.serialization.arrays.cuda_array_interface import Region, dense_strides
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.layout import Layout
@@ -84,9 +84,11 @@ def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
     Array([[1, 1]], dtype=bfloat16)
     """
     if not _is_plain(array):
-        return pickled.pack(_KIND, array, context)
+        return messages.pickle(_KIND, array, context)
     place = "gpu" if _is_on_gpu(array) else "other"
-    return kinds.pack(_KIND, np.asarray(array), context, device=place, weak=bool(array.weak_type))
+    return messages.pack(
+        _KIND, np.asarray(array), context, device=place, weak=bool(array.weak_type)
+    )
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
@@ -102,11 +104,11 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
         If the array was on a GPU, there is none here, and no array on the CPU is wanted instead.
     """
     without_gpu.require("jax", "a JAX array")
-    if pickled.is_pickled(header):
-        return pickled.unpack(_KIND, header, frames)
+    if messages.is_pickled(header):
+        return messages.unpickle(_KIND, header, frames)
     import jax
 
-    array, about = kinds.unpack(_KIND, header, frames)
+    array, about = messages.unpack(_KIND, header, frames)
     if about.get("device") == "gpu" and jax.default_backend() != "gpu":
         without_gpu.allow_host("JAX array of a GPU", "JAX finds no GPU", "an array on the CPU")
     # Where 64 bits are off they are for new arrays, and the array has them already.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import kinds, parts, pickled
+from gpusched.serialization.arrays import messages
 from gpusched.serialization.arrays import numpy as plain
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.replacing import replace
@@ -31,16 +31,16 @@ def serialize(array: np.ma.MaskedArray, context: dict[str, Any] | None = None) -
            fill_value=9), True)
     """
     if type(array) is not np.ma.MaskedArray or array.dtype.hasobject:
-        return pickled.pack(_KIND, array, context)
+        return messages.pickle(_KIND, array, context)
     arrays = [array.data]
     if array.mask is not np.ma.nomask:
         arrays.append(np.asarray(array.mask))
     fill = _fill(array)
     if fill is not None:
         arrays.append(fill)
-    messages = [plain.serialize(part, context) for part in arrays]
+    sent = [plain.serialize(part, context) for part in arrays]
     told = {"hard": bool(array.hardmask), "fill": fill is not None}
-    return parts.join(_KIND, messages, **told)
+    return messages.join(_KIND, sent, **told)
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> np.ma.MaskedArray:
@@ -51,14 +51,14 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> np.ma.MaskedArray:
     CorruptFrameError
         If the header or the frames are not those that were sent.
     """
-    if not kinds.is_ours(header):
+    if not messages.is_ours(header):
         from distributed.protocol.numpy import deserialize_numpy_maskedarray
 
         return deserialize_numpy_maskedarray(header, frames)
-    if pickled.is_pickled(header):
-        return pickled.unpack(_KIND, header, frames)
-    messages, extra = parts.split(_KIND, header, frames)
-    arrays = [plain.deserialize(*message) for message in messages]
+    if messages.is_pickled(header):
+        return messages.unpickle(_KIND, header, frames)
+    sent, extra = messages.split(_KIND, header, frames)
+    arrays = [plain.deserialize(*message) for message in sent]
     fill = arrays.pop()[()] if extra.get("fill") and arrays else None
     if not 1 <= len(arrays) <= 2:
         raise CorruptFrameError(f"masked array: expected data and a mask, found {len(arrays)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import cupy, device, kinds, without_gpu
+from gpusched.serialization.arrays import cupy, device, messages, without_gpu
 from gpusched.serialization.arrays.cuda_array_interface import Region, has_gaps, span
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.layout import Layout, compact, restore
@@ -41,7 +41,7 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     CorruptFrameError
         If the header is damaged.
     """
-    if not kinds.is_ours(header):
+    if not messages.is_ours(header):
         from distributed.protocol.numba import cuda_deserialize_numba_ndarray
 
         return cuda_deserialize_numba_ndarray(header, frames)
@@ -51,7 +51,7 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
 
 def serialize(array: Any, context: dict[str, Any] | None = None) -> Message:
     """Return an array as a header and frames in host memory."""
-    return kinds.pack(_KIND, _to_host(array), context)
+    return messages.pack(_KIND, _to_host(array), context)
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
@@ -64,11 +64,11 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     WithoutGpuError
         If there is no GPU or no numba here, and no host array is wanted instead.
     """
-    if not kinds.is_ours(header):
+    if not messages.is_ours(header):
         from distributed.protocol.numba import dask_deserialize_numba_array
 
         return dask_deserialize_numba_array(header, frames)
-    array, _ = kinds.unpack(_KIND, header, frames)
+    array, _ = messages.unpack(_KIND, header, frames)
     why = _missing()
     if why is None:
         return _to_device(array)

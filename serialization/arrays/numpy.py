@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import dtypes, kinds, pickled
+from gpusched.serialization.arrays import dtypes, messages
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.replacing import replace
 
@@ -39,8 +39,8 @@ def serialize(array: np.ndarray, context: dict[str, Any] | None = None) -> Messa
     """
     about = _PLAIN.get(type(array))
     if about is None or not dtypes.is_plain(array.dtype):
-        return pickled.pack(_KIND, array, context)
-    return kinds.pack(_KIND, np.asarray(array), context, **about)
+        return messages.pickle(_KIND, array, context)
+    return messages.pack(_KIND, np.asarray(array), context, **about)
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> np.ndarray:
@@ -51,13 +51,13 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> np.ndarray:
     CorruptFrameError
         If the header or the frames are not those that were sent.
     """
-    if not kinds.is_ours(header):
+    if not messages.is_ours(header):
         from distributed.protocol.numpy import deserialize_numpy_ndarray
 
         return deserialize_numpy_ndarray(header, frames)
-    if pickled.is_pickled(header):
-        return pickled.unpack(_KIND, header, frames)
-    array, extra = kinds.unpack(_KIND, header, frames)
+    if messages.is_pickled(header):
+        return messages.unpickle(_KIND, header, frames)
+    array, extra = messages.unpack(_KIND, header, frames)
     return np.asmatrix(array) if extra.get("matrix") else array
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.placed import Placed, mover
-from gpusched.serialization.arrays import cupy, device, kinds
+from gpusched.serialization.arrays import cupy, device, messages
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.replacing import replace, replace_cuda
 
@@ -33,7 +33,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     if mover() is not None:
         with suppress(MemoryError):
             return Placed(cupy.unpack_to_device(_KIND, header, frames)[0])
-    return kinds.unpack(_KIND, header, frames)[0]
+    return messages.unpack(_KIND, header, frames)[0]
 
 
 def cuda_serialize(value: Placed) -> Message:

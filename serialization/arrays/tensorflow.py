@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from dask.sizeof import sizeof
 
-from gpusched.serialization.arrays import kinds, pickled, without_gpu
+from gpusched.serialization.arrays import messages, without_gpu
 from gpusched.serialization.arrays.dtypes import is_plain
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.replacing import replace
@@ -39,9 +39,9 @@ def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
         raise NotImplementedError("within a tf.function, tensors have no values")
     array = np.asarray(tensor.numpy())
     if not is_plain(array.dtype):
-        return pickled.pack(_KIND, tensor, context)
+        return messages.pickle(_KIND, tensor, context)
     place = "gpu" if _is_on_gpu(tensor) else "cpu"
-    return kinds.pack(_KIND, array, context, device=place, dtype=tensor.dtype.name)
+    return messages.pack(_KIND, array, context, device=place, dtype=tensor.dtype.name)
 
 
 def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
@@ -57,11 +57,11 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
         If the tensor was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
     """
     without_gpu.require("tensorflow", "a TensorFlow tensor")
-    if pickled.is_pickled(header):
-        return pickled.unpack(_KIND, header, frames)
+    if messages.is_pickled(header):
+        return messages.unpickle(_KIND, header, frames)
     import tensorflow
 
-    array, about = kinds.unpack(_KIND, header, frames)
+    array, about = messages.unpack(_KIND, header, frames)
     place = "CPU:0"
     if about.get("device") == "gpu":
         if tensorflow.config.list_logical_devices("GPU"):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from dask.sizeof import sizeof
 
-from gpusched.serialization.arrays import device, kinds, parts, torch_saved, without_gpu
+from gpusched.serialization.arrays import device, messages, torch_saved, without_gpu
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.arrays.layout import Layout
 from gpusched.serialization.arrays.replacing import replace, replace_cuda
@@ -66,7 +66,7 @@ def cuda_deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     """
     import torch
 
-    if parts.is_joined(header):
+    if messages.is_joined(header):
         return _join_gradient(header, frames, cuda_deserialize)
     layout, held, frame, about = device.unpack(_KIND, header, frames)
     dtype = _dtype(about, held)
@@ -93,7 +93,7 @@ def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
         tuple(tensor.shape),
         tuple(stride * tensor.element_size() for stride in _strides(tensor, small)),
     )
-    message = kinds.pack(_KIND, array, context, **_about(tensor))
+    message = messages.pack(_KIND, array, context, **_about(tensor))
     return _with_gradient(tensor, message, lambda part: serialize(part, context))
 
 
@@ -110,7 +110,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
         If the tensor was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
     """
     without_gpu.require("torch", "a torch tensor")
-    if not kinds.is_ours(header):
+    if not messages.is_ours(header):
         from distributed.protocol.torch import deserialize_torch_Tensor
 
         return deserialize_torch_Tensor(header, frames)
@@ -118,16 +118,16 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
 
     if torch_saved.is_saved(header):
         return torch_saved.unpack(header, frames)
-    if parts.is_joined(header):
+    if messages.is_joined(header):
         return _join_gradient(header, frames, deserialize)
-    array, about = kinds.unpack(_KIND, header, frames)
+    array, about = messages.unpack(_KIND, header, frames)
     tensor = torch.from_numpy(array).view(_dtype(about, array.dtype))
     return _finished(_moved(tensor) if about.get("device") == "cuda" else tensor, about)
 
 
 def deserialize_parameter(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the parameter; as `deserialize`, but for what distributed itself has sent."""
-    if kinds.is_ours(header):
+    if messages.is_ours(header):
         return deserialize(header, frames)
     from distributed.protocol.torch import deserialize_torch_Parameters
 
@@ -136,7 +136,7 @@ def deserialize_parameter(header: dict[str, Any], frames: list[Any]) -> Any:
 
 def deserialize_module(header: dict[str, Any], frames: list[Any]) -> Any:
     """Return the module; as `deserialize`, but for what distributed itself has sent."""
-    if kinds.is_ours(header):
+    if messages.is_ours(header):
         return deserialize(header, frames)
     from distributed.protocol.serialize import ObjectDictSerializer
 
@@ -232,14 +232,14 @@ def _finished(tensor: Any, about: dict[str, Any]) -> Any:
 def _with_gradient(tensor: Any, message: Message, pack: Any) -> Message:
     # Only leaves keep a gradient; torch warns of those who ask others.
     gradient = tensor.grad if tensor.is_leaf else None
-    return message if gradient is None else parts.join(_KIND, [message, pack(gradient)])
+    return message if gradient is None else messages.join(_KIND, [message, pack(gradient)])
 
 
 def _join_gradient(header: dict[str, Any], frames: list[Any], read: Any) -> Any:
-    messages, _ = parts.split(_KIND, header, frames)
-    if len(messages) != 2:
-        raise CorruptFrameError(f"tensor: expected itself and a gradient, found {len(messages)}")
-    tensor, tensor.grad = (read(*message) for message in messages)
+    sent, _ = messages.split(_KIND, header, frames)
+    if len(sent) != 2:
+        raise CorruptFrameError(f"tensor: expected itself and a gradient, found {len(sent)}")
+    tensor, tensor.grad = (read(*message) for message in sent)
     return tensor
 
 

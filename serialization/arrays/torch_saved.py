@@ -7,7 +7,7 @@ from typing import Any
 
 import cloudpickle
 
-from gpusched.serialization.arrays import kinds, without_gpu
+from gpusched.serialization.arrays import messages, without_gpu
 from gpusched.serialization.arrays.host import Message
 from gpusched.serialization.frames import CorruptFrameError
 from gpusched.serialization.sealed import seal, unseal
@@ -34,7 +34,7 @@ def pack(value: Any) -> Message:
     # Modules that were defined in a script or a notebook are pickled by value.
     torch.save(value, buffer, pickle_module=cloudpickle)
     frames = [buffer.getbuffer()]
-    return {"gpusched": seal({"kind": KIND}, frames), kinds.KEY: KIND, _KEY: True}, frames
+    return {"gpusched": seal({"kind": KIND}, frames), messages.KEY: KIND, _KEY: True}, frames
 
 
 def is_saved(header: dict[str, Any]) -> bool:
@@ -54,7 +54,7 @@ def unpack(header: dict[str, Any], frames: list[Any]) -> Any:
     """
     import torch
 
-    kinds.check(KIND, unseal(header.get("gpusched"), frames))
+    messages.check(KIND, unseal(header.get("gpusched"), frames))
     if len(frames) != 1:
         raise CorruptFrameError(f"frames: expected 1, found {len(frames)}")
     return torch.load(io.BytesIO(frames[0]), map_location=_location, weights_only=False)

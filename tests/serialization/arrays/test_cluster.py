@@ -112,10 +112,10 @@ class Claimed:
 def claim() -> Claimed:
     from distributed.protocol.serialize import dask_serialize
 
-    from gpusched.serialization.arrays import kinds
+    from gpusched.serialization.arrays import messages
 
     def serialize(value: Any) -> Any:
-        return kinds.pack("cupy", np.arange(3.0), None)
+        return messages.pack("cupy", np.arange(3.0), None)
 
     dask_serialize.register(Claimed, serialize)
     return Claimed()
@@ -144,11 +144,11 @@ class Damaged:
 def damage() -> Damaged:
     from distributed.protocol.serialize import dask_serialize
 
-    from gpusched.serialization.arrays import kinds
+    from gpusched.serialization.arrays import messages
 
     def serialize(value: Any) -> Any:
         array = np.arange(3)
-        header, frames = kinds.pack("numpy", array, None)
+        header, frames = messages.pack("numpy", array, None)
         array[1] = 7
         return header, frames
 
