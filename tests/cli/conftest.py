@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import distributed  # noqa: F401  its settings are among those that are put back
 import psutil
 import pytest
 from click.testing import CliRunner, Result
