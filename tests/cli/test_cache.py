@@ -203,7 +203,7 @@ def test_a_fresh_process_compiles_nothing_with_a_pack(gpusched: Runner, tmp_path
     mode = "DASK_GPUSCHED__FUSION__COMPILE"
     gpusched.environment[mode] = "off"
     assert gpusched("run", "--local", "--quiet", "script.py").returncode == 0
-    assert list(tmp_path.rglob("first/**/*.py")), "there are sources that nothing is compiled of"
+    assert not list(tmp_path.rglob("first/**/*.py")), "a source of what nobody has compiled"
     gpusched.environment[mode] = "wait"
     warm = gpusched("cache", "warm", "script.py")
     assert warm.returncode == 0, warm.stderr

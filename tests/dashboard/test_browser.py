@@ -187,4 +187,4 @@ def test_explanation_fits_a_notebook(page: Page) -> None:
     page.set_content(f"<body>{found.html()}</body>")
     assert page.evaluate("document.documentElement.scrollWidth") <= 720
     # Nor is the table wider than the page, so that nothing has to be scrolled to.
-    assert page.evaluate("document.querySelector('.gpusched-explain').scrollWidth") <= 720
+    assert page.evaluate("document.querySelector('.gpusched').scrollWidth") <= 720
