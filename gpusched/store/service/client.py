@@ -23,6 +23,7 @@ from gpusched.store import (
     emitters,
     kernelfiles,
     processors,
+    quiet,
     worthwhile,
 )
 from gpusched.store.service.connection import (
@@ -138,7 +139,17 @@ class Client:
         elif messages and not self._refusal:
             leave_for(place(), messages)
 
+    def urge(self, name: str, gain: float) -> None:
+        """Let a kernel be compiled sooner whose request has been made, be it sent or not."""
+        if self.connected:
+            self.tell({"op": "urge", "name": name, "gain": gain})
+        for message in list(self._unanswered.values()):
+            if message["name"] == name:
+                message.update(urgent=True, gain=message["gain"] + gain)
+
     def _answer(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        # What can wait starts no service beside tasks; at the process's end it is left for one.
+        quiet.running.wait_for_end(unless=lambda: message["urgent"] or self.connected)
         for _ in range(TRIES):
             connection = self._connected()
             try:
@@ -312,7 +323,7 @@ def urge(name: str, gain: float) -> None:
     gain
         Seconds that are expected to be saved besides what was said.
     """
-    _client.tell({"op": "urge", "name": name, "gain": gain})
+    _client.urge(name, gain)
 
 
 def status() -> dict[str, Any] | None:

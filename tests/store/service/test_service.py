@@ -20,7 +20,7 @@ import pytest
 
 from gpusched.backends import cache
 from gpusched.backends.cache import KernelCache
-from gpusched.store import background
+from gpusched.store import background, quiet
 from gpusched.store.service import client, priority
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.store.test_cache import sample_kernel
@@ -160,6 +160,20 @@ def test_what_a_process_has_asked_for_is_compiled_after_its_end(folder: Path) ->
     wait_for(lambda: (client.status() or {"compiled": 0})["compiled"] == 1)
     check(KernelCache().get(sample_kernel()))
     assert (statistics().compilations, statistics().kernels_loaded) == (0, 1)
+
+
+def test_what_can_wait_starts_no_service_beside_tasks(folder: Path) -> None:
+    """Until none runs, or one becomes urgent; a process that ends leaves it for a service."""
+    running = quiet.running
+    running.begin()
+    handle = KernelCache().handle(sample_kernel())
+    background.request([handle], 0.0, urgent=False)
+    wait_for(lambda: client._client._unanswered)
+    assert client.status() is None
+    background.request([handle], 1.0)
+    assert background.join(PATIENCE)
+    assert handle.ready
+    running.end()
 
 
 def test_background_compilation_has_no_numba_in_this_process(folder: Path) -> None:
