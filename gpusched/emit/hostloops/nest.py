@@ -178,9 +178,9 @@ class Nest:
             if operand.access[self.innermost] is Access.BROADCAST:
                 self.write(f"{name}_value{row} = {self.current[name]}[0]")
 
-    def place(self, name: str, output: Output, index: str) -> str:
-        """Return where an output has the element of an index."""
-        array, access = self.current[name], output.access[self.innermost]
+    def place(self, name: str, output: Output, index: str, array: str = "") -> str:
+        """Return where an output, or another array of its strides, has the element of an index."""
+        array, access = array or self.current[name], output.access[self.innermost]
         if access is Access.BROADCAST:
             return f"{array}[0]"
         unit = access is Access.UNIT
@@ -198,6 +198,11 @@ class Nest:
         self.open("for number in range(blocks):")
         self.write(f"start = {self.number()} * {size}")
         self.write(f"count = min({size}, n{level} - start)")
+
+    def open_parts(self, size: int) -> None:
+        """Open a loop over parts of the innermost loop, in their order."""
+        self.open(f"for start in range(0, n{self.innermost}, {size}):")
+        self.write(f"count = min({size}, n{self.innermost} - start)")
 
     def number(self) -> str:
         """Return in source the number of the block that is computed next."""

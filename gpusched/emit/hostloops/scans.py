@@ -26,9 +26,8 @@ class Scanned(Nest):
         super().loop(level)
 
     def parts(self, size: int) -> None:
-        """Open a loop over parts of the innermost loop, in their order."""
-        self.open(f"for start in range(0, n{self.innermost}, {size}):")
-        self.write(f"count = min({size}, n{self.innermost} - start)")
+        """Open a loop over parts of the innermost loop, and move operands to their start."""
+        self.open_parts(size)
         self.to_start(self.inputs, self.kernel.inputs)
         self.to_start(self.outputs, self.kernel.outputs)
 
@@ -44,10 +43,8 @@ class Scanned(Nest):
         self.hoist()
         self.write(f"is_first = {self.is_first()}")
         count = "count" if self.tiled else f"n{self.innermost}"
-        before = {}
         for name, output in zip(self.outputs, self.kernel.outputs, strict=True):
             own, step = self.current[name], f"{name}_s{self.level}"
-            before[name] = f"{name}_before"
             self.write(f"{name}_before = shift({own}, 0 if is_first else -{step})")
             self.open("if is_first:")
             self.open(f"for i in range({count}):")
@@ -58,9 +55,7 @@ class Scanned(Nest):
         self.compute(values, self.values("i"))
         for name, output, value in zip(self.outputs, self.kernel.outputs, values, strict=True):
             place = self.place(name, output, "i")
-            own, self.current[name] = self.current[name], before[name]
-            total = loaded(output, self.place(name, output, "i"))
-            self.current[name] = own
+            total = loaded(output, self.place(name, output, "i", f"{name}_before"))
             self.write(f"{place} = {stored(output, joined(output, total, loaded(output, value)))}")
 
     def is_first(self) -> str:

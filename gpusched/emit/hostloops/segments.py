@@ -23,9 +23,7 @@ class Segmented(Nest):
     def loop(self, level: int) -> None:
         """Open a loop around the innermost one; that along the labels within one over tiles."""
         if level == self.level and self.tiled:
-            size = self._columns()
-            self.open(f"for start in range(0, n{self.innermost}, {size}):")
-            self.write(f"count = min({size}, n{self.innermost} - start)")
+            self.open_parts(self._columns())
             self.enter_block()
             self.to_start(self.outputs, self.kernel.outputs)
         super().loop(level)

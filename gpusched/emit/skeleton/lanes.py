@@ -1,10 +1,38 @@
-"""Scans: each thread has one place along the other axes, and joins its elements one by one."""
+"""Lanes: each thread has one place along all loops but one; scans join its elements one by one."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.skeleton.text import Text, product
 from gpusched.emit.totals import joined, loaded, start, stored
+
+
+@contextmanager
+def lanes(text: Text, level: int) -> Iterator[None]:
+    """Write the loop of a thread over its places along all loops but one, and move operands there.
+
+    Parameters
+    ----------
+    text
+        The kernel.
+    level
+        The other loop, which is written within the context.
+    """
+    last = len(text.kernel.loops) - 1
+    kept = [k for k in range(last + 1) if k != level]
+    text.write("element = block_x() * threads_x() + thread_x()")
+    with text.block(f"while element < {product([f'n{k}' for k in kept])}:"):
+        if kept:
+            text.write("rest = element")
+            text.decompose("rest", kept)
+            text.move(kept, "_element", outputs=True)
+            if last in kept:
+                text.move_units(last, outputs=True)
+        yield
+        text.write("element += blocks_x() * threads_x()")
 
 
 def scanned(kernel: Kernel) -> str:
@@ -15,15 +43,7 @@ def scanned(kernel: Kernel) -> str:
     """
     text = Text(kernel)
     level, last = kernel.loops.index("scan"), len(kernel.loops) - 1
-    kept = [k for k in range(last + 1) if k != level]
-    text.write("element = block_x() * threads_x() + thread_x()")
-    with text.block(f"while element < {product([f'n{k}' for k in kept])}:"):
-        if kept:
-            text.write("rest = element")
-            text.decompose("rest", kept)
-            text.move(kept, "_element", outputs=True)
-            if last in kept:
-                text.move_units(last, outputs=True)
+    with lanes(text, level):
         for k, (_, output) in enumerate(text.outputs):
             text.write(f"total{k} = {start(output)}")
         text.write(f"i{level} = 0")
@@ -33,7 +53,6 @@ def scanned(kernel: Kernel) -> str:
                 text.move_units(last, outputs=True)
             _join(text)
             text.write(f"i{level} += 1")
-        text.write("element += blocks_x() * threads_x()")
     return str(text)
 
 

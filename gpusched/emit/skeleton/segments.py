@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from gpusched.emit import generate
 from gpusched.emit.kernel import Kernel
-from gpusched.emit.skeleton.text import Text, product
+from gpusched.emit.skeleton.lanes import lanes
+from gpusched.emit.skeleton.text import Text
 
 
 def segmented(kernel: Kernel) -> str:
@@ -18,21 +19,12 @@ def segmented(kernel: Kernel) -> str:
     where that loop stays.
     """
     text = Text(kernel)
-    level, last = kernel.loops.index("reduce"), len(kernel.loops) - 1
-    kept = [k for k in range(last + 1) if k != level]
-    text.write("element = block_x() * threads_x() + thread_x()")
-    with text.block(f"while element < {product([f'n{k}' for k in kept])}:"):
-        if kept:
-            text.write("rest = element")
-            text.decompose("rest", kept)
-            text.move(kept, "_element", outputs=True)
-            if last in kept:
-                text.move_units(last, outputs=True)
+    level = kernel.loops.index("reduce")
+    with lanes(text, level):
         text.write(f"i{level} = 0")
         with text.block(f"while i{level} < n{level}:"):
             _join(text, level)
             text.write(f"i{level} += 1")
-        text.write("element += blocks_x() * threads_x()")
     return str(text)
 
 
