@@ -64,13 +64,16 @@ MULTIPLY(multiply64, double, double, SAME)
 MULTIPLY(multiply32c, float complex, float complex, conjf)
 MULTIPLY(multiply64c, double complex, double complex, conj)
 
+static void read_factors(product *p) {
+  if (!p->on_device) return;
+  p->alpha_value = read_scalar(p->type, p->alpha);
+  p->beta_value = read_scalar(p->type, p->beta);
+}
+
 static void run_product(void *work) {
   product *p = work;
   emulator_open();
-  if (p->on_device) {
-    p->alpha_value = read_scalar(p->type, p->alpha);
-    p->beta_value = read_scalar(p->type, p->beta);
-  }
+  read_factors(p);
   for (int k = 0; k < p->count; k++) {
     int size = size_of(p->type);
     const char *a = p->pointers ? ((const char *const *)p->a)[k] : (const char *)p->a + k * p->a_step * size;
@@ -173,10 +176,7 @@ static long long place(int index, int length, int step) {
 static void run_sum(void *work) {
   product *p = work;
   emulator_open();
-  if (p->on_device) {
-    p->alpha_value = read_scalar(p->type, p->alpha);
-    p->beta_value = read_scalar(p->type, p->beta);
-  }
+  read_factors(p);
   for (int j = 0; j < p->n; j++)
     for (int i = 0; i < p->m; i++) {
       double complex x = 0, y = 0; /* a factor of 0 says that there may be no matrix */
