@@ -159,7 +159,7 @@ def text(found: dict[str, Any]) -> str:
         ("Thread policies of workers", ("library", "policy", "from", "why"), policies),
         ("Settings", ("setting", "value", "from"),
          [(s["name"], str(s["value"]), s["origin"]) for s in found["settings"]]),
-        *_joined_workers(found.get("workers")),
+        *_worker_table(found.get("workers")),
     )  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def _ranges(cores: list[int]) -> str:
     return ranges(cores)
 
 
-def _joined_workers(workers: list[dict[str, Any]] | None) -> Iterator[Section]:
+def _worker_table(workers: list[dict[str, Any]] | None) -> Iterator[Section]:
     if workers is None:
         return
     rows = []
