@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.nvtx_ranges import Kind, shown
 from gpusched.serialization.codec import blocks, blosc
 from gpusched.serialization.codec.blosc import Header
 from gpusched.serialization.codec.byte_shuffle import shuffle as shuffled
@@ -20,6 +21,7 @@ from gpusched.serialization.codec.staging import staging
 from gpusched.serialization.frames import CorruptFrameError
 
 
+@shown(Kind.TRANSFER, "compress")
 def encode(data: Any, itemsize: int, shuffle: str) -> list[bytes]:
     """Return the compressed blocks of a buffer, in host memory.
 
@@ -36,6 +38,7 @@ def encode(data: Any, itemsize: int, shuffle: str) -> list[bytes]:
     return _each(lambda part, host: _encode_block(part, host, itemsize, shuffle), parts)
 
 
+@shown(Kind.TRANSFER, "decompress")
 def decode(frames: Sequence[Any], nbytes: int, block: int) -> Any:
     """Return the buffer, in GPU memory, whose blocks these are; it is filled on return.
 
@@ -52,6 +55,7 @@ def decode(frames: Sequence[Any], nbytes: int, block: int) -> Any:
     return data
 
 
+@shown(Kind.TRANSFER, "to the host")
 def download(data: Any) -> np.ndarray:
     """Return the bytes of a buffer in ordinary host memory.
 
@@ -65,6 +69,7 @@ def download(data: Any) -> np.ndarray:
     return whole
 
 
+@shown(Kind.TRANSFER, "to the device")
 def upload(whole: np.ndarray, wait: bool = True) -> Any:
     """Return a buffer in GPU memory with these bytes.
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
+from gpusched.nvtx_ranges import Kind, shown
 from gpusched.serialization.codec import device
 from gpusched.serialization.frames import CorruptFrameError
 
@@ -67,6 +68,7 @@ def offer(data: Any) -> Handle | None:
     return Handle(bytes(handle), data.data.ptr - int(start), os.getpid(), _started())
 
 
+@shown(Kind.TRANSFER, "from another process")
 def fetch(handle: Handle, nbytes: int) -> Any:
     """Return a copy, on the current GPU, of a buffer of another process.
 

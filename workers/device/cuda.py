@@ -11,6 +11,7 @@ import cupy
 import numpy as np
 from distributed.protocol.serialize import deserialize, serialize
 
+from gpusched.nvtx_ranges import Kind, shown
 from gpusched.serialization.arrays import cupy as arrays
 from gpusched.workers import pinning
 from gpusched.workers.device.base import Frozen, PoisonedContextError
@@ -95,6 +96,7 @@ class CudaDevice:
         cupy.get_default_pinned_memory_pool().free_all_blocks()
         return self.pool.free_unused()
 
+    @shown(Kind.SPILL, "to host memory")
     def freeze(self, value: Any) -> Frozen:
         """Copy a value to page-locked memory."""
         header, frames = serialize(value, serializers=("cuda", "dask", "pickle"), on_error="raise")
@@ -109,6 +111,7 @@ class CudaDevice:
         array = cupy.asarray(frame).view(np.uint8).ravel()
         return array.get(out=self._page_locked.take(array.nbytes), blocking=False)
 
+    @shown(Kind.SPILL, "from host memory")
     def thaw(self, frozen: Frozen) -> Any:
         """Copy a value back to the device."""
         if isinstance(frozen.header, _Plain):
@@ -177,6 +180,7 @@ class CudaCopies:
     Thread-safe.
     """
 
+    @shown(Kind.TRANSFER, "to the device")
     def to_device(self, array: np.ndarray, wait: bool = True) -> Any:
         """Return a copy in device memory; axes along which an array repeats itself stay so."""
         return arrays.to_device(array, wait)
@@ -185,6 +189,7 @@ class CudaCopies:
         """Wait for what the calling thread's stream has been given."""
         cupy.cuda.get_current_stream().synchronize()
 
+    @shown(Kind.TRANSFER, "to the host")
     def to_host(self, array: Any) -> np.ndarray:
         """Return a copy in host memory."""
         found: np.ndarray = array.get() if array.nbytes <= _AT_ONCE else arrays.to_host(array)

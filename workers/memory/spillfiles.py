@@ -18,6 +18,7 @@ from dask.typing import Key
 from distributed.protocol.compression import get_compression_settings
 
 from gpusched import events
+from gpusched.nvtx_ranges import Kind, shown
 from gpusched.serialization import codec, frames
 from gpusched.serialization.codec import blocks
 from gpusched.store.statistics import updating
@@ -253,6 +254,7 @@ class SpillFiles(MutableMapping[Key, object]):
         _remove(entry.path)
         return True
 
+    @shown(Kind.SPILL, "to disk")
     def _write(self, key: Key, value: object) -> Entry:
         header, parts = self._pack(key, value)
         path = self.directory / f"{self._prefix}-{next(self._numbers)}.spill"
@@ -294,6 +296,7 @@ def _named(path: Path, header: bytes) -> bytes:
     return path.name.encode() + header
 
 
+@shown(Kind.SPILL, "from disk")
 def _read(path: Path) -> tuple[bytes, list[Any]]:
     with open(path, "rb", buffering=0) as file:
         header, parts = frames.read(file, os.fstat(file.fileno()).st_size)

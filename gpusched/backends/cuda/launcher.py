@@ -10,6 +10,7 @@ from gpusched.backends.cuda.geometry import Geometry, geometry
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.policy import VECTOR
 from gpusched.emit.skeleton.reduction import levels, partials
+from gpusched.nvtx_ranges import Kind, shown
 
 GEOMETRIES = 1024
 """Launches that each kernel remembers, by sizes and strides."""
@@ -58,6 +59,7 @@ class CudaKernel:
         self._geometry = lru_cache(maxsize=GEOMETRIES)(partial(geometry, kernel))
         self._seconds: dict[bool, CudaKernel] = {}
 
+    @shown(Kind.KERNEL, lambda self, *arguments: self.kernel.name)
     def __call__(self, *arguments: Any) -> None:
         """Launch the kernel, and a second one where results are partial."""
         arrays, numbers = arguments[: self._arrays], arguments[self._constants :]

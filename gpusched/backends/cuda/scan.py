@@ -12,6 +12,7 @@ from gpusched.backends.cuda.geometry import HIGHEST, Geometry
 from gpusched.emit.operations import named
 from gpusched.emit.policy import FEW_TILES, SPLIT_BLOCKS, THREADS
 from gpusched.emit.skeleton import scan as skeleton
+from gpusched.nvtx_ranges import Kind, shown
 
 Shape = tuple[int, int, int]
 """Values before the scanned axis, along it, and after it."""
@@ -84,6 +85,7 @@ class CudaScan:
         self._codes = {inner: ScanCode(operation, dtype, inner) for inner in (True, False)}
         self._loaded: dict[bool, Any] = {}
 
+    @shown(Kind.KERNEL, lambda self, *arguments: self._codes[arguments[2][2] == 1].name)
     def __call__(self, values: Any, out: Any, shape: Shape) -> int:
         """Scan contiguous values into other memory; return the number of launches."""
         before, length, after = shape
