@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from distributed import Worker
+from distributed import Worker, WorkerPlugin
 from distributed.comm.core import CommClosedError
 
 from gpusched.store import codefiles, sharing
@@ -38,13 +38,8 @@ _GRACE = 5.0
 """Seconds that an answer may take beyond the patience that the scheduler was given."""
 
 
-class WorkerKernels:
+class WorkerKernels(WorkerPlugin):
     """Exchanges kernels with other workers by way of the scheduler, if that takes part.
-
-    Parameters
-    ----------
-    worker
-        Whose connections are used.
 
     Notes
     -----
@@ -60,7 +55,11 @@ class WorkerKernels:
     0
     """
 
-    def __init__(self, worker: Worker) -> None:
+    name = "gpusched-kernels"
+    _worker: Worker
+
+    def setup(self, worker: Worker) -> None:
+        """Take part once the scheduler does, by a worker's connections."""
         self._worker = worker
         self._files: dict[str, Path] = {}
         worker.stream_handlers |= {HERE: self._join, GIVE: self._give_later}
@@ -69,8 +68,8 @@ class WorkerKernels:
         if self not in sharing.exchanges:
             sharing.exchanges.append(self)
 
-    def leave(self) -> None:
-        """Exchange nothing any more; idempotent."""
+    def teardown(self, worker: Worker) -> None:
+        """Exchange nothing any more."""
         if self in sharing.exchanges:
             sharing.exchanges.remove(self)
 

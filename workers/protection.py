@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from distributed import WorkerPlugin
+
 from gpusched import config, threadsafe
 from gpusched.threadsafe import threads, waits
 
@@ -13,29 +15,28 @@ _protected = False
 """Whether it was a worker that protected this process's libraries."""
 
 
-def start(worker: Any) -> None:
-    """Protect known libraries in a worker's process, and its event loop from waiting for them.
+class ThreadPolicies(WorkerPlugin):
+    """Protects known libraries in a worker's process, and its event loop from waiting for them."""
 
-    To be called on the worker's event loop, as `stop` is.
-    """
-    global _protected
-    threads.answer_loop()
-    _workers.add(worker)
-    waits.is_cancelled = is_cancelled
-    if config.get("threadsafe.enabled") and threadsafe.protect():
-        _protected = True
+    name = "gpusched-thread-policies"
 
+    def setup(self, worker: Any) -> None:
+        """Protect them from now on."""
+        global _protected
+        threads.answer_loop()
+        _workers.add(worker)
+        waits.is_cancelled = is_cancelled
+        if config.get("threadsafe.enabled") and threadsafe.protect():
+            _protected = True
 
-def stop(worker: Any) -> None:
-    """Undo `start`; the libraries, once the last worker of this process stops."""
-    global _protected
-    if worker not in _workers:
-        return
-    _workers.discard(worker)
-    threads.answer_loop(False)
-    if _protected and not _workers:
-        _protected = False
-        threadsafe.unprotect()
+    def teardown(self, worker: Any) -> None:
+        """Undo `setup`; the libraries, once the last worker of this process stops."""
+        global _protected
+        _workers.discard(worker)
+        threads.answer_loop(False)
+        if _protected and not _workers:
+            _protected = False
+            threadsafe.unprotect()
 
 
 def is_cancelled(key: Any) -> bool:

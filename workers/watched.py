@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
-from distributed import Worker
+from distributed import Worker, WorkerPlugin
 from distributed.comm.core import CommClosedError
 from tornado.ioloop import PeriodicCallback
 
@@ -39,13 +39,8 @@ Span = tuple[str, str, float, float, str, int]
 """Kind, name, beginning and end (the scheduler's clock, as `time.time`), thread, and bytes."""
 
 
-class Watched:
+class Watched(WorkerPlugin):
     """Reports to a worker's scheduler what happens here, for as long as that asks.
-
-    Parameters
-    ----------
-    worker
-        Whose connections are used.
 
     Notes
     -----
@@ -60,7 +55,11 @@ class Watched:
     ()
     """
 
-    def __init__(self, worker: Worker) -> None:
+    name = "gpusched-watched"
+    _worker: Worker
+
+    def setup(self, worker: Worker) -> None:
+        """Let the scheduler ask, by a worker's connections."""
         self._worker = worker
         self._until = 0.0
         self._spans = 0
@@ -90,8 +89,11 @@ class Watched:
             self._callback.start()
             self._tell()
 
-    def stop(self) -> None:
-        """Record nothing any more; idempotent."""
+    def teardown(self, worker: Worker) -> None:
+        """Record nothing any more."""
+        self._stop()
+
+    def _stop(self) -> None:
         if self._recording is not None:
             self._callback.stop()
             events.stop(_TOKEN)
@@ -99,12 +101,12 @@ class Watched:
 
     def _tell(self) -> None:
         if time.monotonic() > self._until:
-            self.stop()
+            self._stop()
             return
         try:
             self._worker.batched_stream.send({"op": SEEN, **self._message()})
         except CommClosedError:
-            self.stop()
+            self._stop()
 
     def _message(self) -> dict[str, Any]:
         assert self._recording is not None

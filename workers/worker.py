@@ -30,7 +30,7 @@ from gpusched import config
 from gpusched.graph import early, hook
 from gpusched.logs import follow
 from gpusched.orphans import end_with_parent
-from gpusched.workers import affinity, exits, metrics, protection, versions
+from gpusched.workers import affinity, exits, versions
 from gpusched.workers.border import host_results, open_border
 from gpusched.workers.damaged import Damaged
 from gpusched.workers.device import Device, open_device
@@ -44,9 +44,11 @@ from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.reach import reach
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
+from gpusched.workers.metrics import Metrics
 from gpusched.workers.onstream import Coroutine, OnStream
 from gpusched.workers.outgoing import Outgoing
 from gpusched.workers.peers import Peers
+from gpusched.workers.protection import ThreadPolicies
 from gpusched.workers.unreadable import Unreadable, fetch_each
 from gpusched.workers.watched import Watched
 
@@ -99,6 +101,8 @@ class DeviceWorker(Worker):
         if kwargs.get("nanny"):
             # The nanny's thread that started this process waits for it, so it lives as long.
             end_with_parent()
+        # Neither can wait for distributed's plugins: the host memory of a GPU's context is to be near
+        # these cores, and distributed makes the store, which asks the device, before it.
         if cpus:
             refused = affinity.pin(tuple(cpus))
             if refused:
@@ -107,7 +111,9 @@ class DeviceWorker(Worker):
         self._leaving = False
         self._unreadable: set[Key] = set()
         self.outgoing = Outgoing()
-        super().__init__(*args, **{**kwargs, "data": self._open_store})
+        plugins = (ThreadPolicies(), Metrics(), WorkerKernels(), Watched(),
+                   *kwargs.pop("plugins", ()))  # fmt: skip
+        super().__init__(*args, **{**kwargs, "data": self._open_store, "plugins": plugins})
         follow(self)
         limit = self.memory_manager.memory_limit
         target = dask.config.get("distributed.worker.memory.target")
@@ -123,12 +129,8 @@ class DeviceWorker(Worker):
         self.memory_monitor = MemoryMonitor(self)
         self.memory_monitor.install()
         self.admission = self._open_admission()
-        metrics.register(self)
-        protection.start(self)
-        self.kernels = WorkerKernels(self)
         self.damaged = Damaged(self)
         self.peers = Peers(self)
-        self.watched = Watched(self)
 
     @property
     def recoveries(self) -> Any:
@@ -168,9 +170,6 @@ class DeviceWorker(Worker):
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """Close as distributed does, then remove what was spilled."""
-        self.kernels.leave()
-        self.watched.stop()
-        protection.stop(self)
         if self.admission is not None:
             self.admission.stop()
         self.data.stop_spilling()

@@ -46,10 +46,11 @@ def worker() -> Iterator[Any]:
 @pytest.fixture
 def watch(worker: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """Give what watches that worker, whose clock does not call it."""
-    found = Watched(worker)
+    found = Watched()
+    found.setup(worker)
     monkeypatch.setattr(found, "_callback", SimpleNamespace(start=int, stop=int))
     yield found
-    found.stop()
+    found.teardown(worker)
 
 
 def transfer(nbytes: int) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from distributed import WorkerPlugin
+
 from gpusched.workers.metrics.exposition import export
 from gpusched.workers.metrics.snapshot import collect
 from gpusched.workers.metrics.table import METRICS, Metric
 
-__all__ = ["HEARTBEAT_KEY", "METRICS", "Metric", "collect", "register"]
+__all__ = ["HEARTBEAT_KEY", "METRICS", "Metric", "Metrics", "collect", "register"]
 
 HEARTBEAT_KEY = "gpusched"
 """Where a worker's numbers are among its metrics, on the scheduler."""
@@ -43,6 +45,16 @@ def register(worker: Any) -> None:
     """
     worker.metrics[HEARTBEAT_KEY] = _tell
     export(worker)
+
+
+class Metrics(WorkerPlugin):
+    """Registers each worker that it is given to."""
+
+    name = "gpusched-metrics"
+
+    def setup(self, worker: Any) -> None:
+        """Register a worker."""
+        register(worker)
 
 
 async def _tell(worker: Any) -> dict[str, dict[str, Any]]:
