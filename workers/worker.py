@@ -101,8 +101,8 @@ class DeviceWorker(Worker):
         if kwargs.get("nanny"):
             # The nanny's thread that started this process waits for it, so it lives as long.
             end_with_parent()
-        # Neither the cores nor the device can wait for distributed's plugins: the host memory of a
-        # GPU's context is to be near the cores, and the store, which asks the device, is made first.
+        # Neither can wait for distributed's plugins: the host memory of a GPU's context is to be
+        # near the cores, and the store, which asks the device, is made before them.
         if cpus:
             refused = affinity.pin(tuple(cpus))
             if refused:
