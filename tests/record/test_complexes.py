@@ -169,8 +169,8 @@ def test_conversions_that_lose_parts(dtype: str) -> None:
     assert not found.recorder.breaks
 
 
-@pytest.mark.parametrize("compile", ["off", "wait"])
-def test_lost_parts_are_warned_of_as_often(compile: str) -> None:
+@pytest.mark.parametrize("mode", ["off", "wait"])
+def test_lost_parts_are_warned_of_as_often(mode: str) -> None:
     """Whether the chunks' calls are repeated, as there is an error, or run once."""
     x = da.from_array(np.arange(8) * (1 + 2j), chunks=4)
 
@@ -188,14 +188,14 @@ def test_lost_parts_are_warned_of_as_often(compile: str) -> None:
         x.map_blocks(divided, dtype="f8"),
         (x * 2).astype("i4") // 0,
     ]
-    settings = {"compile": compile, "minimum-elements": 0, "minimum-operations": 0}
+    settings = {"compile": mode, "minimum-elements": 0, "minimum-operations": 0}
     for program in programs:
         with gpusched.disable():
             expected = warned(program)
         assert any("imaginary" in each for each in expected)
-        with dask.config.set({f"gpusched.fusion.{k}": v for k, v in settings.items()}):
-            with gpusched.enable():
-                assert [warned(program), warned(program)] == [expected, expected]
+        fused = dask.config.set({f"gpusched.fusion.{k}": v for k, v in settings.items()})
+        with fused, gpusched.enable():
+            assert [warned(program), warned(program)] == [expected, expected]
 
 
 LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
