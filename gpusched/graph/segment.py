@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -408,12 +409,15 @@ class Segment:
         """Have NumPy repeat the calls where they have raised errors, so that it reports them.
 
         What it computes is the result, since values beyond what a dtype can hold may depend on how
-        they were computed.
+        they were computed. What it warns of in any case, it warns of then.
         """
         if take() | plan.errors:
             with updating() as counters:
                 counters.repeats += 1
-            self.call(registers, reported=True)
+            return self.call(registers, reported=True)
+        for warning in plan.warned:
+            warnings.warn(warning, stacklevel=2)
+        return None
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
                 examination: Examination) -> None:  # fmt: skip

@@ -244,6 +244,8 @@ class Plan:
     nobody reads later."""
     errors: int = 0
     """Floating-point errors of numbers that were computed when it was recorded."""
+    warned: tuple[Warning, ...] = ()
+    """What NumPy warns of in each run, whatever the values are."""
     ready: bool = False
     """Whether all kernels are known to be compiled; it stays so."""
 

@@ -204,7 +204,10 @@ class LazyChunk(NDArrayOperatorsMixin):
             try:
                 if order != "K" or casting != "unsafe":
                     raise UnfusibleError(GraphBreak.OPTION, "option order or casting")
-                node = recorder.cast(self._node, target)
+                if self.dtype.kind == "c" and target.kind not in "bc":
+                    node = parts.real(recorder, self._node, target)
+                else:
+                    node = recorder.cast(self._node, target)
                 return LazyChunk(recorder, node, scalar=self._scalar, fresh=not self._scalar)
             except UnfusibleError as reason:
                 recorder.broke("astype", reason.reason)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Parts = tuple[Node, Node]
 """The real and the imaginary part."""
 
+LOST = "Casting complex values to real discards the imaginary part"
+"""What NumPy warns of."""
+
 
 def split(recorder: Recorder, node: Node) -> Parts:
     """Return the parts of a node; the imaginary part of a real one is zero."""
@@ -73,6 +76,13 @@ def cast(recorder: Recorder, value: Any, dtype: np.dtype) -> Node:
         raise UnfusibleError(GraphBreak.DTYPE, f"{value.dtype} to {dtype}, of which NumPy warns")
     first, second = (recorder.cast(each, dtype) for each in split(recorder, value))
     return recorder.apply("logical_or", (first, second), dtype)
+
+
+def real(recorder: Recorder, node: Node, dtype: np.dtype) -> Node:
+    """Return the real parts of complex numbers in another dtype, with NumPy's warning of it."""
+    found = recorder.cast(_whole(recorder, split(recorder, node)[0], node.shape), dtype)
+    recorder.warned.append(np.exceptions.ComplexWarning(LOST))
+    return found
 
 
 def _given(recorder: Recorder, value: Any, dtype: np.dtype) -> tuple[Any, Any]:

@@ -130,6 +130,8 @@ class Recorder:
         """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, Reason]] = []
         self.errors = 0
+        self.warned: list[Warning] = []
+        """What NumPy warns of whatever the values are, and no kernel does."""
         """Floating-point errors of numbers that the program computes besides its chunks."""
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
@@ -747,7 +749,7 @@ class Recorder:
         launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
         return Plan(steps, len(self._registers), arrays, result, constants, dying, stages,
-                    errors=self.errors)  # fmt: skip
+                    errors=self.errors, warned=tuple(self.warned))  # fmt: skip
 
     def check_thread(self) -> None:
         """Raise if a lazy chunk is used outside the thread that records it."""

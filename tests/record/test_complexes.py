@@ -155,14 +155,47 @@ def test_conversions(source: str) -> None:
     checked(converted, values, backend="cpu" if source == "f2" else "python")
 
 
-def test_conversions_that_lose_parts_are_numpy_s_with_its_warning() -> None:
-    z = ordinary("complex64", 40)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = check(lambda z: (z * 2).astype("f4") + 1, z, ulp=2)
-    assert ("astype", "complex64 to float32, of which NumPy warns") in found.recorder.breaks
-    with pytest.warns(np.exceptions.ComplexWarning):
-        found.plan.run((z,))
+REAL = ["f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_conversions_that_lose_parts(dtype: str) -> None:
+    z = np.append(of_parts(dtype), np.array([300, -1.5, 3e9, 2.0**40, -(2.0**31), 70000], dtype))
+
+    def converted(z: Any) -> Any:
+        return tuple((z + 0).astype(each) for each in REAL)
+
+    found = check(converted, z, backend="python")
+    assert not found.recorder.breaks
+
+
+@pytest.mark.parametrize("mode", ["off", "wait"])
+def test_lost_parts_are_warned_of_as_often(mode: str) -> None:
+    """Whether the chunks' calls are repeated, as there is an error, or run once."""
+    x = da.from_array(np.arange(8) * (1 + 2j), chunks=4)
+
+    def warned(x: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            x.compute(scheduler="sync")
+        return sorted(str(each.message) for each in found)
+
+    def divided(b: Any) -> Any:
+        return 1 / (b.astype("f8") * 2)
+
+    programs = [
+        x.astype("f8") * 2 + 1,
+        x.map_blocks(divided, dtype="f8"),
+        (x * 2).astype("i4") // 0,
+    ]
+    settings = {"compile": mode, "minimum-elements": 0, "minimum-operations": 0}
+    for program in programs:
+        with gpusched.disable():
+            expected = warned(program)
+        assert any("imaginary" in each for each in expected)
+        fused = dask.config.set({f"gpusched.fusion.{k}": v for k, v in settings.items()})
+        with fused, gpusched.enable():
+            assert [warned(program), warned(program)] == [expected, expected]
 
 
 LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
