@@ -130,9 +130,9 @@ class Recorder:
         """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, Reason]] = []
         self.errors = 0
+        """Floating-point errors of numbers that the program computes besides its chunks."""
         self.warned: list[Warning] = []
         """What NumPy warns of whatever the values are, and no kernel does."""
-        """Floating-point errors of numbers that the program computes besides its chunks."""
         self.step = 0
         """Which call of the program is being recorded, by the register of its result."""
         self._steps: dict[int, int] = {}
