@@ -106,6 +106,7 @@ class Admission:
         self._moved = time.monotonic()
         """When something started, ended, or was brought into memory or out of it."""
         self._timer: Any = None
+        self._about_to_pump = False
         self._stopped = False
         self._strict = config.get("memory.strict")
 
@@ -130,8 +131,13 @@ class Admission:
         """
         if _is_exempt(task):
             return START
-        request = Running.of(task)
+        request = Running.of(task, self._worker.data if self._memory.is_host else None)
         return self._at_once(request) or await self._wait_for(request)
+
+    def lent(self, key: Key) -> list[Key]:
+        """Return the inputs that a task which was started gets one by one."""
+        started = self._started.get(key)
+        return [] if started is None else started.lent
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs, or results to be sent, are in memory."""
@@ -150,7 +156,7 @@ class Admission:
         nbytes
             Their bytes, which are in flight until `handled` gets what has become of them.
         """
-        if not self._memory.receives:
+        if not self._memory.is_host:
             return True
         tasks = [self._worker.state.tasks[key] for key in keys]
         request = Arriving(worker, tasks, nbytes)
@@ -186,8 +192,11 @@ class Admission:
                 self.ledger.in_flight -= self._receiving.pop(event.worker, 0)
             elif isinstance(event, SecedeEvent):
                 self.ledger.secede(event.key)
-        if self._waiting:
-            self._pump()
+        if self._waiting and not self._about_to_pump:
+            # Tasks that these events have made ready ask first: they may come before those that
+            # wait, and read what would be spilled for them.
+            self._about_to_pump = True
+            self._worker.loop.add_callback(self._pump)
 
     def stop(self) -> None:
         """Let no task wait any more; idempotent."""
@@ -246,12 +255,15 @@ class Admission:
 
     def _need_of_task(self, request: Running) -> Need:
         task, inputs = request.task, request.nbytes
-        absent = _not_ready(self._worker.data, task) if task.dependencies else ()
-        absent_bytes = sum(each.get_nbytes() for each in absent) if absent else 0
         known = self.estimates.known(task.prefix, inputs, declared(task))
         extra = inputs if known is None else known
+        absent = _not_ready(self._worker.data, request) if request.inputs else ()
+        absent_bytes = sum(each.get_nbytes() for each in absent) if absent else 0
+        if request.lent:
+            extra += request.largest
+            inputs = sum(each.get_nbytes() for each in _staying(request))
         # Nothing is refused on a guess.
-        least = inputs + (known or 0) if self._strict else 0
+        least = inputs + request.largest + (known or 0) if self._strict else 0
         return Need(extra, absent_bytes, least, not task.dependencies)
 
     def _observe(self) -> None:
@@ -259,7 +271,9 @@ class Admission:
         held, now = self._memory.held(), time.monotonic()
         if now - self._looked > _FRESH:
             self._looked = now
-            self.ledger.observe(held, self.ledger.in_flight, self._memory.resident())
+            resident, before = self._memory.resident(), held
+            held = self._memory.held()
+            self.ledger.observe(held, self.ledger.in_flight, resident, before)
         else:
             self.ledger.held = held
 
@@ -278,6 +292,7 @@ class Admission:
 
     def _pump(self) -> None:
         """Start, spill for or refuse tasks that wait, in their order, as far as there is room."""
+        self._about_to_pump = False
         for gone in [each for each in self._waiting if each.request.gone or self._stopped]:
             self._settle(gone, None)
         while self._waiting:
@@ -367,7 +382,7 @@ class Admission:
         They may be as many as there are pieces of a chunk, far apart in dask's order, and each
         would have the whole chunk read again.
         """
-        queue, absent = self._worker.state.ready, _not_ready(self._worker.data, request.task)
+        queue, absent = self._worker.state.ready, _not_ready(self._worker.data, request)
         for task in {reader for each in absent for reader in each.dependents if reader in queue}:
             if task.priority > request.priority:
                 queue.discard(task)
@@ -403,9 +418,15 @@ def _answer(waiting: _Waiting, decision: Decision | None) -> None:
         waiting.future.set_result(decision)
 
 
-def _not_ready(store: Store, task: TaskState) -> list[TaskState]:
-    """Return those of a task's inputs that have to be brought into memory first."""
-    return [each for each in task.dependencies if not store.ready(each.key)]
+def _staying(request: Running) -> Collection[TaskState]:
+    """Return those of a task's inputs that are in memory while it runs."""
+    reads = request.task.dependencies
+    return [each for each in reads if each.key not in request.lent] if request.lent else reads
+
+
+def _not_ready(store: Store, request: Running) -> list[TaskState]:
+    """Return those of them that have to be brought into memory first."""
+    return [each for each in _staying(request) if not store.ready(each.key)]
 
 
 def _is_exempt(task: TaskState) -> bool:

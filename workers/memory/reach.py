@@ -34,8 +34,8 @@ class Reach(Protocol):
 
     margin: float
     """Bytes that are left for what cannot be foreseen."""
-    receives: bool
-    """Whether results that are received go there."""
+    is_host: bool
+    """Whether it is host memory, where results that are received go."""
 
     def resident(self) -> int | None:
         """Return the bytes that the process takes; None where others take them too."""
@@ -56,7 +56,7 @@ class HostMemory:
         The worker, which has a memory limit.
     """
 
-    receives = True
+    is_host = True
 
     def __init__(self, worker: DeviceWorker) -> None:
         manager = worker.memory_manager
@@ -100,7 +100,7 @@ class DeviceMemory:
 
     hard = math.inf
     margin = math.inf
-    receives = False
+    is_host = False
 
     def __init__(self, worker: DeviceWorker) -> None:
         self._worker = worker

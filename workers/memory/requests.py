@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from dask.typing import Key
 from distributed.worker_state_machine import TaskState
+
+from gpusched.workers.memory.joining import lendable
+
+if TYPE_CHECKING:
+    from gpusched.workers.memory.store import Store
 
 _FIRST: tuple[int, ...] = ()
 """The priority before all others."""
@@ -19,14 +24,33 @@ class Running:
 
     task: TaskState
     inputs: list[Key]
+    """The keys of results that stay in memory meanwhile."""
     nbytes: int
-    """Of the inputs."""
+    """Of all its inputs."""
+    lent: list[Key] = field(default_factory=list)
+    """The keys of results that it gets one by one, from where they are."""
+    largest: int = 0
+    """Bytes of the largest of those."""
 
     @classmethod
-    def of(cls, task: TaskState) -> Running:
-        """Return a task with the keys and sizes of its inputs."""
-        reads = task.dependencies
-        return cls(task, [each.key for each in reads], sum(each.get_nbytes() for each in reads))
+    def of(cls, task: TaskState, store: Store | None) -> Running:
+        """Return a task with the keys and sizes of its inputs.
+
+        Parameters
+        ----------
+        task
+            The task.
+        store
+            What may lend inputs one by one; None if none does.
+        """
+        sizes = {each.key: each.get_nbytes() for each in task.dependencies}
+        found = cls(task, list(sizes), sum(sizes.values()))
+        lent = lendable(task, store) if sizes and store is not None else []
+        if lent:
+            found.lent = [each.key for each in lent]
+            found.inputs = [key for key in sizes if key not in found.lent]
+            found.largest = max(sizes[key] for key in found.lent)
+        return found
 
     @property
     def priority(self) -> Any:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import dask
 import numpy as np
@@ -54,6 +55,7 @@ class Gate:
     def __init__(self) -> None:
         self.entered = 0
         self.opened = threading.Event()
+        self.left = threading.Event()
 
 
 GATE = Gate()
@@ -65,12 +67,18 @@ def at_the_gate(array: np.ndarray, number: int) -> int:
     return int(array[0]) + number
 
 
+def past_the_gate(array: np.ndarray) -> int:
+    assert GATE.left.wait(PATIENCE)
+    return int(array[0])
+
+
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     made = Gate()
     monkeypatch.setitem(globals(), "GATE", made)
     yield made
     made.opened.set()
+    made.left.set()
 
 
 def test_task_waits_for_another_and_starts_when_that_has_ended(
@@ -109,6 +117,36 @@ def test_others_are_spilled_before_a_task_waits(running: tuple[Client, DeviceWor
     assert worker.data.ready(arrays[0].key)
     assert admission_of(worker).ledger.committed <= admission_of(worker).ledger.limit
     assert int(arrays[1].result()[0]) == 1
+
+
+def test_nothing_is_spilled_that_a_task_reads_which_is_ready_before_those_that_wait(
+    running: tuple[Client, DeviceWorker], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, worker = running
+    spilled, make_room = [], worker.data.make_room
+
+    def note(*args: Any, **kwargs: Any) -> Any:
+        spilled.append(args)
+        return make_room(*args, **kwargs)
+
+    monkeypatch.setattr(worker.data, "make_room", note)
+    # It is known from now on what others of its kind take.
+    client.submit(np.ones, 8 * PART, np.uint8, key="large-1").result()
+    wait_for(lambda: not worker.data)
+    x, small = client.scatter(np.ones(4 * PART, np.uint8)), client.scatter(np.zeros(1))
+    first = client.submit(at_the_gate, small, 0)
+    wait_for(lambda: gate.entered == 1)
+    large = client.submit(np.ones, 8 * PART, np.uint8, key="large-2")
+    admission = admission_of(worker)
+    wait_for(lambda: admission.reason == "consumers of earlier results")
+    second = client.submit(past_the_gate, x, priority=1)
+    wait_for(lambda: len(worker.state.ready) == 1)
+    gate.opened.set()
+    assert first.result() == 0
+    wait_for(lambda: admission.ledger.running == 1 and admission.waiting == 1)
+    assert not spilled
+    gate.left.set()
+    assert (second.result(), large.result().nbytes) == (1, 8 * PART)
 
 
 def test_task_waits_for_space_on_the_disk_rather_than_exceed_the_limit(
