@@ -28,7 +28,8 @@ from gpusched import config
 from gpusched.graph.fitting import DoesNotFitError
 from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
-from gpusched.workers.memory.ledger import START, Decision, Ledger, Need, Verdict
+from gpusched.workers.memory.high_water import Resident
+from gpusched.workers.memory.ledger import SLIGHT, START, Decision, Ledger, Need, Verdict
 from gpusched.workers.memory.reach import Reach
 from gpusched.workers.memory.requests import Arriving, Leaving, Request, Running
 
@@ -95,6 +96,8 @@ class Admission:
         self.ledger = Ledger(memory.limit, memory.hard, memory.resident() or 0)
         self.estimates = Estimates()
         self.counters = Counters()
+        self.most_resident = 0
+        """The most bytes that the process was seen to take."""
         self.reason = ""
         """What the first task, or transfer, that waits is waiting for."""
         self._waiting: list[_Waiting] = []
@@ -143,6 +146,9 @@ class Admission:
         """Note that a task's inputs, or results to be sent, are in memory."""
         self.ledger.loaded(key)
         self._note_move()
+        started = self._started.get(key)
+        if started is not None:
+            self._measure(started)
 
     async def receive(self, worker: str, keys: Collection[Key], nbytes: int) -> bool:
         """Return when results may be received; False if nobody wants them any more.
@@ -201,6 +207,7 @@ class Admission:
     def stop(self) -> None:
         """Let no task wait any more; idempotent."""
         self._stopped = True
+        self._memory.close()
         for waiting in self._waiting:
             _answer(waiting, None)
 
@@ -367,14 +374,42 @@ class Admission:
         if isinstance(request, Arriving):
             self._receiving[request.worker] = request.nbytes
             self.ledger.receive(request.nbytes)
+            self._note_beside(request.nbytes)
             return
         key = request.task.key if isinstance(request, Running) else request.key
         self.ledger.start(key, need)
+        self._note_beside(need.total)
         self._worker.data.use(request.inputs)
         if isinstance(request, Running):
             self._started[key] = request
             if need.absent:
                 self._call_readers(request)
+
+    def _note_beside(self, nbytes: int) -> None:
+        """Note for the running tasks what something that has started beside them may take."""
+        for each in self._started.values():
+            each.beside += nbytes
+
+    def _measure(self, started: Running) -> None:
+        """Look at the process where a task begins to run, if it is large, or the first of its kind.
+
+        What functions take for themselves is learned from that: nobody declares it.
+        """
+        reserved = self.ledger.reserved_for(started.task.key)
+        large = reserved > SLIGHT * self.ledger.limit
+        if large or not self.estimates.learned(started.task.prefix, started.nbytes):
+            found = self._look_at_process()
+            if found is not None:
+                started.before = started.most = found.now
+                started.beside = self.ledger.reserved - reserved + self.ledger.in_flight
+
+    def _look_at_process(self) -> Resident | None:
+        found = self._memory.look()
+        if found is not None:
+            self.most_resident = max(self.most_resident, found.most)
+            for each in self._started.values():
+                each.most = max(each.most, found.most)
+        return found
 
     def _call_readers(self, request: Running) -> None:
         """Have the ready tasks that read what this one has read from disk run next.
@@ -391,14 +426,18 @@ class Admission:
                 queue.add(task)
 
     def _finish(self, event: ExecuteDoneEvent) -> None:
-        started = self._started.pop(event.key, None)
+        started = self._started.get(event.key)
         if started is None:
             return
+        if started.before is not None:
+            self._look_at_process()
+        del self._started[event.key]
         self._note_move()
         self.ledger.finish(event.key)
         self._worker.data.release(started.inputs)
         if isinstance(event, ExecuteSuccessEvent):
-            self.estimates.learn(started.task.prefix, started.nbytes, event.nbytes or 0)
+            taken = max(event.nbytes or 0, started.taken)
+            self.estimates.learn(started.task.prefix, started.nbytes, taken)
 
     def _arrange(self) -> None:
         """See to it that there is another look while tasks wait, and none otherwise."""

@@ -224,6 +224,11 @@ class Ledger:
         self.in_flight += nbytes
         self._note_most()
 
+    def reserved_for(self, key: Key) -> int:
+        """Return the bytes that a running task may still take."""
+        reservation = self._running.get(key)
+        return 0 if reservation is None else reservation.extra + reservation.absent
+
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs are in the memory, among the results."""
         reservation = self._running.get(key)

@@ -31,6 +31,17 @@ class Running:
     """The keys of results that it gets one by one, from where they are."""
     largest: int = 0
     """Bytes of the largest of those."""
+    before: int | None = None
+    """Bytes that the process took when this began to run; None if nobody looked."""
+    most: int = 0
+    """The most that it took since."""
+    beside: int = 0
+    """Bytes that others, which have run or arrived meanwhile, may have taken of that."""
+
+    @property
+    def taken(self) -> int:
+        """Bytes that it has taken at least, its result included, but for inputs lent to it."""
+        return 0 if self.before is None else self.most - self.before - self.beside - self.largest
 
     @classmethod
     def of(cls, task: TaskState, store: Store | None) -> Running:

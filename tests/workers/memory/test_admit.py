@@ -18,35 +18,10 @@ from distributed import Client
 
 from gpusched import Cluster
 from gpusched.graph.fitting import DoesNotFitError
-from gpusched.workers.memory.admit import Admission
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.worker import DeviceWorker
 from tests.waiting import PATIENCE, wait_for
-
-PART = 1_000_000
-OWN = {
-    "gpusched.memory.admission": True,
-    # What this whole process takes says nothing of a worker in it.
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-}
-
-
-@pytest.fixture
-def running() -> Iterator[tuple[Client, DeviceWorker]]:
-    """Give a client of a worker in this process whose tasks may have 9.5 of `PART`."""
-    with (
-        dask.config.set(OWN),
-        Cluster(1, 2, processes=False, worker_options={"memory_limit": 10 * PART}) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client, next(iter(cluster.workers.values()))
-
-
-def admission_of(worker: DeviceWorker) -> Admission:
-    assert worker.admission is not None
-    return worker.admission
+from tests.workers.memory.small import OWN, PART, admission_of
 
 
 class Gate:
@@ -310,10 +285,11 @@ def test_without_a_limit_nothing_is_asked() -> None:
         assert client.submit(abs, -1).result() == 1
 
 
-def most_resident() -> int:
-    """Return the most bytes that this process has ever had in memory."""
+def most_resident(dask_worker: DeviceWorker) -> int:
+    """Return the most bytes that a worker's process has ever had in memory."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    most = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    return max(most, admission_of(dask_worker).most_resident)
 
 
 def parts(seed: int) -> np.ndarray:

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import dask
 import numpy as np
 import pytest
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.typing import Key
 from distributed import Client, wait
 
-from gpusched import Cluster
 from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.graph.batch import part
 from gpusched.workers.device.host import HostDevice
@@ -23,7 +21,7 @@ from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.memory.store import Store
 from gpusched.workers.worker import DeviceWorker
 from tests.waiting import wait_for
-from tests.workers.memory.test_admit import OWN, PART, admission_of
+from tests.workers.memory.small import PART, admission_of
 
 
 @pytest.fixture
@@ -72,17 +70,6 @@ def test_joined_arrays_are_read_once_each_and_not_kept(store: Store) -> None:
     assert sum(map(store.ready, "abcd")) == 2
     # dask asks for missing axes so.
     assert given[1][None, ...].tolist() == arrays["b"][None].tolist()
-
-
-@pytest.fixture
-def running() -> Iterator[tuple[Client, DeviceWorker]]:
-    """Give a client of a worker in this process whose tasks may have 9.5 of `PART`."""
-    with (
-        dask.config.set(OWN),
-        Cluster(1, 2, processes=False, worker_options={"memory_limit": 10 * PART}) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client, next(iter(cluster.workers.values()))
 
 
 def made(number: int, count: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from tests.workers.emulated import EmulatedDevice
 
 def worker_of(device: Any, limit: int | None = None) -> Any:
     manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=0.8)
-    return SimpleNamespace(device=device, memory_manager=manager)
+    return SimpleNamespace(nanny=None, device=device, memory_manager=manager)
 
 
 def test_worker_without_a_limit_has_no_memory_to_plan() -> None:
