@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple
 
 _RESET = b"5"
-"""What has the kernel begin anew: see ``/proc/pid/clear_refs`` in proc(5)."""
+"""What has the kernel begin again: see ``/proc/pid/clear_refs`` in proc(5)."""
 
 
 class Resident(NamedTuple):
@@ -18,7 +18,7 @@ class Resident(NamedTuple):
 
 
 class HighWater:
-    """Looks at this process, and has the kernel begin its count of the most anew each time.
+    """Looks at this process, and has the kernel begin its count of the most again each time.
 
     Notes
     -----

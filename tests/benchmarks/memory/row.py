@@ -69,7 +69,7 @@ class Outcome:
     """The most that a worker's ledger had committed; 0 without one."""
     resident: int = 0
     """The most that a worker's process was seen to take by itself, which has the kernel begin its
-    own count anew; 0 without a ledger."""
+    own count again; 0 without a ledger."""
     predicted: int = 0
     """What a worker takes at most, as `explain` says before anything runs; 0 if not known."""
     unexplained: str = ""

@@ -20,7 +20,7 @@ def test_each_look_has_the_most_since_the_last() -> None:
     high_water = HighWater()
     before = high_water.look()
     if before is None:
-        pytest.skip("this machine does not let a process begin its count anew")
+        pytest.skip("this machine does not let a process begin its count again")
     np.ones(SIZE, np.uint8)
     after, later = high_water.look(), high_water.look()
     assert after is not None and later is not None
