@@ -39,6 +39,7 @@ from gpusched.workers.handshakes import limit_handshakes, limit_requests
 from gpusched.workers.kernels import WorkerKernels
 from gpusched.workers.lanes import fetch_parts, parts
 from gpusched.workers.memory.admit import Admission, refusal
+from gpusched.workers.memory.joining import streamed
 from gpusched.workers.memory.ledger import Verdict
 from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.reach import reach
@@ -244,7 +245,8 @@ class DeviceWorker(Worker):
     ) -> StateMachineEvent:
         """Run a task on the device, after reading its spilled inputs off the event loop."""
         key = task.key
-        await self._bring_up([dependency.key for dependency in task.dependencies])
+        lent = [] if self.admission is None else self.admission.lent(key)
+        await self._bring_up([each.key for each in task.dependencies if each.key not in lent])
         if self.admission is not None:
             self.admission.loaded(key)
         if self.data.is_overfull():
@@ -263,7 +265,11 @@ class DeviceWorker(Worker):
             task.run_spec = spec
         if isinstance(spec, OnStream):
             spec.in_pieces = in_pieces
-        event = await super().execute(key, stimulus_id=stimulus_id)
+        token = streamed.set(lent)
+        try:
+            event = await super().execute(key, stimulus_id=stimulus_id)
+        finally:
+            streamed.reset(token)
         if isinstance(event, ExecuteFailureEvent) and self._lacks_input(key):
             return RescheduleEvent(key=key, stimulus_id=stimulus_id)
         return event

@@ -28,7 +28,8 @@ from gpusched import config
 from gpusched.graph.fitting import DoesNotFitError
 from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
-from gpusched.workers.memory.ledger import START, Decision, Ledger, Need, Verdict
+from gpusched.workers.memory.high_water import Resident
+from gpusched.workers.memory.ledger import SLIGHT, START, Decision, Ledger, Need, Verdict
 from gpusched.workers.memory.reach import Reach
 from gpusched.workers.memory.requests import Arriving, Leaving, Request, Running
 
@@ -95,6 +96,8 @@ class Admission:
         self.ledger = Ledger(memory.limit, memory.hard, memory.resident() or 0)
         self.estimates = Estimates()
         self.counters = Counters()
+        self.most_resident = 0
+        """The most bytes that the process was seen to take."""
         self.reason = ""
         """What the first task, or transfer, that waits is waiting for."""
         self._waiting: list[_Waiting] = []
@@ -106,6 +109,7 @@ class Admission:
         self._moved = time.monotonic()
         """When something started, ended, or was brought into memory or out of it."""
         self._timer: Any = None
+        self._about_to_pump = False
         self._stopped = False
         self._strict = config.get("memory.strict")
 
@@ -130,13 +134,21 @@ class Admission:
         """
         if _is_exempt(task):
             return START
-        request = Running.of(task)
+        request = Running.of(task, self._worker.data if self._memory.is_host else None)
         return self._at_once(request) or await self._wait_for(request)
+
+    def lent(self, key: Key) -> list[Key]:
+        """Return the inputs that a task which was started gets one by one."""
+        started = self._started.get(key)
+        return [] if started is None else started.lent
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs, or results to be sent, are in memory."""
         self.ledger.loaded(key)
         self._note_move()
+        started = self._started.get(key)
+        if started is not None:
+            self._measure(started)
 
     async def receive(self, worker: str, keys: Collection[Key], nbytes: int) -> bool:
         """Return when results may be received; False if nobody wants them any more.
@@ -150,7 +162,7 @@ class Admission:
         nbytes
             Their bytes, which are in flight until `handled` gets what has become of them.
         """
-        if not self._memory.receives:
+        if not self._memory.is_host:
             return True
         tasks = [self._worker.state.tasks[key] for key in keys]
         request = Arriving(worker, tasks, nbytes)
@@ -186,12 +198,16 @@ class Admission:
                 self.ledger.in_flight -= self._receiving.pop(event.worker, 0)
             elif isinstance(event, SecedeEvent):
                 self.ledger.secede(event.key)
-        if self._waiting:
-            self._pump()
+        if self._waiting and not self._about_to_pump:
+            # Tasks that these events have made ready ask first: they may come before those that
+            # wait, and read what would be spilled for them.
+            self._about_to_pump = True
+            self._worker.loop.add_callback(self._pump)
 
     def stop(self) -> None:
         """Let no task wait any more; idempotent."""
         self._stopped = True
+        self._memory.close()
         for waiting in self._waiting:
             _answer(waiting, None)
 
@@ -246,12 +262,15 @@ class Admission:
 
     def _need_of_task(self, request: Running) -> Need:
         task, inputs = request.task, request.nbytes
-        absent = _not_ready(self._worker.data, task) if task.dependencies else ()
-        absent_bytes = sum(each.get_nbytes() for each in absent) if absent else 0
         known = self.estimates.known(task.prefix, inputs, declared(task))
         extra = inputs if known is None else known
+        absent = _not_ready(self._worker.data, request) if request.inputs else ()
+        absent_bytes = sum(each.get_nbytes() for each in absent) if absent else 0
+        if request.lent:
+            extra += request.largest
+            inputs = sum(each.get_nbytes() for each in _staying(request))
         # Nothing is refused on a guess.
-        least = inputs + (known or 0) if self._strict else 0
+        least = inputs + request.largest + (known or 0) if self._strict else 0
         return Need(extra, absent_bytes, least, not task.dependencies)
 
     def _observe(self) -> None:
@@ -259,7 +278,9 @@ class Admission:
         held, now = self._memory.held(), time.monotonic()
         if now - self._looked > _FRESH:
             self._looked = now
-            self.ledger.observe(held, self.ledger.in_flight, self._memory.resident())
+            resident, before = self._memory.resident(), held
+            held = self._memory.held()
+            self.ledger.observe(held, self.ledger.in_flight, resident, before)
         else:
             self.ledger.held = held
 
@@ -278,6 +299,7 @@ class Admission:
 
     def _pump(self) -> None:
         """Start, spill for or refuse tasks that wait, in their order, as far as there is room."""
+        self._about_to_pump = False
         for gone in [each for each in self._waiting if each.request.gone or self._stopped]:
             self._settle(gone, None)
         while self._waiting:
@@ -352,14 +374,42 @@ class Admission:
         if isinstance(request, Arriving):
             self._receiving[request.worker] = request.nbytes
             self.ledger.receive(request.nbytes)
+            self._note_beside(request.nbytes)
             return
         key = request.task.key if isinstance(request, Running) else request.key
         self.ledger.start(key, need)
+        self._note_beside(need.total)
         self._worker.data.use(request.inputs)
         if isinstance(request, Running):
             self._started[key] = request
             if need.absent:
                 self._call_readers(request)
+
+    def _note_beside(self, nbytes: int) -> None:
+        """Note for the running tasks what something that has started beside them may take."""
+        for each in self._started.values():
+            each.beside += nbytes
+
+    def _measure(self, started: Running) -> None:
+        """Look at the process where a task begins to run, if it is large, or the first of its kind.
+
+        What functions take for themselves is learned from that: nobody declares it.
+        """
+        reserved = self.ledger.reserved_for(started.task.key)
+        large = reserved > SLIGHT * self.ledger.limit
+        if large or not self.estimates.learned(started.task.prefix, started.nbytes):
+            found = self._look_at_process()
+            if found is not None:
+                started.before = started.most = found.now
+                started.beside = self.ledger.reserved - reserved + self.ledger.in_flight
+
+    def _look_at_process(self) -> Resident | None:
+        found = self._memory.look()
+        if found is not None:
+            self.most_resident = max(self.most_resident, found.most)
+            for each in self._started.values():
+                each.most = max(each.most, found.most)
+        return found
 
     def _call_readers(self, request: Running) -> None:
         """Have the ready tasks that read what this one has read from disk run next.
@@ -367,7 +417,7 @@ class Admission:
         They may be as many as there are pieces of a chunk, far apart in dask's order, and each
         would have the whole chunk read again.
         """
-        queue, absent = self._worker.state.ready, _not_ready(self._worker.data, request.task)
+        queue, absent = self._worker.state.ready, _not_ready(self._worker.data, request)
         for task in {reader for each in absent for reader in each.dependents if reader in queue}:
             if task.priority > request.priority:
                 queue.discard(task)
@@ -376,14 +426,18 @@ class Admission:
                 queue.add(task)
 
     def _finish(self, event: ExecuteDoneEvent) -> None:
-        started = self._started.pop(event.key, None)
+        started = self._started.get(event.key)
         if started is None:
             return
+        if started.before is not None:
+            self._look_at_process()
+        del self._started[event.key]
         self._note_move()
         self.ledger.finish(event.key)
         self._worker.data.release(started.inputs)
         if isinstance(event, ExecuteSuccessEvent):
-            self.estimates.learn(started.task.prefix, started.nbytes, event.nbytes or 0)
+            taken = max(event.nbytes or 0, started.taken)
+            self.estimates.learn(started.task.prefix, started.nbytes, taken)
 
     def _arrange(self) -> None:
         """See to it that there is another look while tasks wait, and none otherwise."""
@@ -403,9 +457,15 @@ def _answer(waiting: _Waiting, decision: Decision | None) -> None:
         waiting.future.set_result(decision)
 
 
-def _not_ready(store: Store, task: TaskState) -> list[TaskState]:
-    """Return those of a task's inputs that have to be brought into memory first."""
-    return [each for each in task.dependencies if not store.ready(each.key)]
+def _staying(request: Running) -> Collection[TaskState]:
+    """Return those of a task's inputs that are in memory while it runs."""
+    reads = request.task.dependencies
+    return [each for each in reads if each.key not in request.lent] if request.lent else reads
+
+
+def _not_ready(store: Store, request: Running) -> list[TaskState]:
+    """Return those of them that have to be brought into memory first."""
+    return [each for each in _staying(request) if not store.ready(each.key)]
 
 
 def _is_exempt(task: TaskState) -> bool:

@@ -36,6 +36,10 @@ class Estimates:
     def __init__(self) -> None:
         self._learned: OrderedDict[Kind, int] = OrderedDict()
 
+    def learned(self, prefix: str, inputs: int) -> bool:
+        """Return whether a task of this kind has ended."""
+        return (prefix, inputs.bit_length()) in self._learned
+
     def known(self, prefix: str, inputs: int, declared: int | None = None) -> int | None:
         """Return the bytes that a task takes besides its inputs; None if that is not known.
 

@@ -145,9 +145,20 @@ class Ledger:
         reads = (not each.root and not each.seceded for each in self._running.values())
         return self.in_flight > 0 or any(reads)
 
-    def observe(self, held: int, in_flight: int, resident: int | None = None) -> None:
+    def observe(
+        self, held: int, in_flight: int, resident: int | None = None, before: int | None = None
+    ) -> None:
         """Take the present sizes.
 
+        Parameters
+        ----------
+        held, in_flight, resident
+            The bytes.
+        before
+            What was held before the process was looked at, if other threads move results.
+
+        Notes
+        -----
         What is unmanaged is not known while tasks run, since they have taken any part of what is
         reserved for them. It is kept between the bounds that follow from both, and is never less
         than what the process takes for itself: results that share memory are counted for each.
@@ -155,8 +166,9 @@ class Ledger:
         self.held, self.in_flight, self.resident = held, in_flight, resident
         if resident is None:
             return
-        least = resident - held - in_flight - self._reserved
-        most = resident - held
+        before = held if before is None else before
+        least = resident - max(held, before) - in_flight - self._reserved
+        most = resident - min(held, before)
         self.unmanaged = max(self.own, min(max(self.unmanaged, least), most))
 
     def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
@@ -211,6 +223,11 @@ class Ledger:
         """Note that results are being received."""
         self.in_flight += nbytes
         self._note_most()
+
+    def reserved_for(self, key: Key) -> int:
+        """Return the bytes that a running task may still take."""
+        reservation = self._running.get(key)
+        return 0 if reservation is None else reservation.extra + reservation.absent
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs are in the memory, among the results."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dask.typing import Key
 
+from gpusched.workers.memory.high_water import HighWater, Resident
 from gpusched.workers.pool.host import HostPool
 
 if TYPE_CHECKING:
@@ -34,11 +35,20 @@ class Reach(Protocol):
 
     margin: float
     """Bytes that are left for what cannot be foreseen."""
-    receives: bool
-    """Whether results that are received go there."""
+    is_host: bool
+    """Whether it is host memory, where results that are received go."""
 
     def resident(self) -> int | None:
         """Return the bytes that the process takes; None where others take them too."""
+
+    def look(self) -> Resident | None:
+        """Return what the process takes, and the most that it took since the last look.
+
+        None where others take it too, or where that is not known.
+        """
+
+    def close(self) -> None:
+        """Look no more."""
 
     def free_unused(self) -> int:
         """Give free blocks back; return their bytes."""
@@ -56,7 +66,7 @@ class HostMemory:
         The worker, which has a memory limit.
     """
 
-    receives = True
+    is_host = True
 
     def __init__(self, worker: DeviceWorker) -> None:
         manager = worker.memory_manager
@@ -66,6 +76,7 @@ class HostMemory:
         self.limit = int((share - _MARGIN) * manager.memory_limit)
         self.hard: float = manager.memory_limit
         self.margin = _MARGIN * manager.memory_limit
+        self._high_water = None if worker.nanny is None else HighWater()
 
     def held(self) -> int:
         """Return the bytes of results."""
@@ -79,6 +90,15 @@ class HostMemory:
         """Return the bytes that the process takes; None where it is not the worker's own."""
         worker = self._worker
         return None if worker.nanny is None else int(worker.monitor.get_process_memory())
+
+    def look(self) -> Resident | None:
+        """Return what the process takes, and the most that it took since the last look."""
+        return None if self._high_water is None else self._high_water.look()
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._high_water is not None:
+            self._high_water.close()
 
     def free_unused(self) -> int:
         """Give free chunk buffers back; return their bytes."""
@@ -100,7 +120,7 @@ class DeviceMemory:
 
     hard = math.inf
     margin = math.inf
-    receives = False
+    is_host = False
 
     def __init__(self, worker: DeviceWorker) -> None:
         self._worker = worker
@@ -117,6 +137,13 @@ class DeviceMemory:
     def resident(self) -> int | None:
         """Return the bytes that arrays take, those of running tasks included."""
         return self._worker.device.used()
+
+    def look(self) -> Resident | None:
+        """Return None: what arrays took between two looks is not known."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing."""
 
     def free_unused(self) -> int:
         """Give free blocks back; return 0: they are not among those that arrays take."""

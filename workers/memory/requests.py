@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from dask.typing import Key
 from distributed.worker_state_machine import TaskState
+
+from gpusched.workers.memory.joining import lendable
+
+if TYPE_CHECKING:
+    from gpusched.workers.memory.store import Store
 
 _FIRST: tuple[int, ...] = ()
 """The priority before all others."""
@@ -19,14 +24,44 @@ class Running:
 
     task: TaskState
     inputs: list[Key]
+    """The keys of results that stay in memory meanwhile."""
     nbytes: int
-    """Of the inputs."""
+    """Of all its inputs."""
+    lent: list[Key] = field(default_factory=list)
+    """The keys of results that it gets one by one, from where they are."""
+    largest: int = 0
+    """Bytes of the largest of those."""
+    before: int | None = None
+    """Bytes that the process took when this began to run; None if nobody looked."""
+    most: int = 0
+    """The most that it took since."""
+    beside: int = 0
+    """Bytes that others, which have run or arrived meanwhile, may have taken of that."""
+
+    @property
+    def taken(self) -> int:
+        """Bytes that it has taken at least, its result included, but for inputs lent to it."""
+        return 0 if self.before is None else self.most - self.before - self.beside - self.largest
 
     @classmethod
-    def of(cls, task: TaskState) -> Running:
-        """Return a task with the keys and sizes of its inputs."""
-        reads = task.dependencies
-        return cls(task, [each.key for each in reads], sum(each.get_nbytes() for each in reads))
+    def of(cls, task: TaskState, store: Store | None) -> Running:
+        """Return a task with the keys and sizes of its inputs.
+
+        Parameters
+        ----------
+        task
+            The task.
+        store
+            What may lend inputs one by one; None if none does.
+        """
+        sizes = {each.key: each.get_nbytes() for each in task.dependencies}
+        found = cls(task, list(sizes), sum(sizes.values()))
+        lent = lendable(task, store) if sizes and store is not None else []
+        if lent:
+            found.lent = [each.key for each in lent]
+            found.inputs = [key for key in sizes if key not in found.lent]
+            found.largest = max(sizes[key] for key in found.lent)
+        return found
 
     @property
     def priority(self) -> Any:

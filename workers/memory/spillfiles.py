@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from dask.typing import Key
 from distributed.protocol.compression import get_compression_settings
 
@@ -45,6 +46,25 @@ class UnreadableValueError(RuntimeError):
     """A value was written, and its own code cannot make it from what it had written."""
 
 
+Form = tuple[tuple[int, ...], np.dtype]
+"""The shape and dtype of an array of NumPy's own class that has no Python objects."""
+
+
+def form(value: object) -> Form | None:
+    """Return the form of an array; None if it is another object, or of a class of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.workers.memory.spillfiles import form
+    >>> form(np.zeros((2, 3))), form(np.ma.zeros(2)), form([1, 2])
+    (((2, 3), dtype('float64')), None, None)
+    """
+    if type(value) is not np.ndarray or value.dtype.hasobject:
+        return None
+    return value.shape, value.dtype
+
+
 @dataclass(frozen=True)
 class Entry:
     """One file."""
@@ -54,6 +74,7 @@ class Entry:
     """As written."""
     memory_bytes: int
     """As an object, by dask's estimate."""
+    array: Form | None = None
 
 
 @dataclass
@@ -201,6 +222,11 @@ class SpillFiles(MutableMapping[Key, object]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def array_of(self, key: Key) -> Form | None:
+        """Return the form of a value that is an array; None if it is none, or not here."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.array
+
     def sizes(self, keys: Iterable[Key]) -> tuple[int, int]:
         """Return the bytes of some values, and of their files."""
         with self._lock:
@@ -273,7 +299,7 @@ class SpillFiles(MutableMapping[Key, object]):
             raise
         if not any(isinstance(part, blocks.Pending) for part in parts):
             self._disk.observe(written, seconds)
-        return Entry(path, written, host_nbytes(value))
+        return Entry(path, written, host_nbytes(value), form(value))
 
     def _pack(self, key: Key, value: object) -> tuple[bytes, list[Any]]:
         disk = None if self._compression is None else self._disk

@@ -16,9 +16,16 @@ from dask.utils import format_bytes
 
 from gpusched import events
 from gpusched.workers.device.base import Device, Frozen
+from gpusched.workers.memory.joining import StoredArray, streamed
 from gpusched.workers.memory.kept import KeepingBuffer
 from gpusched.workers.memory.sizes import host_nbytes
-from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles, UnreadableValueError
+from gpusched.workers.memory.spillfiles import (
+    Form,
+    LostValueError,
+    SpillFiles,
+    UnreadableValueError,
+    form,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -120,10 +127,31 @@ class Store(MutableMapping[Key, object]):
         KeyError
             If there is none, or its file was damaged (`LostValueError`).
         """
+        if key in streamed.get():
+            found = self.array_of(key)
+            if found is not None:
+                return StoredArray(self, key, *found)
         try:
             return self._upper(key)[key]
         except KeyError:
             return self._mover.submit(self._bring_up, key).result()
+
+    def read(self, key: Key) -> Any:
+        """Return a value of host memory or of a file, and leave it where it is.
+
+        Raises
+        ------
+        KeyError
+            As for ``store[key]``.
+        """
+        return self._found(key, self._read)
+
+    def array_of(self, key: Key) -> Form | None:
+        """Return the shape and dtype of a host array; None for any other value, or for none."""
+        if key in self._device_keys:
+            return None
+        value = self.host.fast.get(key)
+        return form(value) if value is not None else self.files.array_of(key)
 
     def __delitem__(self, key: Key) -> None:
         """Remove a value from all tiers, also while it is being moved."""
@@ -296,12 +324,24 @@ class Store(MutableMapping[Key, object]):
     def _host_excess(self) -> float:
         return self.host.fast.total_weight - self.host_limit
 
+    def _read(self, key: Key) -> Any:
+        try:
+            return self.host.fast[key]
+        except KeyError:
+            return self.files[key]
+
     def _bring_up(self, key: Key) -> Any:
+        return self._found(
+            key, lambda key: (self.on_device if key in self._device_keys else self.host)[key]
+        )
+
+    def _found(self, key: Key, look: Callable[[Key], Any]) -> Any:
+        """Return what a look for a value finds, which others may move or replace meanwhile."""
         for _ in range(_TURNS):
             if key not in self:
                 break
             try:
-                return (self.on_device if key in self._device_keys else self.host)[key]
+                return look(key)
             except LostValueError as lost:
                 self._device_keys.discard(key)
                 self._on_lost(key, str(lost.args[0]))

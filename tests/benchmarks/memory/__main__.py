@@ -99,7 +99,8 @@ def run(request: Request) -> Row:
             outcome = Outcome("no answer", request.patience)
     restarts = max(0, watch.workers - request.workers)
     written = sum(watch.written.values())
-    return Row(request, outcome, restarts, made.ended, watch.resident, written)
+    resident = max(watch.resident, outcome.resident)
+    return Row(request, outcome, restarts, made.ended, resident, written)
 
 
 def _failed(errors: str) -> Outcome:

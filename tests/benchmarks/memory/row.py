@@ -67,6 +67,9 @@ class Outcome:
     """The program's number."""
     committed: int = 0
     """The most that a worker's ledger had committed; 0 without one."""
+    resident: int = 0
+    """The most that a worker's process was seen to take by itself, which has the kernel begin its
+    own count again; 0 without a ledger."""
     predicted: int = 0
     """What a worker takes at most, as `explain` says before anything runs; 0 if not known."""
     unexplained: str = ""
@@ -96,8 +99,10 @@ def run(request: Request) -> Outcome:
         except Exception as error:  # noqa: BLE001  whatever ends it belongs in the table
             outcome = type(error).__name__
         seconds = perf_counter() - started
-        committed, admission = _asked(client, request.system)
-        found = Outcome(outcome, seconds, value, committed, predicted, unexplained, admission)
+        committed, resident, admission = _asked(client, request.system)
+        found = Outcome(
+            outcome, seconds, value, committed, resident, predicted, unexplained, admission
+        )
         _say(found)
         _end_in_time()
     return found
@@ -124,21 +129,23 @@ def _end_in_time() -> None:
     timer.start()
 
 
-def _asked(client: Client, system: str) -> tuple[int, dict[str, float] | None]:
+def _asked(client: Client, system: str) -> tuple[int, int, dict[str, float] | None]:
     """Return what the workers that answer say of their ledgers."""
     if system != "admission":
-        return 0, None
+        return 0, 0, None
     told = run_on_workers(client, _ledger, on_error="ignore", timeout=_ANSWER)
-    counted = [counters for _, counters in told.values()]
+    counted = [counters for *_, counters in told.values()]
     together = {key: sum(each[key] for each in counted) for key in (counted or [{}])[0]}
-    return max((most for most, _ in told.values()), default=0), together
+    committed = max((most for most, *_ in told.values()), default=0)
+    return committed, max((most for _, most, _ in told.values()), default=0), together
 
 
-def _ledger(dask_worker: Worker) -> tuple[int, dict[str, float]]:
+def _ledger(dask_worker: Worker) -> tuple[int, int, dict[str, float]]:
     admission: Any = dask_worker.admission  # type: ignore[attr-defined]
     metrics = admission.metrics()
     counters = ("waited", "wait_seconds", "in_pieces", "refused")
-    return int(admission.ledger.most), {name: metrics[name] for name in counters}
+    found = {name: metrics[name] for name in counters}
+    return int(admission.ledger.most), int(admission.most_resident), found
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import dask
 import numpy as np
@@ -17,35 +18,10 @@ from distributed import Client
 
 from gpusched import Cluster
 from gpusched.graph.fitting import DoesNotFitError
-from gpusched.workers.memory.admit import Admission
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.worker import DeviceWorker
 from tests.waiting import PATIENCE, wait_for
-
-PART = 1_000_000
-OWN = {
-    "gpusched.memory.admission": True,
-    # What this whole process takes says nothing of a worker in it.
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-}
-
-
-@pytest.fixture
-def running() -> Iterator[tuple[Client, DeviceWorker]]:
-    """Give a client of a worker in this process whose tasks may have 9.5 of `PART`."""
-    with (
-        dask.config.set(OWN),
-        Cluster(1, 2, processes=False, worker_options={"memory_limit": 10 * PART}) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client, next(iter(cluster.workers.values()))
-
-
-def admission_of(worker: DeviceWorker) -> Admission:
-    assert worker.admission is not None
-    return worker.admission
+from tests.workers.memory.small import OWN, PART, admission_of
 
 
 class Gate:
@@ -54,6 +30,7 @@ class Gate:
     def __init__(self) -> None:
         self.entered = 0
         self.opened = threading.Event()
+        self.left = threading.Event()
 
 
 GATE = Gate()
@@ -65,12 +42,18 @@ def at_the_gate(array: np.ndarray, number: int) -> int:
     return int(array[0]) + number
 
 
+def past_the_gate(array: np.ndarray) -> int:
+    assert GATE.left.wait(PATIENCE)
+    return int(array[0])
+
+
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     made = Gate()
     monkeypatch.setitem(globals(), "GATE", made)
     yield made
     made.opened.set()
+    made.left.set()
 
 
 def test_task_waits_for_another_and_starts_when_that_has_ended(
@@ -109,6 +92,36 @@ def test_others_are_spilled_before_a_task_waits(running: tuple[Client, DeviceWor
     assert worker.data.ready(arrays[0].key)
     assert admission_of(worker).ledger.committed <= admission_of(worker).ledger.limit
     assert int(arrays[1].result()[0]) == 1
+
+
+def test_nothing_is_spilled_that_a_task_reads_which_is_ready_before_those_that_wait(
+    running: tuple[Client, DeviceWorker], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, worker = running
+    spilled, make_room = [], worker.data.make_room
+
+    def note(*args: Any, **kwargs: Any) -> Any:
+        spilled.append(args)
+        return make_room(*args, **kwargs)
+
+    monkeypatch.setattr(worker.data, "make_room", note)
+    # It is known from now on what others of its kind take.
+    client.submit(np.ones, 8 * PART, np.uint8, key="large-1").result()
+    wait_for(lambda: not worker.data)
+    x, small = client.scatter(np.ones(4 * PART, np.uint8)), client.scatter(np.zeros(1))
+    first = client.submit(at_the_gate, small, 0)
+    wait_for(lambda: gate.entered == 1)
+    large = client.submit(np.ones, 8 * PART, np.uint8, key="large-2")
+    admission = admission_of(worker)
+    wait_for(lambda: admission.reason == "consumers of earlier results")
+    second = client.submit(past_the_gate, x, priority=1)
+    wait_for(lambda: len(worker.state.ready) == 1)
+    gate.opened.set()
+    assert first.result() == 0
+    wait_for(lambda: admission.ledger.running == 1 and admission.waiting == 1)
+    assert not spilled
+    gate.left.set()
+    assert (second.result(), large.result().nbytes) == (1, 8 * PART)
 
 
 def test_task_waits_for_space_on_the_disk_rather_than_exceed_the_limit(
@@ -272,10 +285,11 @@ def test_without_a_limit_nothing_is_asked() -> None:
         assert client.submit(abs, -1).result() == 1
 
 
-def most_resident() -> int:
-    """Return the most bytes that this process has ever had in memory."""
+def most_resident(dask_worker: DeviceWorker) -> int:
+    """Return the most bytes that a worker's process has ever had in memory."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    most = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    return max(most, admission_of(dask_worker).most_resident)
 
 
 def parts(seed: int) -> np.ndarray:

@@ -166,6 +166,16 @@ def test_what_is_unmanaged_is_told_from_the_bounds_that_running_tasks_leave() ->
     assert ledger.unmanaged == BASE
 
 
+def test_results_that_move_while_the_process_is_looked_at_hide_nothing_of_it() -> None:
+    ledger = ledger_of(running={"a": 30})
+    ledger.observe(0, 0, 50)
+    # 40 went after what is held was looked at, or came before.
+    ledger.observe(10, 0, 30, before=50)
+    assert ledger.unmanaged == 20
+    ledger.observe(50, 0, 70, before=10)
+    assert ledger.unmanaged == 20
+
+
 def test_results_that_share_memory_hide_nothing_of_the_process_itself() -> None:
     ledger = Ledger(LIMIT, own=BASE)
     ledger.observe(held=60, in_flight=0, resident=30 + BASE)

@@ -17,7 +17,7 @@ from tests.workers.emulated import EmulatedDevice
 
 def worker_of(device: Any, limit: int | None = None) -> Any:
     manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=0.8)
-    return SimpleNamespace(device=device, memory_manager=manager)
+    return SimpleNamespace(nanny=None, device=device, memory_manager=manager)
 
 
 def test_worker_without_a_limit_has_no_memory_to_plan() -> None:
@@ -40,7 +40,7 @@ def test_results_on_a_gpu_move_to_the_host_but_for_those_in_use(tmp_path: Path) 
     for name in "abc":
         store[name] = device.array(np.zeros(200, np.uint8))
     store.use(["a"])
-    assert (memory.held(), memory.resident(), memory.receives) == (600, 600, False)
+    assert (memory.held(), memory.resident(), memory.is_host) == (600, 600, False)
     assert memory.spillable(["b"]) == 200
     assert memory.make_room(150, ["b"]).result() == 200
     assert (memory.held(), memory.resident()) == (400, 400)
