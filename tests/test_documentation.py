@@ -313,3 +313,10 @@ def test_every_how_to_page_is_in_the_index() -> None:
     assert {f"how-to/{page.stem}" for page in HOW_TO} == set(
         re.findall(r"^(how-to/[\w-]+)$", index, re.MULTILINE)
     )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_diagrams_fit_the_page(page: Path) -> None:
+    """The site shows 100 columns, and cuts what is beyond them."""
+    texts = re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert not [line for text in texts for line in text.splitlines() if len(line) > 100]

@@ -68,5 +68,7 @@ def test_examples_run(name: str) -> None:
 
 def test_examples_are_found() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    modules = [importlib.import_module(f"gpusched.{name}") for name in ("config", "cluster.plan")]
+    modules = [
+        importlib.import_module(f"gpusched.{name}") for name in ("config", "cluster.allocation")
+    ]
     assert all(any(test.examples for test in finder.find(module)) for module in modules)

@@ -29,10 +29,7 @@ MENTIONS = re.compile(
 )
 """What only files with private names of the libraries can have; others need not be parsed."""
 
-EXCEPTIONS = {
-    # A wrapper around a method that is the client's own: it must be found there again.
-    "workers/border.py: client._gather",
-}
+EXCEPTIONS: set[str] = set()
 
 OVERRIDDEN = {
     # What numba makes of a function that is part of others; the adapter overrides it.

@@ -15,9 +15,9 @@ from dask.typing import Key
 from dask.utils import format_bytes
 
 from gpusched.plan.shortage import HostResult, in_pieces
-from gpusched.workers.border import Border
 from gpusched.workers.device.base import Device, OutOfDeviceMemoryError
 from gpusched.workers.memory.store import Store
+from gpusched.workers.task_inputs import TaskInputs
 
 _PIECES = (16, 256)
 """Numbers of parts tried, one after the other, for what does not fit as a whole."""
@@ -49,7 +49,7 @@ class Execution:
     leave
         Called with the reason when the device cannot compute any more. It ends the process, and
         so does not return.
-    border
+    inputs
         What gives tasks their inputs, if chunks of NumPy programs are on the device.
     keep_frames
         Whether the traceback of a failed task keeps its variables, for a debugger in this process,
@@ -61,13 +61,13 @@ class Execution:
     """
 
     def __init__(self, device: Device, store: Store, leave: Callable[[str], None],
-                 keep_frames: bool = False, border: Border | None = None) -> None:  # fmt: skip
+                 keep_frames: bool = False, inputs: TaskInputs | None = None) -> None:  # fmt: skip
         self.device = device
         self.recoveries = Recoveries()
         self._store = store
         self._leave = leave
         self._keep_frames = keep_frames
-        self._border = border
+        self._inputs = inputs
         self._lock = threading.Lock()
 
     def run(
@@ -103,7 +103,7 @@ class Execution:
             return self._again(task, key, values, shortage)
 
     def _once(self, task: Callable[[Any], Any], values: dict[Key, Any]) -> Any:
-        result = task(values) if self._border is None else self._border(task, values)
+        result = task(values) if self._inputs is None else self._inputs(task, values)
         self.device.synchronize()
         return result
 

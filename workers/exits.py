@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-POISONED = 86
+LOST_CONTEXT = 86
 """Exit code of a worker whose device cannot compute any more."""
 
 EVENTS = "gpusched-exit"
@@ -27,8 +27,8 @@ def describe(exitcode: int) -> str:
     >>> describe(3)
     'left with exit code 3'
     """
-    if exitcode == POISONED:
-        return f"left with exit code {POISONED}: its device could not compute any more"
+    if exitcode == LOST_CONTEXT:
+        return f"left with exit code {LOST_CONTEXT}: its device could not compute any more"
     if exitcode >= 0:
         return f"left with exit code {exitcode}"
     try:

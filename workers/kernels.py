@@ -13,6 +13,7 @@ from typing import Any
 
 from distributed import Worker, WorkerPlugin
 from distributed.comm.core import CommClosedError
+from distributed.worker import WORKER_ANY_RUNNING
 
 from gpusched.store import codefiles, sharing
 
@@ -48,11 +49,13 @@ class WorkerKernels(WorkerPlugin):
 
     Examples
     --------
-    >>> import gpusched
-    >>> from gpusched.store import sharing
-    >>> with gpusched.local():  # There is nobody to exchange with.
-    ...     len(sharing.exchanges)
-    0
+    >>> from distributed import LocalCluster
+    >>> from gpusched.workers.kernels import WorkerKernels
+    >>> with LocalCluster(processes=False, dashboard_address=":0") as cluster:
+    ...     worker, plugin = cluster.workers[0], WorkerKernels()
+    ...     plugin.setup(worker)
+    ...     [name for name in worker.stream_handlers if "kernel" in name]
+    ['gpusched-kernels-here', 'gpusched-kernel-give']
     """
 
     name = "gpusched-kernels"
@@ -65,7 +68,8 @@ class WorkerKernels(WorkerPlugin):
         worker.stream_handlers |= {HERE: self._join, GIVE: self._give_later}
 
     def _join(self) -> None:
-        if self not in sharing.exchanges:
+        # Also after `teardown`, from a scheduler that has not heard of the worker's end.
+        if self._worker.status in WORKER_ANY_RUNNING and self not in sharing.exchanges:
             sharing.exchanges.append(self)
 
     def teardown(self, worker: Worker) -> None:

@@ -31,13 +31,11 @@ from gpusched.graph import early, hook
 from gpusched.logs import follow
 from gpusched.orphans import end_with_parent
 from gpusched.workers import affinity, exits, versions
-from gpusched.workers.border import host_results, open_border
 from gpusched.workers.damaged import Damaged
 from gpusched.workers.device import Device, open_device
 from gpusched.workers.execution import Execution, forget_variables
 from gpusched.workers.handshakes import limit_handshakes, limit_requests
 from gpusched.workers.kernels import WorkerKernels
-from gpusched.workers.lanes import fetch_parts, parts
 from gpusched.workers.memory.admit import Admission, refusal
 from gpusched.workers.memory.joining import streamed
 from gpusched.workers.memory.ledger import Verdict
@@ -50,6 +48,8 @@ from gpusched.workers.onstream import Coroutine, OnStream
 from gpusched.workers.outgoing import Outgoing
 from gpusched.workers.peers import Peers
 from gpusched.workers.protection import ThreadPolicies
+from gpusched.workers.split_transfers import fetch_parts, parts
+from gpusched.workers.task_inputs import host_results, open_task_inputs
 from gpusched.workers.unreadable import Unreadable, fetch_each
 from gpusched.workers.watched import Watched
 
@@ -125,7 +125,7 @@ class DeviceWorker(Worker):
             self.data,
             self._leave_from_thread,
             keep_frames=self.nanny is None,
-            border=open_border(self.data, self.device),
+            inputs=open_task_inputs(self.data, self.device),
         )
         self.memory_monitor = MemoryMonitor(self)
         self.memory_monitor.install()
@@ -365,4 +365,4 @@ class DeviceWorker(Worker):
         except (OSError, TimeoutError) as error:
             logger.error("the scheduler could not be reached: %s", error)
         finally:
-            os._exit(exits.POISONED)
+            os._exit(exits.LOST_CONTEXT)

@@ -11,7 +11,7 @@ COMMAND = ("-m", "gpusched", "launch")
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchOptions:
     """A job as its launchers see it."""
 
     command: tuple[str, ...] = ()
@@ -50,12 +50,12 @@ class Plan:
     """Whether the first node exits with 0 and leaves the script's exit code in ``run``."""
 
     def words(self) -> list[str]:
-        """Return the flags and arguments of `gpusched launch` that make this plan.
+        """Return the flags and arguments of `gpusched launch` that make this options.
 
         Examples
         --------
-        >>> from gpusched.batch.launch_options import Plan
-        >>> Plan(("script.py", "--n", "3"), backend="local", nodes=2).words()
+        >>> from gpusched.batch.launch_options import LaunchOptions
+        >>> LaunchOptions(("script.py", "--n", "3"), backend="local", nodes=2).words()
         ['--backend=local', '--nodes=2', '--', 'script.py', '--n', '3']
         """
         return [*self._flags(), "--", *self.command]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpusched.batch import systems
 from gpusched.batch.children import OUT_OF_TIME, TERMINATED, Children, Stopped
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.node import CLOSING
 from gpusched.batch.systems.system import System
 from gpusched.files import write_whole
@@ -20,49 +20,49 @@ CODE = "code"
 _CHECKPOINTS = "checkpoints"
 
 
-def lead(plan: Plan) -> int:
+def lead(options: LaunchOptions) -> int:
     """Run a job from its beginning to its exit code.
 
     Parameters
     ----------
-    plan
+    options
         With a ``backend`` and a ``folder``.
     """
-    assert plan.folder is not None
-    assert plan.backend is not None
-    system = systems.find(plan.backend)
+    assert options.folder is not None
+    assert options.backend is not None
+    system = systems.find(options.backend)
     while True:
-        start = _begin(plan.folder)
-        code, again = _Start(plan, system, plan.folder / f"start-{start}").run()
-        if again and start < plan.requeues:
-            _say(f"back into the queue, for start {start + 2} of at most {plan.requeues + 1}")
+        start = _begin(options.folder)
+        code, again = _Start(options, system, options.folder / f"start-{start}").run()
+        if again and start < options.requeues:
+            _say(f"back into the queue, for start {start + 2} of at most {options.requeues + 1}")
             left = system.requeue()
             if left is not None:
                 return left
             continue
-        if code == 0 and plan.checkpoints is None:
-            shutil.rmtree(plan.folder / _CHECKPOINTS, ignore_errors=True)
-        write_whole(plan.folder / CODE, str(code))
+        if code == 0 and options.checkpoints is None:
+            shutil.rmtree(options.folder / _CHECKPOINTS, ignore_errors=True)
+        write_whole(options.folder / CODE, str(code))
         return code
 
 
 class _Start:
     """One start of a job, which may be started several times."""
 
-    def __init__(self, plan: Plan, system: System, run: Path) -> None:
-        assert plan.folder is not None
+    def __init__(self, options: LaunchOptions, system: System, run: Path) -> None:
+        assert options.folder is not None
         self._run = run
-        self._grace = plan.grace
-        self._children = Children(plan.limit)
+        self._grace = options.grace
+        self._children = Children(options.limit)
         part = replace(
-            plan,
+            options,
             folder=None,
             backend=None,
             limit=None,
             requeues=0,
             run=run,
             code_to_file=True,
-            checkpoints=plan.checkpoints or plan.folder / _CHECKPOINTS,
+            checkpoints=options.checkpoints or options.folder / _CHECKPOINTS,
         )
         self._commands = system.node_commands(part)
 

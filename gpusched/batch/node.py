@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gpusched import config
 from gpusched.batch.children import TERMINATED, Children, Stopped
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.files import write_whole
 from gpusched.quantities import read_seconds
 
@@ -71,12 +71,12 @@ def rank_here() -> int:
     raise ValueError(f"which node is this? Give --rank, or set one of {', '.join(RANKS)}")
 
 
-def serve(plan: Plan, folder: str) -> int:
+def serve(options: LaunchOptions, folder: str) -> int:
     """Do this node's part, and return its exit code.
 
     Parameters
     ----------
-    plan
+    options
         With a ``run`` or an ``address``, and a ``rank``.
     folder
         Where the script's modules are, for the workers too.
@@ -86,30 +86,30 @@ def serve(plan: Plan, folder: str) -> int:
     NodeError
         If ``run`` is the folder of another start, or no scheduler appears in it in time.
     """
-    environment = _environment(plan, folder)
-    if plan.kernels is not None:
-        _import(plan.kernels, environment)
-    if plan.rank != 0:
-        return _follow(plan, environment)
-    if plan.run is not None:
-        _prepare(plan.run)
-    return _First(plan, environment).serve()
+    environment = _environment(options, folder)
+    if options.kernels is not None:
+        _import(options.kernels, environment)
+    if options.rank != 0:
+        return _follow(options, environment)
+    if options.run is not None:
+        _prepare(options.run)
+    return _First(options, environment).serve()
 
 
 class _First:
     """The node that has the scheduler and the script."""
 
-    def __init__(self, plan: Plan, environment: dict[str, str]) -> None:
-        self._plan = plan
+    def __init__(self, options: LaunchOptions, environment: dict[str, str]) -> None:
+        self._options = options
         self._environment = environment
-        self._children = Children(plan.limit)
+        self._children = Children(options.limit)
         self._script: subprocess.Popen[bytes] | None = None
         self._scheduler: subprocess.Popen[bytes] | None = None
         self._workers: subprocess.Popen[bytes] | None = None
 
     def serve(self) -> int:
         """Run the script; end what was started for it; return this process's exit code."""
-        plan, ended = self._plan, True
+        options, ended = self._options, True
         with self._children:
             try:
                 code = self._run()
@@ -118,19 +118,19 @@ class _First:
             except NodeError as error:
                 print(f"gpusched launch: {error}", file=sys.stderr, flush=True)
                 code, ended = 1, False
-            if plan.run is not None and (ended or not plan.code_to_file):
+            if options.run is not None and (ended or not options.code_to_file):
                 # Before the scheduler ends, since the other nodes end with it. The head of a job
                 # itself finds out that a node has failed.
-                write_whole(plan.run / "code", str(code))
+                write_whole(options.run / "code", str(code))
             self._close()
-        return code if not (plan.code_to_file and ended) else 0
+        return code if not (options.code_to_file and ended) else 0
 
     def _run(self) -> int:
-        plan, start = self._plan, self._children.start
+        options, start = self._options, self._children.start
         self._scheduler = start(_gpusched("scheduler", *self._scheduler_words()), self._environment)
         self._environment["DASK_SCHEDULER_ADDRESS"] = address = self._address()
-        self._workers = start(_worker(plan, address), self._environment)
-        words = ["--scheduler", address, *plan.command]
+        self._workers = start(_worker(options, address), self._environment)
+        words = ["--scheduler", address, *options.command]
         self._script = start(_gpusched("run", *words), self._environment)
         while self._script.poll() is None:
             for name, child in (("scheduler", self._scheduler), ("workers", self._workers)):
@@ -143,15 +143,15 @@ class _First:
     def _scheduler_words(self) -> list[str]:
         # What is given comes later, and so wins. Whoever reaches a dashboard sees what runs.
         given = ["--dashboard-address=:0", "--no-dashboard"]
-        given += shlex.split(self._plan.scheduler_options)
-        if self._plan.address is not None:
-            return [f"--port={self._plan.address.rpartition(':')[2]}", *given]
-        assert self._plan.run is not None
-        return ["--port=0", f"--scheduler-file={self._plan.run / 'scheduler.json'}", *given]
+        given += shlex.split(self._options.scheduler_options)
+        if self._options.address is not None:
+            return [f"--port={self._options.address.rpartition(':')[2]}", *given]
+        assert self._options.run is not None
+        return ["--port=0", f"--scheduler-file={self._options.run / 'scheduler.json'}", *given]
 
     def _address(self) -> str:
         assert self._scheduler is not None
-        while (address := _told(self._plan)) is None:
+        while (address := _told(self._options)) is None:
             if self._scheduler.poll() is not None:
                 raise NodeError("the scheduler did not start; what it said is above")
             self._children.wait(_LOOK)
@@ -161,7 +161,7 @@ class _First:
         """End the script while its cluster still runs; return its exit code, or ``code``."""
         if self._script is None:
             return code
-        self._children.end(self._script, _share_of_script(self._plan.grace))
+        self._children.end(self._script, _share_of_script(self._options.grace))
         ended = _code(self._script)
         return code if ended in (TERMINATED, _KILLED) else ended
 
@@ -175,53 +175,54 @@ class _First:
             self._children.end(self._workers, CLOSING)
 
 
-def _follow(plan: Plan, environment: dict[str, str]) -> int:
+def _follow(options: LaunchOptions, environment: dict[str, str]) -> int:
     with Children() as children:
         workers: list[subprocess.Popen[bytes]] = []
         try:
-            if plan.run is not None:
-                return _join_once(plan, environment, children, workers)
+            if options.run is not None:
+                return _join_once(options, environment, children, workers)
             while True:
-                _join(plan.address or "", plan, environment, children, workers)
+                _join(options.address or "", options, environment, children, workers)
                 children.wait(_REJOIN)
         except Stopped as told:
             # So is the first node, whose script is to have its workers until it has ended.
-            if workers and not children.ended(workers[-1], plan.grace):
+            if workers and not children.ended(workers[-1], options.grace):
                 children.end(workers[-1], CLOSING)
             return told.code
 
 
 def _join_once(
-    plan: Plan,
+    options: LaunchOptions,
     environment: dict[str, str],
     children: Children,
     workers: list[subprocess.Popen[bytes]],
 ) -> int:
-    assert plan.run is not None
+    assert options.run is not None
     patience = read_seconds(_PATIENCE, config.get("batch.start-timeout"))
     deadline = time.monotonic() + patience
-    while (address := _told(plan)) is None:
+    while (address := _told(options)) is None:
         # The scheduler removes its file when it ends, so a late node may find none, and the code.
-        if _is_over(plan):
+        if _is_over(options):
             return 0
         if time.monotonic() > deadline:
             raise NodeError(
-                f"node {plan.rank} found no scheduler in {plan.run} within {patience:g} s: start "
+                f"node {options.rank} found no scheduler in {options.run} within "
+                f"{patience:g} s: start "
                 f"node 0 (--rank 0) with the same --run, or raise {_PATIENCE}"
             )
         children.wait(_LOOK)
-    code = _join(address, plan, environment, children, workers)
-    return 0 if _is_over(plan) else code
+    code = _join(address, options, environment, children, workers)
+    return 0 if _is_over(options) else code
 
 
 def _join(
     address: str,
-    plan: Plan,
+    options: LaunchOptions,
     environment: dict[str, str],
     children: Children,
     workers: list[subprocess.Popen[bytes]],
 ) -> int:
-    workers.append(children.start(_worker(plan, address), environment))
+    workers.append(children.start(_worker(options, address), environment))
     while workers[-1].poll() is None:
         children.wait()
     return _code(workers[-1])
@@ -239,18 +240,18 @@ def _prepare(run: Path) -> None:
         raise NodeError(f"{run} has been used ({used[0]}): give each start a folder of its own")
 
 
-def _is_over(plan: Plan) -> bool:
+def _is_over(options: LaunchOptions) -> bool:
     """Return whether the script has ended; the head of a job then removes the folder it made."""
-    assert plan.run is not None
-    return (plan.run / "code").exists() or (plan.code_to_file and not plan.run.exists())
+    assert options.run is not None
+    return (options.run / "code").exists() or (options.code_to_file and not options.run.exists())
 
 
-def _told(plan: Plan) -> str | None:
+def _told(options: LaunchOptions) -> str | None:
     """Return the scheduler's address, if it is known yet."""
-    if plan.run is None:
-        return plan.address
+    if options.run is None:
+        return options.address
     try:
-        told = json.loads((plan.run / "scheduler.json").read_text())
+        told = json.loads((options.run / "scheduler.json").read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         # Not there yet, or being written.
         return None
@@ -268,15 +269,15 @@ def _import(kernels: Path, environment: dict[str, str]) -> None:
     subprocess.run(command, env=os.environ | environment, check=False)
 
 
-def _environment(plan: Plan, folder: str) -> dict[str, str]:
+def _environment(options: LaunchOptions, folder: str) -> dict[str, str]:
     paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
     # Unbuffered, so that the log can be followed.
     told = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
     # The log is the script's; distributed tells of each connection unless told otherwise.
     told["DASK_LOGGING__DISTRIBUTED"] = os.environ.get("DASK_LOGGING__DISTRIBUTED", "warning")
-    if plan.checkpoints is not None:
-        told["DASK_GPUSCHED__BATCH__CHECKPOINTS"] = str(plan.checkpoints)
-    return told | (_encrypting(plan.tls) if plan.tls is not None else {})
+    if options.checkpoints is not None:
+        told["DASK_GPUSCHED__BATCH__CHECKPOINTS"] = str(options.checkpoints)
+    return told | (_encrypting(options.tls) if options.tls is not None else {})
 
 
 def _encrypting(folder: Path) -> dict[str, str]:
@@ -289,9 +290,11 @@ def _encrypting(folder: Path) -> dict[str, str]:
     }
 
 
-def _worker(plan: Plan, address: str) -> list[str]:
-    devices = {None: [], 0: ["--cpu"]}.get(plan.gpus_per_node, [f"--gpus={plan.gpus_per_node}"])
-    given = ["--preload=gpusched.workers.brief_logs", *shlex.split(plan.worker_options)]
+def _worker(options: LaunchOptions, address: str) -> list[str]:
+    devices = {None: [], 0: ["--cpu"]}.get(
+        options.gpus_per_node, [f"--gpus={options.gpus_per_node}"]
+    )
+    given = ["--preload=gpusched.workers.brief_logs", *shlex.split(options.worker_options)]
     return _gpusched("worker", address, *devices, *given)
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -87,9 +87,9 @@ class Request:
         """Memory of each node in MiB, rounded up, as batch systems are given it."""
         return None if self.memory is None else -(-self.memory // 2**20)
 
-    def plan(self) -> Plan:
+    def launch_options(self) -> LaunchOptions:
         """Return what the job's launcher is given, but for the job's folder."""
-        return Plan(
+        return LaunchOptions(
             command=self.command,
             backend=self.backend,
             nodes=self.nodes if self.backend == "local" else 1,

@@ -33,7 +33,7 @@ def info(scheduler: str | None, as_json: bool, **certificates: str | None) -> No
 def collect() -> dict[str, Any]:
     """Return the facts of this machine, as JSON can hold it."""
     from gpusched.setting_origins import effective_settings
-    from gpusched.workers.links import links
+    from gpusched.workers.gpu_topology import links
 
     return {
         "devices": _devices(),

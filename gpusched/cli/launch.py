@@ -48,29 +48,29 @@ def launch(context: click.Context, /, command: tuple[str, ...], **flags: Any) ->
     arguments, and preceded by flags of gpusched run. The exit code is the script's; 124 says that
     the time was over.
     """
-    from gpusched.batch.launch_options import Plan
+    from gpusched.batch.launch_options import LaunchOptions
 
-    plan = Plan(command=command, **flags)
+    options = LaunchOptions(command=command, **flags)
     try:
-        context.exit(_launch(plan))
+        context.exit(_launch(options))
     except ValueError as error:
         raise Unusable(str(error)) from None
 
 
-def _launch(plan: Any) -> int:
+def _launch(options: Any) -> int:
     from gpusched.batch import launcher, node
     from gpusched.batch.systems.system import SystemFailure
 
-    script = read_command(plan.command)
-    if plan.backend is not None:
-        if plan.folder is None or plan.run is not None or plan.address is not None:
+    script = read_command(options.command)
+    if options.backend is not None:
+        if options.folder is None or options.run is not None or options.address is not None:
             raise ValueError("--backend needs --folder, and excludes --run and --address")
-    elif (plan.run is None) == (plan.address is None):
+    elif (options.run is None) == (options.address is None):
         raise ValueError("which job? Give --backend, --run or --address")
-    elif plan.rank is None:
-        plan = replace(plan, rank=node.rank_here())
+    elif options.rank is None:
+        options = replace(options, rank=node.rank_here())
     try:
-        return node.serve(plan, script) if plan.backend is None else launcher.lead(plan)
+        return node.serve(options, script) if options.backend is None else launcher.lead(options)
     except (SystemFailure, node.NodeError, OSError) as error:
         raise Failed(str(error)) from None
 

@@ -154,7 +154,7 @@ def _check_preloads(context: click.Context, parameter: click.Parameter, value: A
 
 
 def read_gpus(text: str | None, cpu: bool = False) -> Any:
-    """Return what ``--gpus`` and ``--cpu`` ask for, as `gpusched.cluster.plan.plan` takes it.
+    """Return what ``--gpus`` and ``--cpu`` ask for, as `gpusched.cluster.allocation` takes it.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def check_worker_flags(flags: Mapping[str, Any]) -> None:
     ...                     "device_memory_limit": "8 GiB"})
     """
     from gpusched import config
-    from gpusched.cluster.plan import host_memory
+    from gpusched.cluster.allocation import host_memory
     from gpusched.workers.pool import read_request
 
     of_gpus = ("device_memory_limit", "pool", "pool_size")

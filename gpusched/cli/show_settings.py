@@ -8,7 +8,7 @@ import dask.config
 import yaml
 from dask.utils import format_bytes
 
-from gpusched.cluster.plan import plan
+from gpusched.cluster.allocation import allocate
 from gpusched.workers.devices import NoDeviceError
 
 
@@ -28,7 +28,7 @@ def show(processes: bool = True, planned: bool = True) -> str:
 
 def _planned(processes: bool) -> str:
     try:
-        workers = plan(processes=processes)
+        workers = allocate(processes=processes)
     except NoDeviceError as error:
         return f"# {error}"
     kind = "process" if processes else "in this process"

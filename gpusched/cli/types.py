@@ -77,7 +77,7 @@ def seconds(least: float = 0) -> Read:
 
 
 def _memory_limit(what: str, value: Any) -> Any:
-    from gpusched.cluster.plan import host_memory
+    from gpusched.cluster.allocation import host_memory
 
     try:
         host_memory(value, 1)

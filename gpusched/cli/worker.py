@@ -29,7 +29,7 @@ from gpusched.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gpusched.cluster.plan import Plan
+    from gpusched.cluster.allocation import Allocation
     from gpusched.cluster.serve import Node
 
 _CLASS = "gpusched.workers.worker.DeviceWorker"
@@ -128,7 +128,7 @@ def _address(scheduler: str | None, file: str | None, flags: dict[str, Any]) -> 
 
 def _workers(flags: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the arguments of each worker, or of its nanny."""
-    made = make_plan(flags)
+    made = make_allocation(flags)
     if made.workers < 1:
         raise ValueError("at least one worker must be asked for: check --workers")
     if made.workers > 1 and not flags["nanny"]:
@@ -145,17 +145,17 @@ def _workers(flags: dict[str, Any]) -> list[dict[str, Any]]:
     return [_options(made, index, flags, common | ports[index]) for index in range(made.workers)]
 
 
-def make_plan(flags: dict[str, Any]) -> Plan:
+def make_allocation(flags: dict[str, Any]) -> Allocation:
     """Return what the flags of ``gpusched worker`` ask for on this machine.
 
     Examples
     --------
-    >>> from gpusched.cli.worker import make_plan
-    >>> make_plan({"n_workers": "2", "nthreads": 3, "gpus": None, "cpu": True, "pin": False,
+    >>> from gpusched.cli.worker import make_allocation
+    >>> make_allocation({"n_workers": "2", "nthreads": 3, "gpus": None, "cpu": True, "pin": False,
     ...            "memory_limit": "1 GiB", "device_memory_limit": None}).threads
     3
     """
-    from gpusched.cluster.plan import plan
+    from gpusched.cluster.allocation import allocate
 
     wanted = {
         "threads": flags["nthreads"] or None,
@@ -165,11 +165,11 @@ def make_plan(flags: dict[str, Any]) -> Plan:
     text = flags["n_workers"]
     if text == "auto":
         with dask.config.set({"gpusched.cluster.workers": None}):
-            return plan(**wanted)
-    made = plan(_number_of_workers(text), **wanted)
+            return allocate(**wanted)
+    made = allocate(_number_of_workers(text), **wanted)
     if made.devices or text is not None or config.get("cluster.workers") is not None:
         return made
-    return plan(1, **wanted)
+    return allocate(1, **wanted)
 
 
 def _number_of_workers(text: str | None) -> int | None:
@@ -209,7 +209,7 @@ def _flag(name: str) -> str:
 
 
 def _options(
-    made: Plan, index: int, flags: dict[str, Any], common: dict[str, Any]
+    made: Allocation, index: int, flags: dict[str, Any], common: dict[str, Any]
 ) -> dict[str, Any]:
     from gpusched.cluster.specs import worker_options
 

@@ -21,9 +21,15 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from gpusched import config, settings
+from gpusched.cluster.allocation import (
+    GpuRequest,
+    MemoryLimit,
+    allocate_mixed,
+    check_fits,
+    most_workers,
+)
 from gpusched.cluster.contact import check_host
 from gpusched.cluster.plain_clients import PlainClients
-from gpusched.cluster.plan import GpuRequest, MemoryLimit, check_fits, most_workers, plan_mixed
 from gpusched.cluster.specs import worker_options
 from gpusched.cluster.without_http import SilentScheduler, SilentWorker
 from gpusched.dashboard.on_demand import show_on_demand
@@ -135,7 +141,7 @@ class Cluster(SpecCluster):
         check_host(host)
         if (gpus or cpu_workers) and not processes:
             raise ValueError("pinning workers to GPUs takes processes: leave out processes=False")
-        self.plan_of_workers, self._plan_of_cpus = plan_mixed(
+        self.plan_of_workers, self._plan_of_cpus = allocate_mixed(
             cpu_workers,
             workers=n_workers,
             threads=threads_per_worker,

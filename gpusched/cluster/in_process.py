@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 from distributed import Client
 
+from gpusched.cluster.allocation import MemoryLimit
 from gpusched.cluster.cluster import Cluster
-from gpusched.cluster.plan import MemoryLimit
 
 
 def local(

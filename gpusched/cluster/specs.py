@@ -1,4 +1,4 @@
-"""What a worker of a plan is started with: the same from the command line and from Python."""
+"""What a worker is started with: the same from the command line and from Python."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusched import config
-from gpusched.cluster.plan import Plan
+from gpusched.cluster.allocation import Allocation
 from gpusched.workers.pool import read_request
 
 
 def worker_options(
-    plan: Plan,
+    allocation: Allocation,
     index: int,
     *,
     pool: str | None = None,
@@ -19,11 +19,11 @@ def worker_options(
     fuse: bool | None = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the keyword arguments of `DeviceNanny` for one worker of a plan.
+    """Return the keyword arguments of `DeviceNanny` for one worker of an allocation.
 
     Parameters
     ----------
-    plan
+    allocation
         What the workers are given.
     index
         Which of the workers.
@@ -33,7 +33,7 @@ def worker_options(
         Whether to switch fusion on in the worker's process, for what tasks compute with dask
         there; None asks the configuration. Without it the worker does as this process does.
     **options
-        Arguments of `distributed.Nanny` and `distributed.Worker`, which win over the plan's.
+        Arguments of `distributed.Nanny` and `distributed.Worker`, which win over the allocation's.
 
     Raises
     ------
@@ -42,17 +42,17 @@ def worker_options(
 
     Examples
     --------
-    >>> from gpusched.cluster.plan import plan
+    >>> from gpusched.cluster.allocation import allocate
     >>> from gpusched.cluster.specs import worker_options
-    >>> worker_options(plan(2, 1, gpus=0), 0)["env"]
+    >>> worker_options(allocate(2, 1, gpus=0), 0)["env"]
     {'CUDA_VISIBLE_DEVICES': ''}
     """
-    slot = plan.slot(index)
+    slot = allocation.slot(index)
     given_env = options.pop("env", None) or {}
     found = {
-        "nthreads": plan.threads,
-        "memory_limit": plan.memory_limit,
-        "env": {**plan.environment(index), **given_env},
+        "nthreads": allocation.threads,
+        "memory_limit": allocation.memory_limit,
+        "env": {**allocation.environment(index), **given_env},
         "cpus": slot.cpus,
         **options,
     }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from gpusched.backends.cuda.poison import poisoned
+from gpusched.backends.cuda.uninitialised import uninitialised
 from gpusched.emit import generate
 from gpusched.emit.kernel import STILL, Access, Input, Kernel, Output
 from gpusched.emit.operations import SEARCHED
@@ -63,7 +63,7 @@ class Sample:
         """Return the outputs of a kernel that is called as compiled ones are."""
         outputs = [_operand(output, 0, self.sizes) for output in self.kernel.outputs]
         for operand, output in zip(outputs, self.kernel.outputs, strict=True):
-            operand.buffer[:] = poisoned(operand.buffer.size, operand.buffer.dtype)
+            operand.buffer[:] = uninitialised(operand.buffer.size, operand.buffer.dtype)
             if output.combine:
                 operand.buffer[:] = generate.identity_value(output.combine, operand.buffer.dtype)
         operands = (*self.inputs, *outputs)

@@ -193,7 +193,7 @@ class Rehearser(Rehearsal):
         plan = recorder.plan(arrays, outputs)
         steps = list(zip(plan.steps, plan.dying, strict=True))
         if segment.replayed and recorder.escape is None:
-            self._variant.slabs += [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+            self._variant.tiles += [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
             self._variant.seams += [step for step in plan.steps if isinstance(step, Seamed)]
         else:
             # Each task is recorded anew, and nothing is let go before its end.

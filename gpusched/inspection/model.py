@@ -46,7 +46,7 @@ class Break:
 
 
 @dataclass(frozen=True)
-class Link:
+class Boundary:
     """Why a stage's results are written for others, rather than used in the same kernel."""
 
     stage: int
@@ -68,7 +68,7 @@ class StageKernel:
 
 
 @dataclass(frozen=True)
-class StageSlabs:
+class StageTiles:
     """Kernels of a task that run together: on some rows, then on the next ones.
 
     What one of them has read or written is still in the processor's cache for the others.
@@ -137,7 +137,7 @@ class Stage:
     results: tuple[ChunkArray, ...]
     """The chunk, or the several arrays of a partial result; none where nothing is known."""
     kernels: tuple[StageKernel, ...]
-    slabs: tuple[StageSlabs, ...]
+    tiles: tuple[StageTiles, ...]
     """Of the most frequent kind of task."""
     seams: tuple[StageSeams, ...]
     """Of the most frequent kind of task."""
@@ -172,7 +172,7 @@ class Stage:
     peak_unfused: int
     """Bytes that the same task needs in plain dask."""
     peak_unfused_exact: bool
-    links: tuple[Link, ...]
+    boundaries: tuple[Boundary, ...]
     devices: tuple[StageDevice, ...] = ()
     """Where its calls run, on workers that own a GPU."""
     unknown: str = ""
@@ -186,7 +186,7 @@ class Stage:
     @property
     def bytes_cached(self) -> int:
         """Bytes of those read that are in the processor's cache, as kernels share tiles."""
-        return sum(each.bytes_cached for each in self.slabs)
+        return sum(each.bytes_cached for each in self.tiles)
 
     @property
     def bytes_least(self) -> int:

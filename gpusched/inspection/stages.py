@@ -14,13 +14,13 @@ from gpusched.adapters.tasks import Alias, GraphNode, Task
 from gpusched.inspection.cost import Work, stage_seconds, task_seconds, total, work_of
 from gpusched.inspection.gather import Wanted
 from gpusched.inspection.model import (
+    Boundary,
     ChunkArray,
-    Link,
     Stage,
     StageDevice,
     StageKernel,
     StageSeams,
-    StageSlabs,
+    StageTiles,
 )
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, variable_of_layer
 from gpusched.inspection.source import places_of
@@ -106,7 +106,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         inputs=tuple(_chunk(layer, array) for layer, array in main.inputs),
         results=tuple(_chunk(name, array) for array in arrays_in(main.result)),
         kernels=tuple(_kernels(main, launches)),
-        slabs=tuple(_slabs(main)),
+        tiles=tuple(_tiles(main)),
         seams=tuple(_seams(main)),
         calls=tuple(called.items()),
         bytes_read=read,
@@ -127,7 +127,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         peak_exact=all(v.peak_known for v in variants),
         peak_unfused=max(v.unfused_peak for v in variants),
         peak_unfused_exact=all(v.unfused_peak_known for v in variants),
-        links=tuple(_links(name, numbers, tasks, walked)),
+        boundaries=tuple(_boundaries(name, numbers, tasks, walked)),
         devices=tuple(_devices(variants)),
         unknown=main.unknown,
     )  # fmt: skip
@@ -158,15 +158,15 @@ def _kernels(main: Variant, launches: Counter[str]) -> list[StageKernel]:
     ]
 
 
-def _slabs(main: Variant) -> list[StageSlabs]:
+def _tiles(main: Variant) -> list[StageTiles]:
     return [
-        StageSlabs(
-            tuple(launch.kernel.kernel.name for launch in slabs.launches),
-            slabs.rows,
-            slabs.all_rows,
-            slabs.bytes_cached,
+        StageTiles(
+            tuple(launch.kernel.kernel.name for launch in tiles.launches),
+            tiles.rows,
+            tiles.all_rows,
+            tiles.bytes_cached,
         )
-        for slabs in main.slabs
+        for tiles in main.tiles
     ]
 
 
@@ -190,7 +190,7 @@ def _seams(main: Variant) -> list[StageSeams]:
 
 
 def _cached(variant: Variant) -> int:
-    return sum(slabs.bytes_cached for slabs in variant.slabs)
+    return sum(tiles.bytes_cached for tiles in variant.tiles)
 
 
 def _places(variant: Variant) -> list[Place]:
@@ -206,7 +206,7 @@ def _chunk(layer: str, array: Any) -> ChunkArray:
     return ChunkArray(name, str(array.dtype), tuple(array.shape))
 
 
-def _links(name: str, numbers: dict[str, int], tasks: int, walked: Walked) -> list[Link]:
+def _boundaries(name: str, numbers: dict[str, int], tasks: int, walked: Walked) -> list[Boundary]:
     readers: defaultdict[str, set[str]] = defaultdict(set)
     for source, reader in walked.edges:
         readers[source].add(reader)
@@ -228,5 +228,5 @@ def _links(name: str, numbers: dict[str, int], tasks: int, walked: Walked) -> li
             reason = "several tasks need each of its chunks"
         else:
             reason = "dask keeps these tasks apart"
-        found.append(Link(numbers[source], count / tasks, reason))
+        found.append(Boundary(numbers[source], count / tasks, reason))
     return found

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.emit.kernel import EXACT
-from gpusched.inspection.model import Break, Stage, StageSeams, StageSlabs, Totals
+from gpusched.inspection.model import Break, Stage, StageSeams, StageTiles, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
 
 if TYPE_CHECKING:
@@ -181,8 +181,8 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
                 f"{count(int(work.operations), 'operation')} per element{heavy}"
             ),
         )
-    for slabs in stage.slabs:
-        yield "together", _together(slabs)
+    for tiles in stage.tiles:
+        yield "together", _together(tiles)
     for seams in stage.seams:
         yield "unjoined", _unjoined(seams)
     if stage.calls:
@@ -190,18 +190,21 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
     yield from _devices(stage) if found.gpu else ()
     yield from _costs(stage)
     if details:
-        for link in stage.links:
-            yield "uses", f"{link.chunks:.3g} chunks per task of stage {link.stage}: {link.reason}"
+        for use in stage.boundaries:
+            yield (
+                "uses",
+                f"{use.chunks:.3g} chunks per task of stage {use.stage}: {use.reason}",
+            )
     if stage.unknown:
         yield "not known", stage.unknown
 
 
-def _together(slabs: StageSlabs) -> str:
-    *others, last = dict.fromkeys(slabs.kernels)
+def _together(tiles: StageTiles) -> str:
+    *others, last = dict.fromkeys(tiles.kernels)
     names = f"{', '.join(others)} and {last}" if others else last
     return (
-        f"{names}: all on {slabs.rows:,} rows of {slabs.of_rows:,}, then on the next ones; "
-        f"{bytes_(slabs.bytes_cached)} of what they read is in the cache by then"
+        f"{names}: all on {tiles.rows:,} rows of {tiles.of_rows:,}, then on the next ones; "
+        f"{bytes_(tiles.bytes_cached)} of what they read is in the cache by then"
     )
 
 

@@ -98,7 +98,7 @@ class Variant:
     program: bool = False
     """Whether the task is one of gpusched's programs."""
     kernels: list[KernelUse] = field(default_factory=list)
-    slabs: list[Slabs] = field(default_factory=list)
+    tiles: list[Slabs] = field(default_factory=list)
     """Kernels that run together on some rows at a time."""
     seams: list[Seamed] = field(default_factory=list)
     """Kernels that read arrays where they are, instead of one that they would be joined to."""

@@ -75,12 +75,12 @@ def _from_dlpack(value: Any) -> Any:
     return found
 
 
-def poison(dtype: np.dtype) -> bool | int | float:
+def uninitialised_value(dtype: np.dtype) -> bool | int | float:
     """Return a value that spoils a result, for memory that nobody has written.
 
     Examples
     --------
-    >>> poison(np.dtype("int8")), poison(np.dtype("float32"))
+    >>> uninitialised_value(np.dtype("int8")), uninitialised_value(np.dtype("float32"))
     (127, nan)
     """
     if dtype.kind == "b":

@@ -186,7 +186,7 @@ def _with_outputs(
     call: Call, weights: Weights, unlabelled: list[Any], dtype: Any, shape: Any, meta: Any
 ) -> Call:
     """Return the call with what it will give: as the user says, or as a sample shows."""
-    told = outputs.of_hand(meta, dtype, shape)
+    told = outputs.declared(meta, dtype, shape)
     if told is not None:
         return replace(call, outputs=told, converts=shape is not None)
     found, copies = _tried(call, weights, unlabelled, dtype)

@@ -139,7 +139,7 @@ def _dtypes(dtype: Any, keys: tuple[Any, ...] | None) -> list[np.dtype | None]:
     return [wanted] * (1 if keys is None else len(keys))
 
 
-def of_hand(meta: Any, dtype: Any, shape: Any) -> Outputs | None:
+def declared(meta: Any, dtype: Any, shape: Any) -> Outputs | None:
     """Return what the user says of the results; None where a sample must.
 
     Raises

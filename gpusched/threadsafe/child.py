@@ -17,7 +17,7 @@ from typing import Any
 
 from gpusched.orphans import end_with_parent
 from gpusched.threadsafe import messages
-from gpusched.threadsafe.handle_classes import PLAIN, Home
+from gpusched.threadsafe.handle_classes import PLAIN, Package
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference, Returned
 from gpusched.threadsafe.proxy import _BOUND
 from gpusched.threadsafe.specials import specials
@@ -28,7 +28,7 @@ class Child:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._kept: dict[int, tuple[Any, Home]] = {}
+        self._kept: dict[int, tuple[Any, Package]] = {}
 
     def answer(self, request: bytes) -> bytes:
         """Return the answer to a request: `Returned` or `Raised`, as bytes."""
@@ -36,7 +36,7 @@ class Child:
             message = messages.loads(request, lambda number: self._kept[number][0])
             if isinstance(message, Hold):
                 return messages.dumps(
-                    Returned(self._keep(messages.loads(message.content), message.home))
+                    Returned(self._keep(messages.loads(message.content), message.package))
                 )
             return self._carry_out(message)
         except Exception as error:  # noqa: BLE001
@@ -46,21 +46,21 @@ class Child:
     def _carry_out(self, message: Apply) -> bytes:
         for number in message.dropped:
             self._kept.pop(number, None)
-        value, home = self._kept[message.number]
+        value, package = self._kept[message.number]
         result = message.operation(value, *message.args)
         if result is value:
             return messages.dumps(Returned(message.number))
-        if type(result) in PLAIN or not (type(result) in _BOUND or home.is_handle(result)):
+        if type(result) in PLAIN or not (type(result) in _BOUND or package.is_handle(result)):
             try:
                 return messages.dumps(Returned((result,)))
             except (AttributeError, TypeError, PicklingError, ValueError):
                 # What cannot be sent is used where it is.
                 pass
-        return messages.dumps(Returned(self._keep(result, home)))
+        return messages.dumps(Returned(self._keep(result, package)))
 
-    def _keep(self, value: Any, home: Home) -> Reference:
+    def _keep(self, value: Any, package: Package) -> Reference:
         number = next(self._numbers)
-        self._kept[number] = (value, home)
+        self._kept[number] = (value, package)
         kind = type(value)
         return Reference(number, specials(kind), (kind.__module__, kind.__qualname__), repr(kind))
 

@@ -19,12 +19,12 @@ from gpusched import config
 from gpusched.threadsafe import messages, waits
 from gpusched.threadsafe.errors import ChildError, TaskCancelledError
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.handle_classes import Home
+from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.kinds import Lock, Policy
 from gpusched.threadsafe.locks import LockGuard
 from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference
 from gpusched.threadsafe.operations import Operation
-from gpusched.threadsafe.proxy import cell_of, is_proxy
+from gpusched.threadsafe.proxy import is_proxy, target_of
 from gpusched.threadsafe.proxy_targets import Named
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import Thread, current
@@ -33,7 +33,7 @@ from gpusched.threadsafe.threads import Thread, current
 class Remote(Named):
     """An object in the child, or (``content``) one that is sent there when it is first used."""
 
-    __slots__ = ("__weakref__", "content", "home", "number", "started")
+    __slots__ = ("__weakref__", "content", "number", "package", "started")
 
     def __init__(self, specials: frozenset[str], kind: tuple[str, str]) -> None:
         super().__init__((specials, kind))
@@ -41,7 +41,7 @@ class Remote(Named):
         self.started = 0
         """Which child has it, counted from 1."""
         self.content = b""
-        self.home: Home | None = None
+        self.package: Package | None = None
 
 
 class ProcessGuard(Guard):
@@ -65,46 +65,46 @@ class ProcessGuard(Guard):
         self._started = 0
         self._dropped: deque[tuple[int, int]] = deque()
 
-    def cell(self, value: Any) -> Any:
-        """Return a cell with the pickled object, which the first operation sends to the child."""
+    def target(self, value: Any) -> Any:
+        """Return a target with the pickled object, which the first operation sends to the child."""
         kind = type(value)
-        cell = Remote(specials(kind), (kind.__module__, kind.__qualname__))
-        cell.content, cell.home = cloudpickle.dumps(value), Home.of(value)
-        return cell
+        target = Remote(specials(kind), (kind.__module__, kind.__qualname__))
+        target.content, target.package = cloudpickle.dumps(value), Package.of(value)
+        return target
 
-    def apply(self, cell: Remote, operation: Operation, *args: Any) -> Any:
-        """Carry out an operation in the child; the cell, if that is what it returns."""
+    def apply(self, target: Remote, operation: Operation, *args: Any) -> Any:
+        """Carry out an operation in the child; the target, if that is what it returns."""
         if current().answers_loop:
             waits.refuse_loop(self, current())
         self._lock.acquire()
         try:
             connection = self._connection or self._start()
-            self._send_over(connection, cell)
-            request = Apply(cell.number, operation, args, self._take_dropped())
+            self._send_over(connection, target)
+            request = Apply(target.number, operation, args, self._take_dropped())
             answer = self._ask(connection, request)
-            if answer == cell.number and isinstance(answer, int):
-                return cell
+            if answer == target.number and isinstance(answer, int):
+                return target
             return self._keep(answer) if isinstance(answer, Reference) else answer[0]
         finally:
             self._lock.release()
 
-    def _send_over(self, connection: Connection, cell: Remote) -> None:
-        if cell.started == self._started:
+    def _send_over(self, connection: Connection, target: Remote) -> None:
+        if target.started == self._started:
             return
-        if not cell.content or cell.home is None:
+        if not target.content or target.package is None:
             raise ChildError(f"what was in the child process of {self} went with it: make it again")
-        answer = self._ask(connection, Hold(cell.content, cell.home))
-        self._refer(cell, answer.number)
+        answer = self._ask(connection, Hold(target.content, target.package))
+        self._refer(target, answer.number)
 
     def _keep(self, reference: Reference) -> Remote:
-        cell = Remote(reference.specials, reference.kind)
-        self._refer(cell, reference.number)
-        return cell
+        target = Remote(reference.specials, reference.kind)
+        self._refer(target, reference.number)
+        return target
 
-    def _refer(self, cell: Remote, number: int) -> None:
-        cell.number, cell.started = number, self._started
+    def _refer(self, target: Remote, number: int) -> None:
+        target.number, target.started = number, self._started
         # Not told at once: finalizers run anywhere, and this one must not wait.
-        drop = weakref.finalize(cell, self._dropped.append, (self._started, number))
+        drop = weakref.finalize(target, self._dropped.append, (self._started, number))
         drop.atexit = False
 
     def _take_dropped(self) -> tuple[int, ...]:
@@ -132,10 +132,10 @@ class ProcessGuard(Guard):
 
     def _number(self, value: Any) -> int | None:
         """Return the number of what is in this child, for arguments."""
-        cell = cell_of(value) if is_proxy(value) else None
-        if not isinstance(cell, Remote) or cell.started != self._started:
+        target = target_of(value) if is_proxy(value) else None
+        if not isinstance(target, Remote) or target.started != self._started:
             return None
-        return cell.number
+        return target.number
 
     def _start(self) -> Connection:
         ours, theirs = socket.socketpair()

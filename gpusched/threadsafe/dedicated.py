@@ -14,11 +14,11 @@ from gpusched import events
 from gpusched.threadsafe import waits
 from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.guards import Guard, Made, is_maker
-from gpusched.threadsafe.handle_classes import Home
+from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation, call
 from gpusched.threadsafe.threads import Thread, _local, current
-from gpusched.threadsafe.unreferenced_handles import Gone
+from gpusched.threadsafe.unreferenced_handles import Unreferenced
 
 _JOIN = 5.0
 """Seconds given to a thread to end what it does."""
@@ -49,8 +49,8 @@ class _Call:
 class _Line:
     """The calls for one thread. Knows nothing of the guard, whose end is the thread's."""
 
-    def __init__(self, counts: Counts, gone: Gone) -> None:
-        self.gone = gone
+    def __init__(self, counts: Counts, unreferenced: Unreferenced) -> None:
+        self.unreferenced = unreferenced
         self.calls: SimpleQueue[_Call | None] = SimpleQueue()
         self.counts = counts
         self.busy = False
@@ -66,7 +66,7 @@ class _Line:
             # Held here, the last result would stay in memory until the next call; and what is in a
             # cycle with it would be left for another thread to collect.
             del call
-            self.gone.delete()
+            self.unreferenced.delete()
             self.busy = False
 
     def carry_out(self, call: _Call) -> None:
@@ -106,15 +106,15 @@ class OneThreadGuard(Guard):
         self._line: _Line | None = None
         self._thread: threading.Thread | None = None
 
-    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+    def apply(self, target: Any, operation: Operation, *args: Any) -> Any:
         """Carry out an operation on the guard's thread, and wait for its result."""
         line = self._line or self._start()
         me = _local.record
         if line.record is me:
-            return operation(cell, *args)
+            return operation(target, *args)
         if me.answers_loop:
             waits.refuse_loop(self, me)
-        call = _Call(operation, (cell, *args), time.monotonic() if line.busy else 0.0)
+        call = _Call(operation, (target, *args), time.monotonic() if line.busy else 0.0)
         holder = str(line.record) if call.sent and events.active else ""
         line.calls.put(call)
         try:
@@ -134,14 +134,16 @@ class OneThreadGuard(Guard):
                 del call
         return call.result
 
-    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+    def call(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], package: Package
+    ) -> Any:
         """Call the object; with ``each``, what makes a handle gets a thread for that handle."""
-        if not getattr(self.policy, "each", False) or not is_maker(cell):
-            return self.apply(cell, call, args, kwargs)
+        if not getattr(self.policy, "each", False) or not is_maker(target):
+            return self.apply(target, call, args, kwargs)
         # A handle is made in the thread that it is going to be used in.
         guard = self.of_handle()
-        value = guard.apply(cell, call, args, kwargs)
-        return Made(value, guard) if home.is_handle(value) else value
+        value = guard.apply(target, call, args, kwargs)
+        return Made(value, guard) if package.is_handle(value) else value
 
     def delete(self) -> None:
         """Have the guard's thread delete handles that nobody refers to any more."""
@@ -150,8 +152,8 @@ class OneThreadGuard(Guard):
             # Called while this thread's record is made. The next call deletes them.
             return
         if line is None or line.record is me:
-            self.gone.delete()
-        elif self.gone:
+            self.unreferenced.delete()
+        elif self.unreferenced:
             # Nobody waits for it; to put something into this queue is safe at any moment.
             line.calls.put(_Call(_nothing, (), 0.0))
 
@@ -163,7 +165,7 @@ class OneThreadGuard(Guard):
     def _start(self) -> _Line:
         with self._starting:
             if self._line is None:
-                line = _Line(self.counts, self.gone)
+                line = _Line(self.counts, self.unreferenced)
                 # A daemon, since a process must be able to end while a library is stuck. `close`
                 # at the process's end joins it.
                 self._thread = threading.Thread(

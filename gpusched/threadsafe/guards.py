@@ -10,10 +10,10 @@ from gpusched.threadsafe import registry
 from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation, call
-from gpusched.threadsafe.unreferenced_handles import Gone
+from gpusched.threadsafe.unreferenced_handles import Unreferenced
 
 if TYPE_CHECKING:
-    from gpusched.threadsafe.handle_classes import Home
+    from gpusched.threadsafe.handle_classes import Package
     from gpusched.threadsafe.threads import Thread
 
 
@@ -41,8 +41,8 @@ def is_maker(value: Any) -> bool:
 class Guard:
     """Carries out operations on what is wrapped, as one policy says.
 
-    What a proxy holds of the wrapped object is its *cell*: the object itself where all threads
-    share it (``shares``), and otherwise a `gpusched.threadsafe.proxy_targets.Cell`.
+    What a proxy holds of the wrapped object is its *target*: the object itself where all threads
+    share it (``shares``), and otherwise a `gpusched.threadsafe.proxy_targets.Target`.
 
     Notes
     -----
@@ -55,18 +55,20 @@ class Guard:
         self.policy = policy
         each = getattr(policy, "each", False)
         self.counts = of_each.setdefault(policy, Counts()) if each else Counts()
-        self.gone = Gone()
+        self.unreferenced = Unreferenced()
 
-    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
-        """Return ``operation(object, *args)`` for the object of a cell."""
+    def apply(self, target: Any, operation: Operation, *args: Any) -> Any:
+        """Return ``operation(object, *args)`` for the object of a target."""
         raise NotImplementedError
 
-    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
-        """Return what the object of a cell returns, called with these arguments."""
-        return self.apply(cell, call, args, kwargs)
+    def call(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], package: Package
+    ) -> Any:
+        """Return what the object of a target returns, called with these arguments."""
+        return self.apply(target, call, args, kwargs)
 
-    def cell(self, value: Any) -> Any:
-        """Return the cell of an object that is about to be wrapped."""
+    def target(self, value: Any) -> Any:
+        """Return the target of an object that is about to be wrapped."""
         return value
 
     def of_handle(self) -> Guard:
@@ -80,7 +82,7 @@ class Guard:
 
         Called while objects are deleted, at any moment and in any thread, so it never waits.
         """
-        self.gone.forget()
+        self.unreferenced.forget()
 
     def holders(self) -> Iterable[Thread]:
         """Return the threads that are inside."""

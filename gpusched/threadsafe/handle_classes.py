@@ -37,7 +37,7 @@ def top_level(module: Any) -> str:
     return first if first.startswith("__") else first.lstrip("_")
 
 
-class Home:
+class Package:
     """The package whose objects a wrapped object gives out.
 
     Parameters
@@ -50,10 +50,10 @@ class Home:
     Examples
     --------
     >>> import sqlite3
-    >>> from gpusched.threadsafe.handle_classes import Home
-    >>> home = Home.of(sqlite3.connect)
+    >>> from gpusched.threadsafe.handle_classes import Package
+    >>> package = Package.of(sqlite3.connect)
     >>> with sqlite3.connect(":memory:") as connection:
-    ...     home.is_handle(connection), home.is_handle((1, 2))
+    ...     package.is_handle(connection), package.is_handle((1, 2))
     (True, False)
 
     Notes
@@ -69,8 +69,8 @@ class Home:
         self._verdicts: dict[type, Verdict] = {}
 
     @classmethod
-    def of(cls, value: Any, results: bool = True) -> Home:
-        """Return the home of what is about to be wrapped."""
+    def of(cls, value: Any, results: bool = True) -> Package:
+        """Return the package of what is about to be wrapped."""
         if isinstance(value, types.ModuleType):
             return cls(top_level(value.__name__), results)
         where = value if isinstance(value, _ASKED) else type(value)
@@ -128,4 +128,4 @@ class Home:
         return bool(self.name) and top_level(where) == self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Home, (self.name, self.results)
+        return Package, (self.name, self.results)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.handle_classes import Home
+from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.kinds import Lock, Policy
 from gpusched.threadsafe.locks import LockGuard
 from gpusched.threadsafe.operations import Operation
@@ -29,22 +29,24 @@ class PerThreadGuard(Guard):
 
     shares = False
 
-    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+    def apply(self, target: Any, operation: Operation, *args: Any) -> Any:
         """Carry out an operation on this thread's instance."""
         self.counts.calls += 1
-        return operation(_here(cell), *args)
+        return operation(_here(target), *args)
 
-    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+    def call(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], package: Package
+    ) -> Any:
         """Call this thread's instance; a handle is made again in each thread that uses it."""
         self.counts.calls += 1
-        function = _here(cell)
+        function = _here(target)
         made = function(*args, **kwargs)
-        if isinstance(cell, Instances) or not home.is_handle(made):
+        if isinstance(target, Instances) or not package.is_handle(made):
             return made
         return self._instances(Again(function, args, kwargs), made)
 
-    def cell(self, value: Any) -> Any:
-        """Return a cell that copies the object for each thread but this one."""
+    def target(self, value: Any) -> Any:
+        """Return a target that copies the object for each thread but this one."""
         if isinstance(value, (Instances, *_CALLED)):
             return value
         make = Copy(value)
@@ -59,10 +61,10 @@ class PerThreadGuard(Guard):
         return Instances(make, found, first)
 
     def restore(self, make: Any, first: type) -> Instances:
-        """Return the cell that another process had, without an instance yet."""
-        cell = Instances(make, self._found(), None)
-        cell._first = first
-        return cell
+        """Return the target that another process had, without an instance yet."""
+        target = Instances(make, self._found(), None)
+        target._first = first
+        return target
 
     def holders(self) -> Iterable[Thread]:
         """Return no threads, since none ever waits for another."""
@@ -91,16 +93,18 @@ class PerDeviceGuard(PerThreadGuard):
             found = self._locks.setdefault(device, new)
         return found
 
-    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+    def apply(self, target: Any, operation: Operation, *args: Any) -> Any:
         """Carry out an operation on the current device's instance, under that device's lock."""
-        return self._lock().apply(None, lambda _: operation(_here(cell), *args))
+        return self._lock().apply(None, lambda _: operation(_here(target), *args))
 
-    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+    def call(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], package: Package
+    ) -> Any:
         """Call the device's instance; a handle is made again on each device that uses it."""
-        made = self._lock().apply(None, lambda _: _here(cell)(*args, **kwargs))
-        if isinstance(cell, Instances) or not home.is_handle(made):
+        made = self._lock().apply(None, lambda _: _here(target)(*args, **kwargs))
+        if isinstance(target, Instances) or not package.is_handle(made):
             return made
-        return self._instances(Again(cell, args, kwargs), made)
+        return self._instances(Again(target, args, kwargs), made)
 
     def _found(self) -> _Found:
         return ByKey(current_device)
@@ -115,8 +119,8 @@ class PerDeviceGuard(PerThreadGuard):
         return any([lock.give_up(thread) for lock in self._locks.values()])
 
 
-def _here(cell: Any) -> Any:
-    return cell.here() if isinstance(cell, Instances) else cell
+def _here(target: Any) -> Any:
+    return target.here() if isinstance(target, Instances) else target
 
 
 def current_device() -> str:

@@ -76,11 +76,11 @@ class LimitGuard(Guard):
                 del self._inside[me]
                 self._changed.notify()
 
-    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+    def apply(self, target: Any, operation: Operation, *args: Any) -> Any:
         """Carry out an operation as soon as fewer than ``n`` other threads are inside."""
         self.acquire()
         try:
-            return operation(cell, *args)
+            return operation(target, *args)
         finally:
             self.release()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpusched.threadsafe import operations, waits
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.handle_classes import Home
+from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.threads import Thread, _local
@@ -65,16 +65,16 @@ class LockGuard(Guard):
         self._owner = None
         self._lock.release()
         # After the release: what goes while the lock is held is either seen here, or finds it free.
-        if self.gone:
+        if self.unreferenced:
             self.delete()
 
     def delete(self) -> None:
         """Delete handles that nobody refers to any more, unless another thread is inside."""
         me = getattr(_local, "record", None)
         # Called while this thread's record is made, it leaves them to the next call.
-        while self.gone and me is not None:
+        while self.unreferenced and me is not None:
             if self._owner is me:
-                self.gone.delete()
+                self.unreferenced.delete()
                 return
             if not self._lock.acquire(False):
                 return
@@ -83,7 +83,7 @@ class LockGuard(Guard):
                 return
             self._owner = me
             try:
-                self.gone.delete()
+                self.unreferenced.delete()
             finally:
                 self._owner = None
                 if self.joined is not None:
@@ -115,38 +115,40 @@ class LockGuard(Guard):
         logger.warning("%s was still held by %s, which has ended; %s has it now", self, gone, me)
         return True
 
-    def apply(self, cell: Any, operation: Operation, *args: Any) -> Any:
+    def apply(self, target: Any, operation: Operation, *args: Any) -> Any:
         """Carry out an operation while this thread holds the lock."""
         self.acquire()
         try:
-            return operation(cell, *args)
+            return operation(target, *args)
         finally:
             self.release()
 
-    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+    def call(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], package: Package
+    ) -> Any:
         """Call the object while this thread holds the lock."""
         if self.joined is not None:
-            return self.apply(cell, operations.call, args, kwargs)
+            return self.apply(target, operations.call, args, kwargs)
         # The same as acquire and release, written out: this is the path that is measured.
         me = _local.record
         if self._owner is me:
-            return cell(*args, **kwargs)
+            return target(*args, **kwargs)
         if not self._lock.acquire(False):
             self._wait(me)
         self._owner = me
         self.counts.calls += 1
         try:
-            return cell(*args, **kwargs)
+            return target(*args, **kwargs)
         finally:
             if self._owner is me:
                 if self._depth:
                     self._depth -= 1
                 else:
-                    if self.gone:
-                        self.gone.delete()
+                    if self.unreferenced:
+                        self.unreferenced.delete()
                     self._owner = None
                     self._lock.release()
-                    if self.gone:
+                    if self.unreferenced:
                         self.delete()
 
     def holders(self) -> Iterable[Thread]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from gpusched.threadsafe.handle_classes import Home
+from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.operations import Operation
 
 
@@ -33,7 +33,7 @@ class Hold:
     """Asks the child to unpickle an object and to keep it."""
 
     content: bytes
-    home: Home
+    package: Package
 
 
 @dataclass(frozen=True)

@@ -12,34 +12,34 @@ import cloudpickle
 
 from gpusched.threadsafe import operations
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.handle_classes import Home
+from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.proxy import Proxy, _parts, _set_parts, build
-from gpusched.threadsafe.proxy_targets import Cell, Instances, Unloaded
+from gpusched.threadsafe.proxy_targets import Instances, Target, Unloaded
 from gpusched.threadsafe.registry import guard_for
 from gpusched.threadsafe.specials import specials
 
 
 def reduce(self: Proxy, protocol: Any = None) -> tuple[Any, ...]:
     """Return what pickling needs of a proxy."""
-    cell, guard, home = _parts(self)
-    if isinstance(cell, Instances):
-        return restore, (cloudpickle.dumps((cell.make, cell.kind())), guard.policy, home)
-    if isinstance(cell, Cell):
-        content = getattr(cell, "content", b"")
+    target, guard, package = _parts(self)
+    if isinstance(target, Instances):
+        return restore, (cloudpickle.dumps((target.make, target.kind())), guard.policy, package)
+    if isinstance(target, Target):
+        content = getattr(target, "content", b"")
         if not content:
             raise TypeError(f"{self!r} is in a child of this process, and cannot be sent elsewhere")
-        if isinstance(cell, Unloaded):
-            return restore_later, (content, guard.policy, home, cell.known)
-        return restore, (content, guard.policy, home)
-    if isinstance(cell, types.ModuleType):
-        return restore, (cloudpickle.dumps(_Module(cell.__name__)), guard.policy, home)
-    if isinstance(cell, (type, types.FunctionType, types.BuiltinFunctionType)):
-        return restore, (cloudpickle.dumps(cell), guard.policy, home)
+        if isinstance(target, Unloaded):
+            return restore_later, (content, guard.policy, package, target.known)
+        return restore, (content, guard.policy, package)
+    if isinstance(target, types.ModuleType):
+        return restore, (cloudpickle.dumps(_Module(target.__name__)), guard.policy, package)
+    if isinstance(target, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return restore, (cloudpickle.dumps(target), guard.policy, package)
     # Under the policy, for this runs the library's code.
-    content = guard.apply(cell, cloudpickle.dumps)
-    kind = type(cell)
+    content = guard.apply(target, cloudpickle.dumps)
+    kind = type(target)
     known = (specials(kind), (kind.__module__, kind.__qualname__))
-    return restore_later, (content, guard.policy, home, known)
+    return restore_later, (content, guard.policy, package, known)
 
 
 class _Module:
@@ -49,26 +49,26 @@ class _Module:
         self.name = name
 
 
-def restore(content: bytes, policy: Any, home: Home) -> Any:
+def restore(content: bytes, policy: Any, package: Package) -> Any:
     """Return the proxy that another process had, bound to this process's guard."""
     guard = guard_for(policy)
     value = cloudpickle.loads(content)
     if isinstance(value, tuple) and not guard.shares:
-        return build(guard.restore(*value), guard, home)  # type: ignore[attr-defined]
+        return build(guard.restore(*value), guard, package)  # type: ignore[attr-defined]
     if isinstance(value, _Module):
         value = importlib.import_module(value.name)
-    return build(guard.cell(value), guard, home)
+    return build(guard.target(value), guard, package)
 
 
-def restore_later(content: bytes, policy: Any, home: Home, known: Any) -> Any:
+def restore_later(content: bytes, policy: Any, package: Package, known: Any) -> Any:
     """Return the proxy that another process had, whose object is unpickled when it is used.
 
     Unpickling runs the library's code, so it has to wait for the policy; and a worker unpickles
     on its event loop, which must not wait.
     """
     guard = guard_for(policy)
-    proxy = build(Unloaded(content, known), guard, home)
-    _set_parts(proxy, (_parts(proxy)[0], Loading(guard, proxy), home))
+    proxy = build(Unloaded(content, known), guard, package)
+    _set_parts(proxy, (_parts(proxy)[0], Loading(guard, proxy), package))
     return proxy
 
 
@@ -89,7 +89,7 @@ class Loading(Guard):
         self._proxy = weakref.ref(proxy)
         self._lock = threading.Lock()
 
-    def apply(self, cell: Any, operation: operations.Operation, *args: Any) -> Any:
+    def apply(self, target: Any, operation: operations.Operation, *args: Any) -> Any:
         """Load the object through the real guard, and carry out an operation on it."""
         proxy = self._proxy()
         if proxy is None:
@@ -97,12 +97,14 @@ class Loading(Guard):
         self._guard.apply(proxy, self._load)
         return self._guard.apply(_parts(proxy)[0], operation, *args)
 
-    def call(self, cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home) -> Any:
+    def call(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], package: Package
+    ) -> Any:
         """Load the object through the real guard, and call it."""
-        return self.apply(cell, operations.call, args, kwargs)
+        return self.apply(target, operations.call, args, kwargs)
 
     def _load(self, proxy: Proxy) -> None:
         with self._lock:
-            cell, _, home = _parts(proxy)
-            if isinstance(cell, Unloaded):
-                _set_parts(proxy, (cloudpickle.loads(cell.content), self._guard, home))
+            target, _, package = _parts(proxy)
+            if isinstance(target, Unloaded):
+                _set_parts(proxy, (cloudpickle.loads(target.content), self._guard, package))

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from gpusched.threadsafe import operations
 from gpusched.threadsafe.guards import Guard, Made, is_maker
-from gpusched.threadsafe.handle_classes import PLAIN, Home
-from gpusched.threadsafe.proxy_targets import Cell, Instances, Unloaded
+from gpusched.threadsafe.handle_classes import PLAIN, Package
+from gpusched.threadsafe.proxy_targets import Instances, Target, Unloaded
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import current
 
@@ -42,89 +42,89 @@ class Proxy:
     __slots__ = ("__weakref__", "_gpusched", "_gpusched_keeper")
 
     def __getattribute__(self, name: str) -> Any:
-        cell, guard, home = _parts(self)
-        methods = _methods.get(type(cell))
+        target, guard, package = _parts(self)
+        methods = _methods.get(type(target))
         if methods is None:
-            methods = _methods_of(type(cell))
+            methods = _methods_of(type(target))
         if name in methods and guard.shares:
             # To look it up calls nothing of the library.
-            value = getattr(cell, name)
+            value = getattr(target, name)
             if type(value) is _MethodType:
                 method = _new(_METHOD)
-                _set_parts(method, (value, guard, home))
+                _set_parts(method, (value, guard, package))
                 _set_keeper(method, self)
                 return method
             return _finish(self, value, attribute=True)
         if name in _OWN:
             return object.__getattribute__(self, name)
         if name == "__class__":
-            return _class_of(self, cell)
+            return _class_of(self, target)
         if name == "__wrapped__":
             return unwrap(self)
-        if name.startswith("__dask_") and not hasattr(_class_of(self, cell), name):
+        if name.startswith("__dask_") and not hasattr(_class_of(self, target), name):
             # dask asks everything whether it is a collection, also on event loops.
-            raise AttributeError(f"{type(cell).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"{type(target).__name__!r} object has no attribute {name!r}")
         if not guard.shares:
-            return _attribute_elsewhere(self, cell, name)
-        if type(cell) is types.ModuleType and name in vars(cell):
-            return _finish(self, vars(cell)[name], attribute=True)
-        return _finish(self, guard.apply(cell, getattr, name), attribute=True)
+            return _attribute_elsewhere(self, target, name)
+        if type(target) is types.ModuleType and name in vars(target):
+            return _finish(self, vars(target)[name], attribute=True)
+        return _finish(self, guard.apply(target, getattr, name), attribute=True)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        cell, guard, _ = _parts(self)
-        guard.apply(cell, setattr, name, unwrap(value))
+        target, guard, _ = _parts(self)
+        guard.apply(target, setattr, name, unwrap(value))
 
     def __delattr__(self, name: str) -> None:
-        cell, guard, _ = _parts(self)
-        guard.apply(cell, delattr, name)
+        target, guard, _ = _parts(self)
+        guard.apply(target, delattr, name)
 
     def __sizeof__(self) -> int:
         # Asked for on a worker's event loop, which must not wait.
         return object.__sizeof__(self)
 
     def __copy__(self) -> Any:
-        cell, guard, home = _parts(self)
-        return build(guard.apply(cell, copy.copy), guard, home)
+        target, guard, package = _parts(self)
+        return build(guard.apply(target, copy.copy), guard, package)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        cell, guard, home = _parts(self)
-        return build(guard.apply(cell, copy.deepcopy, memo), guard, home)
+        target, guard, package = _parts(self)
+        return build(guard.apply(target, copy.deepcopy, memo), guard, package)
 
 
 class _Callable(Proxy):
     __slots__ = ()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        cell, guard, home = _parts(self)
+        target, guard, package = _parts(self)
         for argument in args:
             if type(argument) not in PLAIN:
                 args = tuple(map(_unwrap_deep, args))
                 break
         if kwargs:
             kwargs = {key: _unwrap_deep(value) for key, value in kwargs.items()}
-        value = guard.call(cell, args, kwargs, home)
+        value = guard.call(target, args, kwargs, package)
         return value if type(value) in PLAIN else _finish(self, value)
 
 
 _OWN = frozenset(("__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__",
                   "__mro_entries__", *Proxy.__slots__))  # fmt: skip
-_parts: Callable[[Proxy], tuple[Any, Guard, Home]] = cast(Any, Proxy)._gpusched.__get__
-"""Gives a proxy's cell, guard and home, without asking the object that it stands for."""
+_parts: Callable[[Proxy], tuple[Any, Guard, Package]] = cast(Any, Proxy)._gpusched.__get__
+"""Gives a proxy's target, guard and package, without asking the object that it stands for."""
 _set_parts = cast(Any, Proxy)._gpusched.__set__
 _set_keeper = cast(Any, Proxy)._gpusched_keeper.__set__
 _new: Callable[[type[Proxy]], Any] = cast(Any, object.__new__)
 _MethodType = types.MethodType
 
 
-def build(cell: Any, guard: Guard, home: Home) -> Any:
-    """Return a proxy for a cell."""
-    names = cell.specials() if isinstance(cell, Cell) else specials(type(cell))
-    return _with_parts(_class_with(names), cell, guard, home)
+def build(target: Any, guard: Guard, package: Package) -> Any:
+    """Return a proxy for a target."""
+    names = target.specials() if isinstance(target, Target) else specials(type(target))
+    return _with_parts(_class_with(names), target, guard, package)
 
 
-def _handle(value: Any, guard: Guard, home: Home) -> Any:
+def _handle(value: Any, guard: Guard, package: Package) -> Any:
     """Return a proxy for a result, which is deleted under the policy as it is used under it."""
-    return _with_parts(_class_with(specials(type(value)), _let_go), value, guard, home)
+    return _with_parts(_class_with(specials(type(value)), _let_go), value, guard, package)
 
 
 def _let_go(self: Proxy) -> None:
@@ -133,13 +133,13 @@ def _let_go(self: Proxy) -> None:
     # end; the list is emptied by whoever deletes it.
     only = [_parts(self)[0]]
     _set_parts(self, ())
-    guard.gone.append(only)
+    guard.unreferenced.append(only)
     guard.delete()
 
 
-def _with_parts(kind: type[Proxy], cell: Any, guard: Guard, home: Home) -> Any:
+def _with_parts(kind: type[Proxy], target: Any, guard: Guard, package: Package) -> Any:
     proxy = object.__new__(kind)
-    _set_parts(proxy, (cell, guard, home))
+    _set_parts(proxy, (target, guard, package))
     return proxy
 
 
@@ -152,14 +152,20 @@ def unwrap(value: Any) -> Any:
     """Return what a proxy stands for in this thread, or any other value as it is."""
     if not issubclass(type(value), Proxy):
         return value
-    cell, guard, _ = _parts(value)
-    if isinstance(cell, Unloaded):
-        guard.apply(cell, operations.as_it_is)
-        cell = _parts(value)[0]
-    return cell.here() if isinstance(cell, Instances) else value if isinstance(cell, Cell) else cell
+    target, guard, _ = _parts(value)
+    if isinstance(target, Unloaded):
+        guard.apply(target, operations.as_it_is)
+        target = _parts(value)[0]
+    return (
+        target.here()
+        if isinstance(target, Instances)
+        else value
+        if isinstance(target, Target)
+        else target
+    )
 
 
-def cell_of(proxy: Any) -> Any:
+def target_of(proxy: Any) -> Any:
     """Return what a proxy holds of the object it stands for."""
     return _parts(proxy)[0]
 
@@ -197,13 +203,13 @@ def _class_with(
 
 def _special(name: str) -> Callable[..., Any]:
     def method(self: Proxy, /, *args: Any, **kwargs: Any) -> Any:
-        cell, guard, _ = _parts(self)
+        target, guard, _ = _parts(self)
         for argument in args:
             if type(argument) not in PLAIN:
                 args = tuple(map(_unwrap_deep, args))
                 break
         invoke = _Keywords(kwargs) if kwargs else operations.invoke
-        value = guard.apply(cell, invoke, name, *args)
+        value = guard.apply(target, invoke, name, *args)
         return value if type(value) in PLAIN else _finish(self, value)
 
     method.__name__ = name
@@ -239,11 +245,11 @@ def _mro_entries(self: Proxy, bases: tuple[Any, ...]) -> tuple[type, ...]:
 
 def _text(name: str) -> Callable[[Proxy], str]:
     def method(self: Proxy) -> str:
-        cell, guard, _ = _parts(self)
+        target, guard, _ = _parts(self)
         if current().answers_loop:
             # For a log, which is no reason to wait.
-            return f"<{_class_of(self, cell).__name__} under {guard}>"
-        text: str = guard.apply(cell, operations.invoke, name)
+            return f"<{_class_of(self, target).__name__} under {guard}>"
+        text: str = guard.apply(target, operations.invoke, name)
         return text
 
     method.__name__ = name
@@ -258,8 +264,8 @@ _OTHERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _class_of(self: Proxy, cell: Any) -> type:
-    kind = cell.kind() if isinstance(cell, Cell) else type(cell)
+def _class_of(self: Proxy, target: Any) -> type:
+    kind = target.kind() if isinstance(target, Target) else type(target)
     # cloudpickle takes apart whatever says that it is a Python function.
     return type(self) if kind in (None, types.FunctionType) else kind
 
@@ -284,43 +290,43 @@ def _methods_of(kind: type) -> frozenset[str]:
 
 def _finish(self: Proxy, value: Any, attribute: bool = False) -> Any:
     """Return a result as the caller is to have it."""
-    cell, guard, home = _parts(self)
-    if isinstance(value, Cell):
-        return build(value, guard, home)
+    target, guard, package = _parts(self)
+    if isinstance(value, Target):
+        return build(value, guard, package)
     made = type(value) is Made
     if made:
         value, guard = value.value, value.guard
-    if value is cell:
+    if value is target:
         return self
     if not guard.shares or value is NotImplemented:
         return value
     kind = type(value)
-    if attribute and kind in _BOUND and getattr(value, "__self__", None) is cell:
-        return build(value, guard, home)
-    if kind in PLAIN or not (home.results or attribute) or not home.is_handle(value):
+    if attribute and kind in _BOUND and getattr(value, "__self__", None) is target:
+        return build(value, guard, package)
+    if kind in PLAIN or not (package.results or attribute) or not package.is_handle(value):
         return value
-    if not attribute and not made and is_maker(cell):
+    if not attribute and not made and is_maker(target):
         guard = guard.of_handle()
     if kind is tuple:
-        return tuple(_handle(v, guard, home) if home.is_handle(v) else v for v in value)
-    return _handle(value, guard, home)
+        return tuple(_handle(v, guard, package) if package.is_handle(v) else v for v in value)
+    return _handle(value, guard, package)
 
 
 _METHOD = _class_with(specials(types.MethodType))
 _BOUND = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 
 
-def _attribute_elsewhere(self: Proxy, cell: Any, name: str) -> Any:
+def _attribute_elsewhere(self: Proxy, target: Any, name: str) -> Any:
     """Return an attribute of what another thread, device or process has another one of."""
-    _, guard, home = _parts(self)
-    if isinstance(cell, Unloaded):
-        guard.apply(cell, operations.as_it_is)
+    _, guard, package = _parts(self)
+    if isinstance(target, Unloaded):
+        guard.apply(target, operations.as_it_is)
         return getattr(self, name)
-    value = guard.apply(cell, getattr, name)
-    if isinstance(value, Cell):
-        return build(value, guard, home)
-    if not isinstance(cell, Cell):
-        return build(value, guard, home) if home.is_handle(value) else value
+    value = guard.apply(target, getattr, name)
+    if isinstance(value, Target):
+        return build(value, guard, package)
+    if not isinstance(target, Target):
+        return build(value, guard, package) if package.is_handle(value) else value
     return Method(self, name) if type(value) in _BOUND else value
 
 
@@ -338,8 +344,8 @@ class Method:  # noqa: D101
         """Call the method of that name through the guard of its proxy."""
         args = tuple(map(_unwrap_deep, args))
         kwargs = {key: _unwrap_deep(value) for key, value in kwargs.items()}
-        cell, guard, _ = _parts(self.__self__)
-        value = guard.apply(cell, operations.call_method, self._name, args, kwargs)
+        target, guard, _ = _parts(self.__self__)
+        value = guard.apply(target, operations.call_method, self._name, args, kwargs)
         return _finish(self.__self__, value)
 
     @property

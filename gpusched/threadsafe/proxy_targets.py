@@ -15,7 +15,7 @@ Make = Callable[[], Any]
 """Makes one more instance."""
 
 
-class Cell:
+class Target:
     """Stands for an object that is not simply at hand."""
 
     __slots__ = ()
@@ -33,7 +33,7 @@ _UNNAMED = {kind.__name__: kind for kind in vars(types).values() if isinstance(k
 """Types such as that of generators, which have no name in any module."""
 
 
-class Named(Cell):
+class Named(Target):
     """An object of which only names are known here: of its special methods, and of its type."""
 
     __slots__ = ("known",)
@@ -109,7 +109,7 @@ def _own(value: Any) -> Any:
     return copy.deepcopy(value) if hasattr(type(value), "__dlpack__") else value
 
 
-class Instances(Cell):
+class Instances(Target):
     """An instance for each key, made when it is first used.
 
     Notes

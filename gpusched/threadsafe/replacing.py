@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.handle_classes import Home, top_level
+from gpusched.threadsafe.handle_classes import Package, top_level
 from gpusched.threadsafe.kinds import Policy, parse
 from gpusched.threadsafe.known import Case
 from gpusched.threadsafe.registry import guard_for
@@ -21,7 +21,7 @@ from gpusched.threadsafe.wrapping import wrap
 Replaced = tuple[Any, str, Any]
 """The owner, the name, and what was there."""
 
-_DATA = Home("", results=False)
+_DATA = Package("", results=False)
 
 
 def replace(case: Case, module: types.ModuleType) -> tuple[list[Replaced], list[str]]:
@@ -81,11 +81,11 @@ def _owners(module: types.ModuleType, path: str) -> Iterator[tuple[Any, str]]:
 
 
 def _public(module: types.ModuleType) -> Iterator[str]:
-    home = top_level(module.__name__)
+    package = top_level(module.__name__)
     for name in getattr(module, "__all__", None) or sorted(vars(module)):
         value = vars(module).get(name)
         is_error = isinstance(value, type) and issubclass(value, BaseException)
-        is_ours = top_level(getattr(value, "__module__", "")) == home
+        is_ours = top_level(getattr(value, "__module__", "")) == package
         if is_ours and callable(value) and not is_error and not name.startswith("_"):
             yield name
 
@@ -121,16 +121,16 @@ def function(original: Callable[..., Any], policy: Policy, only_while: str = "")
     'double'
     """
     guard = guard_for(policy)
-    cell = guard.cell(original)
+    target = guard.target(original)
 
     @functools.wraps(original)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        return guard.call(cell, args, kwargs, _DATA)
+        return guard.call(target, args, kwargs, _DATA)
 
     @functools.wraps(original)
     def guarded_at_times(*args: Any, **kwargs: Any) -> Any:
         if getattr(args[0], only_while):
-            return guard.call(cell, args, kwargs, _DATA)
+            return guard.call(target, args, kwargs, _DATA)
         return original(*args, **kwargs)
 
     return guarded_at_times if only_while else guarded

@@ -18,7 +18,7 @@ _WHOLE = 2
 """The generation of a collection of everything."""
 
 
-class Gone:
+class Unreferenced:
     """Handles to be deleted.
 
     A handle that something else refers to may be in a cycle, as netCDF4's datasets and variables
@@ -31,8 +31,8 @@ class Gone:
 
     Examples
     --------
-    >>> from gpusched.threadsafe.unreferenced_handles import Gone
-    >>> gone = Gone()
+    >>> from gpusched.threadsafe.unreferenced_handles import Unreferenced
+    >>> gone = Unreferenced()
     >>> gone.append([open("/dev/null")])
     >>> gone.delete()
     >>> bool(gone)

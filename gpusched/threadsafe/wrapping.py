@@ -13,7 +13,7 @@ from typing import Any
 
 from gpusched.threadsafe import counts, dedicated, guards, kinds, pickling, proxy, registry, waits
 from gpusched.threadsafe.children import ProcessGuard
-from gpusched.threadsafe.handle_classes import Home
+from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.instances import PerDeviceGuard, PerThreadGuard
 from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.limits import LimitGuard
@@ -78,11 +78,11 @@ def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
         )
     if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
         raise TypeError(f"{value!r} is asynchronous: an event loop must not wait for a policy")
-    home = Home.of(value, results)
+    package = Package.of(value, results)
     if proxy.is_proxy(value):
         value = proxy.unwrap(value)
-    guard = registry.guard_for(policy.named(home.name or type(value).__name__))
-    return proxy.build(guard.cell(value), guard, home)
+    guard = registry.guard_for(policy.named(package.name or type(value).__name__))
+    return proxy.build(guard.target(value), guard, package)
 
 
 def unwrap(value: Any) -> Any:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from gpusched.batch import launcher, systems
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.systems.local import Local
 
 
@@ -20,7 +20,7 @@ class Scripted(Local):
     def __init__(self, scripts: list[str]) -> None:
         self._scripts = scripts
 
-    def node_commands(self, part: Plan) -> list[list[str]]:
+    def node_commands(self, part: LaunchOptions) -> list[list[str]]:
         """Return a command for each script."""
         told = ["env", f"RUN={part.run}", "bash", "-c"]
         return [[*told, script] for script in self._scripts]
@@ -30,8 +30,10 @@ def main(folder: str, requeues: str, grace: str, *scripts: str) -> int:
     """Run the job and return its exit code."""
     systems.find = lambda name: Scripted(list(scripts))
     launcher.CLOSING = float(os.environ.get("GPUSCHED_TEST_CLOSING", launcher.CLOSING))
-    plan = Plan(backend="local", folder=Path(folder), requeues=int(requeues), grace=float(grace))
-    return launcher.lead(plan)
+    options = LaunchOptions(
+        backend="local", folder=Path(folder), requeues=int(requeues), grace=float(grace)
+    )
+    return launcher.lead(options)
 
 
 if __name__ == "__main__":

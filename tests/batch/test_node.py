@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gpusched.batch import node
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.cli import main
 from tests.batch.scripts import RUNS
 from tests.cli.conftest import Runner, call
@@ -33,7 +33,7 @@ def test_rank_is_its_launchers(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_plan_and_flags_say_the_same() -> None:
     import click
 
-    plan = Plan(
+    options = LaunchOptions(
         command=("script.py", "--n", "a b"),
         backend="local",
         folder=Path("/a folder"),
@@ -49,7 +49,7 @@ def test_plan_and_flags_say_the_same() -> None:
     )
     command = main.get_command(click.Context(main), "launch")
     assert command is not None
-    assert Plan(**command.make_context("launch", plan.words()).params) == plan
+    assert LaunchOptions(**command.make_context("launch", options.words()).params) == options
 
 
 @pytest.mark.parametrize(

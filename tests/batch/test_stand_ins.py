@@ -16,7 +16,7 @@ import pytest
 
 from gpusched.batch import systems
 from gpusched.batch.jobs import Job, status
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import SystemFailure
 from tests.batch.dry import first_on_path, program
@@ -73,7 +73,7 @@ def test_other_nodes_are_reached_by_the_systems_own_launcher(
     program(tmp_path, launcher, "")
     monkeypatch.setenv("PATH", first_on_path(tmp_path))
     monkeypatch.setenv("DASK_SPECIAL", "it's")
-    part = Plan(("script.py", "a b"), run=tmp_path, code_to_file=True)
+    part = LaunchOptions(("script.py", "a b"), run=tmp_path, code_to_file=True)
     first, second = systems.find(backend).node_commands(part)
     assert first[1:4] == ["-m", "gpusched", "launch"]
     assert "--rank=0" in first

@@ -21,7 +21,7 @@ from gpusched.cli import info as module
 from gpusched.installing import DISTRIBUTION
 from gpusched.setting_origins import effective_settings
 from gpusched.settings import SettingError, check
-from gpusched.workers import links, nvml
+from gpusched.workers import gpu_topology, nvml
 from tests.waiting import PATIENCE
 
 
@@ -184,8 +184,8 @@ def test_links_between_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     from contextlib import nullcontext
 
     monkeypatch.setattr(nvml, "session", lambda: nullcontext(Library()))
-    assert links.links() == [
-        links.Link(0, 1, 4, "one PCIe switch"),
-        links.Link(0, 2, 0, "unknown"),
-        links.Link(1, 2, 0, "unknown"),
+    assert gpu_topology.links() == [
+        gpu_topology.Connection(0, 1, 4, "one PCIe switch"),
+        gpu_topology.Connection(0, 2, 0, "unknown"),
+        gpu_topology.Connection(1, 2, 0, "unknown"),
     ]

@@ -21,8 +21,8 @@ from distributed import Client
 from distributed.cli import dask_worker
 from distributed.deploy.utils import nprocesses_nthreads
 
-from gpusched.cli.worker import make_plan, worker
-from gpusched.cluster import plan as planning
+from gpusched.cli.worker import make_allocation, worker
+from gpusched.cluster import allocation as planning
 from tests.tiers import exhaustive
 from tests.waiting import PATIENCE, wait_for, wait_gone
 
@@ -76,7 +76,7 @@ def test_plan_is_that_of_python(
     monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(planning, "visible_devices", lambda: ["1", "3", "5"])
-    assert make_plan(FLAGS | flags) == planning.plan(**arguments)
+    assert make_allocation(FLAGS | flags) == planning.allocate(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_number_of_cpu_workers_is_dasks(
 ) -> None:
     monkeypatch.setattr(planning, "visible_devices", list)
     monkeypatch.setattr(dask.system, "CPU_COUNT", 16)
-    assert make_plan(FLAGS | {"n_workers": text}).workers == workers
+    assert make_allocation(FLAGS | {"n_workers": text}).workers == workers
 
 
 def hook() -> str:

@@ -16,7 +16,7 @@ from distributed import Client, wait
 
 import gpusched
 from gpusched import Cluster
-from gpusched.cluster import plan as module
+from gpusched.cluster import allocation as module
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE, wait_for, wait_gone
 from tests.workers.emulated import EmulatedWorker

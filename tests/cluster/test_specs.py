@@ -1,14 +1,14 @@
-"""What workers of a plan are started with."""
+"""What workers of an allocation are started with."""
 
 from __future__ import annotations
 
 import pytest
 
 from gpusched import graph
-from gpusched.cluster.plan import Plan, Slot, sharing
+from gpusched.cluster.allocation import Allocation, Slot, sharing
 from gpusched.cluster.specs import worker_options
 
-GPUS = Plan(
+GPUS = Allocation(
     2,
     1,
     2**30,
@@ -17,7 +17,7 @@ GPUS = Plan(
         Slot("GPU-bb", "GPU-bb", 1, 40, (2, 3)),
     ),
 )
-CPUS = Plan(2, 3, 2**30, (Slot(),))
+CPUS = Allocation(2, 3, 2**30, (Slot(),))
 
 
 def test_gpu_worker_gets_its_slot() -> None:

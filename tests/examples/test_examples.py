@@ -47,7 +47,6 @@ def relief(rows: int = 60, columns: int = 80) -> np.ndarray:
     return (500 + 200 * np.sin(x / 7.0) * np.cos(y / 9.0) + bumps).astype("float32")
 
 
-@pytest.mark.slow
 def widest_gap(picture: np.ndarray) -> float:
     """Return the share of a picture's width of the widest band without anything in it."""
     empty = (picture == picture[0, 0]).all(axis=0)
@@ -70,8 +69,19 @@ def test_terrain_fused_equals_unfused(terrain: ModuleType, tmp_path: Path) -> No
         one, other = np.asarray(plain[name]), np.asarray(fused[name])
         assert one.shape == (180, 240)
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-4, err_msg=name)
-    picture = np.asarray(Image.open(tmp_path / "fused" / "terrain.png").convert("L"))
+
+
+@pytest.mark.slow
+def test_map_has_no_gap(terrain: ModuleType, tmp_path: Path) -> None:
+    heights = relief()
+    around = np.pad(heights, 1, "edge")
+    overview = {"elevation": heights}
+    for name in ("slope", "aspect", "hillshade", "ruggedness"):
+        overview[name] = getattr(terrain, name)(around, 30, 30)
+    terrain.draw(tmp_path / "terrain.png", overview, "here", (30, 32))
+    picture = np.asarray(Image.open(tmp_path / "terrain.png").convert("L"))
     assert widest_gap(picture) < 0.08
+    assert widest_gap(picture.T) < 0.08
     assert min(picture.shape) > 500
     assert picture.std() > 10
 

@@ -23,7 +23,7 @@ from distributed.core import Status
 
 from gpusched.cluster import exit_reasons
 from gpusched.workers import exits
-from gpusched.workers.device import PoisonedContextError
+from gpusched.workers.device import LostContextError
 from gpusched.workers.nanny import DeviceNanny
 from tests.waiting import PATIENCE, wait_for, wait_gone
 
@@ -48,7 +48,7 @@ def die() -> None:
 
 
 def poison() -> None:
-    raise PoisonedContextError("CUDA_ERROR_ILLEGAL_ADDRESS: told by the test")
+    raise LostContextError("CUDA_ERROR_ILLEGAL_ADDRESS: told by the test")
 
 
 def take_memory() -> int:
@@ -72,7 +72,7 @@ def test_exit_code_of_a_lost_device_is_the_known_one(start: Start, tmp_path: Pat
     harmed.client.submit(once, str(tmp_path), poison, 7).result(timeout=PATIENCE)
     told = [event for _, event in harmed.client.get_events(exits.EVENTS)]
     assert "CUDA_ERROR_ILLEGAL_ADDRESS: told by the test" in told[0]["reason"]
-    assert f"exit code {exits.POISONED}" in told[1]["reason"]
+    assert f"exit code {exits.LOST_CONTEXT}" in told[1]["reason"]
 
 
 @pytest.mark.parametrize(

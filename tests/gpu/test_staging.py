@@ -79,8 +79,8 @@ def test_a_new_buffer_is_filled_while_the_last_one_is_copied(
 
 
 def test_copies_that_a_worker_keeps_are_there_for_other_threads(stream: Any) -> None:
-    from gpusched.workers.border import CountingMover
     from gpusched.workers.device.cuda import CudaDevice
+    from gpusched.workers.task_inputs import CountingMover
 
     mover = CountingMover(CudaDevice("").copies())
     array = np.arange(100_000.0)

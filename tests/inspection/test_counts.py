@@ -158,7 +158,7 @@ def test_links_say_why_a_result_is_written() -> None:
     x = numbers((60, 40), 20)
     shared = (x * 2 + 1) ** 2
     found = explain(shared + shared.sum())
-    reasons = {link.reason for stage in found.stages for link in stage.links}
+    reasons = {use.reason for stage in found.stages for use in stage.boundaries}
     assert "each task needs several of its chunks" in reasons
     assert "2 stages use it" in reasons
 

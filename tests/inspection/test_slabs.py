@@ -56,7 +56,7 @@ def test_explained_as_they_run(
         assert not run
         for _ in range(2):  # recorded by the first chunk, and repeated by the others
             da.compute(*program(X), scheduler="sync")
-    told = {(s.kernels, s.rows, s.of_rows) for stage in explanation.stages for s in stage.slabs}
+    told = {(s.kernels, s.rows, s.of_rows) for stage in explanation.stages for s in stage.tiles}
     names = [tuple(each.kernel.kernel.name for each in found.launches) for found in run]
     assert told == {(n, f.rows, f.all_rows) for n, f in zip(names, run, strict=True)}
     # One kernel does all of the statistics of a task.

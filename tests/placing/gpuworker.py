@@ -14,7 +14,7 @@ from dask.typing import Key
 import gpusched.serialization
 from gpusched import placed
 from gpusched.placed import Placed, hosted
-from gpusched.workers.border import Border, CountingMover
+from gpusched.workers.task_inputs import CountingMover, TaskInputs
 
 
 class Results(dict[Key, Any]):
@@ -52,7 +52,7 @@ class GpuWorker:
         """Return the results of all tasks of a graph, as the worker keeps them."""
         graph: dict[Key, GraphNode] = convert_legacy_graph(dsk)
         results = Results()
-        border = Border(results, self.mover)  # type: ignore[arg-type]
+        border = TaskInputs(results, self.mover)  # type: ignore[arg-type]
         placed.install(self.mover)
         try:
             for key in TopologicalSorter(

@@ -50,7 +50,7 @@ def device() -> Any:
 @pytest.fixture
 def mover(device: Any) -> Iterator[Any]:
     """Keep chunks on the device, as a worker that owns one does."""
-    from gpusched.workers.border import CountingMover
+    from gpusched.workers.task_inputs import CountingMover
 
     found = CountingMover(device.copies())
     placed.install(found)

@@ -101,11 +101,11 @@ def test_all_methods_of_a_class(library: Any, case: Any, together: Any) -> None:
 def test_a_class_without_methods_to_guard_is_told(
     library: Any, case: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    case("lock(methods)", "fragile_library:Gone.*")
+    case("lock(methods)", "fragile_library:Unreferenced.*")
     threadsafe.protect()
     with caplog.at_level(logging.WARNING):
         library()
-    assert "has no ['fragile_library:Gone.*']" in caplog.text
+    assert "has no ['fragile_library:Unreferenced.*']" in caplog.text
 
 
 def test_derived_methods_call_guarded_ones(library: Any, case: Any) -> None:
@@ -224,11 +224,11 @@ def test_setting_that_is_no_policy_is_refused() -> None:
 
 
 def test_missing_target_is_told(library: Any, case: Any, caplog: pytest.LogCaptureFixture) -> None:
-    case("lock(fragile)", "fragile_library:gone", "fragile_library:File.gone")
+    case("lock(fragile)", "fragile_library:gone", "fragile_library:File.unreferenced")
     threadsafe.protect()
     with caplog.at_level(logging.WARNING):
         library()
-    assert "'fragile_library:gone', 'fragile_library:File.gone'" in caplog.text
+    assert "'fragile_library:gone', 'fragile_library:File.unreferenced'" in caplog.text
 
 
 def test_what_cannot_be_guarded_is_told_and_the_rest_is(

@@ -12,7 +12,7 @@ import pytest
 
 from gpusched import threadsafe
 from gpusched.threadsafe import unreferenced_handles as module
-from gpusched.threadsafe.unreferenced_handles import Gone
+from gpusched.threadsafe.unreferenced_handles import Unreferenced
 from tests.threadsafe import fragile
 
 
@@ -33,16 +33,16 @@ def deleted() -> list[int]:
 
 
 @pytest.fixture
-def full(deleted: list[int]) -> Gone:
+def full(deleted: list[int]) -> Unreferenced:
     """Give as many as are collected together."""
-    gone = Gone()
+    gone = Unreferenced()
     for _ in range(module._MOST):
         gone.append([Cyclic(deleted)])
     return gone
 
 
 def test_another_thread_collects_first(
-    full: Gone, deleted: list[int], monkeypatch: pytest.MonkeyPatch
+    full: Unreferenced, deleted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def collect() -> None:
         other = threading.Thread(target=gc.collect)
@@ -55,7 +55,7 @@ def test_another_thread_collects_first(
     assert deleted == [threading.get_ident()] * module._MOST
 
 
-def test_another_collection_runs(full: Gone, deleted: list[int]) -> None:
+def test_another_collection_runs(full: Unreferenced, deleted: list[int]) -> None:
     """They are kept until the next time."""
 
     def during(phase: str, info: dict[str, int]) -> None:
@@ -73,7 +73,7 @@ def test_another_collection_runs(full: Gone, deleted: list[int]) -> None:
     assert len(deleted) == module._MOST
 
 
-def test_no_callback_is_left(full: Gone) -> None:
+def test_no_callback_is_left(full: Unreferenced) -> None:
     before = list(gc.callbacks)
     full.delete()
     assert gc.callbacks == before
@@ -82,16 +82,16 @@ def test_no_callback_is_left(full: Gone) -> None:
 def test_thread_of_a_policy_does_not_keep_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cycle would be let go while that is referred to, and be left to any thread."""
     references: list[int] = []
-    is_gone, delete = threading.Event(), Gone.delete
+    is_gone, delete = threading.Event(), Unreferenced.delete
 
-    def look(self: Gone) -> None:
+    def look(self: Unreferenced) -> None:
         assert is_gone.wait(60)
         for only in self._found:
             if isinstance(only[0], fragile.Leaky):
                 references.append(sys.getrefcount(only[0]))
         delete(self)
 
-    monkeypatch.setattr(Gone, "delete", look)
+    monkeypatch.setattr(Unreferenced, "delete", look)
     library: Any = threadsafe.wrap(fragile, "one_thread(last)")
     leaky = library.Leaky(2)
     del leaky

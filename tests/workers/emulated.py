@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.workers.device import HostDevice, PoisonedContextError
+from gpusched.workers.device import HostDevice, LostContextError
 from gpusched.workers.device.base import Frozen
 from gpusched.workers.worker import DeviceWorker
 
@@ -100,7 +100,7 @@ class EmulatedDevice:
         return isinstance(error, MemoryError)
 
     def fault(self, error: BaseException) -> str | None:
-        return str(error) if isinstance(error, PoisonedContextError) else None
+        return str(error) if isinstance(error, LostContextError) else None
 
 
 class EmulatedWorker(DeviceWorker):

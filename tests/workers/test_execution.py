@@ -17,7 +17,7 @@ from distributed import Client
 
 from gpusched import Cluster
 from gpusched.plan.shortage import HostResult, wanted
-from gpusched.workers.device import HostDevice, OutOfDeviceMemoryError, PoisonedContextError
+from gpusched.workers.device import HostDevice, LostContextError, OutOfDeviceMemoryError
 from gpusched.workers.execution import Execution
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.memory.store import Store
@@ -158,7 +158,7 @@ def test_debugger_in_this_process_finds_the_variables(store: Store) -> None:
 
 def test_lost_device_ends_the_process_and_not_the_task(execution: Execution) -> None:
     def task(values: dict[str, Any]) -> Any:
-        raise PoisonedContextError("an illegal address was read")
+        raise LostContextError("an illegal address was read")
 
     with pytest.raises(Left, match="illegal address"):
         execution.run(task, "key", {})

@@ -1,9 +1,9 @@
 """What a worker computes on: a GPU, or a slice of the host's cores and memory."""
 
-from gpusched.workers.device.base import Device, OutOfDeviceMemoryError, PoisonedContextError
+from gpusched.workers.device.base import Device, LostContextError, OutOfDeviceMemoryError
 from gpusched.workers.device.host import HostDevice
 
-__all__ = ["Device", "HostDevice", "OutOfDeviceMemoryError", "PoisonedContextError", "open_device"]
+__all__ = ["Device", "HostDevice", "LostContextError", "OutOfDeviceMemoryError", "open_device"]
 
 
 def open_device(gpu: bool = False, uuid: str = "", memory_limit: int = 0, pool: str = "cupy",

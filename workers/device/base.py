@@ -13,7 +13,7 @@ class OutOfDeviceMemoryError(MemoryError):
     """A task did not fit, also after everything that could be spilled had been."""
 
 
-class PoisonedContextError(RuntimeError):
+class LostContextError(RuntimeError):
     """The device's context cannot compute any more; only a new process can."""
 
 

@@ -14,7 +14,7 @@ from distributed.protocol.serialize import deserialize, serialize
 from gpusched.nvtx_ranges import Kind, shown
 from gpusched.serialization.arrays import cupy as arrays
 from gpusched.workers import pinning
-from gpusched.workers.device.base import Frozen, PoisonedContextError
+from gpusched.workers.device.base import Frozen, LostContextError
 from gpusched.workers.device.page_locked import PageLockedMemory
 from gpusched.workers.memory.sizes import device_nbytes
 from gpusched.workers.pool import install
@@ -162,7 +162,7 @@ class CudaDevice:
 
     def fault(self, error: BaseException) -> str | None:
         """Return why the context is lost, or None if it still answers."""
-        if isinstance(error, PoisonedContextError) or any(name in str(error) for name in _FINAL):
+        if isinstance(error, LostContextError) or any(name in str(error) for name in _FINAL):
             return f"{type(error).__name__}: {error}"
         try:
             # An error that is final comes back from every later call.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.workers.device.base import Frozen, PoisonedContextError
+from gpusched.workers.device.base import Frozen, LostContextError
 from gpusched.workers.pool.host import HostPool
 
 
@@ -78,4 +78,4 @@ class HostDevice:
 
     def fault(self, error: BaseException) -> str | None:
         """Return the text of an error that a device's own code has found to be final."""
-        return str(error) if isinstance(error, PoisonedContextError) else None
+        return str(error) if isinstance(error, LostContextError) else None

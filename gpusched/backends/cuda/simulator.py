@@ -20,8 +20,8 @@ import numpy as np
 from gpusched.backends import python
 from gpusched.backends.cuda import threads
 from gpusched.backends.cuda.geometry import Geometry
-from gpusched.backends.cuda.poison import poisoned
 from gpusched.backends.cuda.threads import barrier, current
+from gpusched.backends.cuda.uninitialised import uninitialised
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.skeleton.text import POSITIONS, WIDTHS
@@ -32,7 +32,7 @@ def shared_array(size: int, dtype: Any) -> np.ndarray:
     thread = current()
     number, thread.declared = thread.declared, thread.declared + 1
     if number not in thread.block.memory:
-        thread.block.memory[number] = poisoned(size, np.dtype(dtype))
+        thread.block.memory[number] = uninitialised(size, np.dtype(dtype))
     found: np.ndarray = thread.block.memory[number]
     return found
 
@@ -112,7 +112,7 @@ class Simulator:
 
     def empty(self, size: int, dtype: str) -> np.ndarray:
         """Return an array of values that show where nobody has written."""
-        return poisoned(size, np.dtype(dtype))
+        return uninitialised(size, np.dtype(dtype))
 
     def launch(self, code: Callable[..., None], geometry: Geometry, arrays: tuple[Any, ...],
                addresses: list[int], numbers: tuple[Any, ...]) -> None:  # fmt: skip

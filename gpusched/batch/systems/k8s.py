@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusched.batch.children import OUT_OF_TIME
-from gpusched.batch.launch_options import COMMAND, Plan
+from gpusched.batch.launch_options import COMMAND, LaunchOptions
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import System, SystemFailure, refuse_queueing
 
@@ -84,7 +84,7 @@ class Kubernetes(System):
         """Return kubectl's."""
         return ["kubectl", "logs", _first(number), "--tail=-1"]
 
-    def node_commands(self, part: Plan) -> list[list[str]]:
+    def node_commands(self, part: LaunchOptions) -> list[list[str]]:
         """Raise: Kubernetes itself starts the pods."""
         raise SystemFailure("on Kubernetes each pod runs its part: give --address, not --backend")
 
@@ -172,7 +172,7 @@ def _pod(request: Request) -> dict[str, Any]:
         "name": "node",
         "image": request.image,
         "command": [request.python, *COMMAND],
-        "args": _plan(request).words(),
+        "args": _launch_options(request).words(),
         "workingDir": str(request.directory),
         "env": [
             {"name": "XDG_CACHE_HOME", "value": "/tmp/cache"},
@@ -201,10 +201,10 @@ def _pod(request: Request) -> dict[str, Any]:
     }
 
 
-def _plan(request: Request) -> Plan:
+def _launch_options(request: Request) -> LaunchOptions:
     scheme = "tcp" if request.tls is None else "tls"
     return replace(
-        request.plan(),
+        request.launch_options(),
         backend=None,
         requeues=0,
         address=f"{scheme}://{request.name}-0.{request.name}:{_PORT}",

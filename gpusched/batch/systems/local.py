@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import (
     System,
@@ -94,7 +94,7 @@ class Local(System):
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(file.read_text()), signal.SIGTERM)
 
-    def node_commands(self, part: Plan) -> list[list[str]]:
+    def node_commands(self, part: LaunchOptions) -> list[list[str]]:
         """Return one command for each node, with its share of the GPUs."""
         commands = []
         for rank in range(part.nodes):

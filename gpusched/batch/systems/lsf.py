@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import System, SystemFailure, job_script, minutes, on_hosts
 
@@ -47,7 +47,7 @@ class Lsf(System):
         """Cancel by bkill."""
         self.ask("bkill", number)
 
-    def node_commands(self, part: Plan) -> list[list[str]]:
+    def node_commands(self, part: LaunchOptions) -> list[list[str]]:
         """Return one command for each host of the job."""
         return on_hosts("blaunch", "LSB_DJOB_HOSTFILE", part)
 

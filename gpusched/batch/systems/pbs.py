@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import System, clock, job_script, on_hosts
 
@@ -41,7 +41,7 @@ class Pbs(System):
         """Cancel by qdel."""
         self.ask("qdel", number)
 
-    def node_commands(self, part: Plan) -> list[list[str]]:
+    def node_commands(self, part: LaunchOptions) -> list[list[str]]:
         """Return one command for each host of the job."""
         return on_hosts("pbs_tmrsh", "PBS_NODEFILE", part)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gpusched.batch.launch_options import Plan
+from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import (
     System,
@@ -57,7 +57,7 @@ class Slurm(System):
         """Cancel by scancel."""
         self.ask("scancel", number)
 
-    def node_commands(self, part: Plan) -> list[list[str]]:
+    def node_commands(self, part: LaunchOptions) -> list[list[str]]:
         """Return one srun, which starts a task a node and passes signals on."""
         require("srun", "start this in a job of Slurm")
         flags = ["--ntasks-per-node=1", "--kill-on-bad-exit=1"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpusched.batch.launch_options import COMMAND, Plan
+from gpusched.batch.launch_options import COMMAND, LaunchOptions
 from gpusched.batch.request import Request
 
 _PATIENCE = 60.0
@@ -55,7 +55,7 @@ class System(ABC):
         """End a job; one that is over already stays so."""
 
     @abstractmethod
-    def node_commands(self, part: Plan) -> list[list[str]]:
+    def node_commands(self, part: LaunchOptions) -> list[list[str]]:
         """Return the commands that start each node's part; the first ends with the script."""
 
     def code(self, number: str, folder: Path) -> int | None:
@@ -147,8 +147,8 @@ def job_script(flags: Sequence[str], request: Request, folder: str, before: str 
     before
         A line to run first.
     """
-    plan = request.plan()
-    words = plan.words()
+    options = request.launch_options()
+    words = options.words()
     split = words.index("--")
     lines = [f"--folder={folder}", *map(shlex.quote, words[:split])]
     program = shlex.join([request.python, *COMMAND])
@@ -159,13 +159,13 @@ def job_script(flags: Sequence[str], request: Request, folder: str, before: str 
             "# Made by `gpusched submit`; docs/how-to/batch.md says what becomes of it.",
             *filter(None, [before]),
             f"cd {shlex.quote(str(request.directory))} || exit 2",
-            " \\\n    ".join([f"exec {program}", *lines, f"-- {shlex.join(plan.command)}"]),
+            " \\\n    ".join([f"exec {program}", *lines, f"-- {shlex.join(options.command)}"]),
             "",
         ]
     )
 
 
-def on_hosts(launcher: str, variable: str, part: Plan) -> list[list[str]]:
+def on_hosts(launcher: str, variable: str, part: LaunchOptions) -> list[list[str]]:
     """Return commands that start a node's part on each host of a job.
 
     Parameters
@@ -195,7 +195,7 @@ def on_hosts(launcher: str, variable: str, part: Plan) -> list[list[str]]:
     return [parts[0], *([launcher, host, "env", *told, *words] for host, words in others)]
 
 
-def node_command(part: Plan) -> list[str]:
+def node_command(part: LaunchOptions) -> list[str]:
     """Return the command for a node's part, by this interpreter."""
     return [sys.executable, *COMMAND, *part.words()]
 

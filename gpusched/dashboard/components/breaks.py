@@ -14,15 +14,7 @@ from gpusched.inspection.units import count
 
 
 class Breaks(TitledTable):
-    """A row for each operation that was not fused, and each reason.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of a `bokeh` layout.
-    """
+    """A row for each operation that was not fused, and each reason."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

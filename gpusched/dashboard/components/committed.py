@@ -32,15 +32,7 @@ _COLORS = {
 
 
 class Committed(Component):
-    """A bar per worker: what is in its memory, what running tasks may still take, and the limit.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of `bokeh.plotting.figure`.
-    """
+    """A bar per worker: what is in its memory, what running tasks may still take, and the limit."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

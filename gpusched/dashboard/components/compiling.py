@@ -17,15 +17,7 @@ _WHEN = {True: "beside tasks", False: "in idle time"}
 
 
 class Compiling(TitledTable):
-    """A row for each kernel that workers wait for.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of a `bokeh` layout.
-    """
+    """A row for each kernel that workers wait for."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

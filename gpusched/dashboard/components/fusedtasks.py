@@ -21,15 +21,7 @@ SHOWN = 15
 
 
 class FusedTasks(Component):
-    """Two bars for the tasks of a name: calls of array functions, and tasks that make them.
-
-    Parameters
-    ----------
-    scheduler
-        Whose graphs are shown.
-    **kwargs
-        Those of `bokeh.plotting.figure`.
-    """
+    """Two bars for the tasks of a name: calls of array functions, and tasks that make them."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

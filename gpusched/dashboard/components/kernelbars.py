@@ -23,15 +23,7 @@ _LONGEST = 34
 
 
 class KernelBars(Component):
-    """Two bars per kernel. Times are taken while somebody looks.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of `bokeh.plotting.figure`.
-    """
+    """Two bars per kernel. Times are taken while somebody looks."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

@@ -24,15 +24,7 @@ _NONE = "No kernels have run yet. They do where fusion is on: gpusched.enable().
 
 
 class KernelTable(Component):
-    """A row per kernel. The source of the chosen one is fetched from a worker.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of a `bokeh` layout.
-    """
+    """A row per kernel. The source of the chosen one is fetched from a worker."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

@@ -33,15 +33,7 @@ COLORS = {
 
 
 class Memory(Component):
-    """A bar per worker: what is on its GPU, in host memory, and on disk.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of `bokeh.plotting.figure`.
-    """
+    """A bar per worker: what is on its GPU, in host memory, and on disk."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

@@ -24,15 +24,7 @@ from gpusched.inspection.units import bytes_
 
 
 class Spill(Component):
-    """A bar a device, by its UUID: results that were spilled to host memory and to disk.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of `bokeh.plotting.figure`.
-    """
+    """A bar a device, by its UUID: results that were spilled to host memory and to disk."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

@@ -39,13 +39,6 @@ class Timeline(Component):
 
     Follows the last seconds in which something happened, until it is moved or zoomed; the reset
     tool makes it follow again.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of `bokeh.plotting.figure`.
     """
 
     @log_errors

@@ -19,15 +19,7 @@ _KINDS = {"cuda": ("GPU: time in which a kernel ran", "#76b900"),
 
 
 class Utilization(Component):
-    """A bar per worker: what NVML says of its GPU, or how many of its threads compute.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of `bokeh.plotting.figure`.
-    """
+    """A bar per worker: what NVML says of its GPU, or how many of its threads compute."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

@@ -15,15 +15,7 @@ from gpusched.inspection.units import bytes_, count
 
 
 class Waiting(TitledTable):
-    """A row for each worker: tasks that wait for memory and for what, and those that did so far.
-
-    Parameters
-    ----------
-    scheduler
-        Whose workers are shown.
-    **kwargs
-        Those of a `bokeh` layout.
-    """
+    """A row for each worker: tasks that wait for memory and for what, and those that did so far."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:

@@ -11,7 +11,7 @@ import ast
 import copy
 
 from gpusched.dataclass import dataclass
-from gpusched.kernels.arrays import poison
+from gpusched.kernels.arrays import uninitialised_value
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.regions import (
     Branch,
@@ -160,7 +160,7 @@ class _Writer:
             self._loop("block", axis)
         for memory in self.found.memory:
             if memory.shared:
-                value = repr(poison(memory.dtype))
+                value = repr(uninitialised_value(memory.dtype))
                 self.write(f"{memory.name}.fill({self.own(value) if value == 'nan' else value})")
         self.parts(parts)
         self.write("pass")

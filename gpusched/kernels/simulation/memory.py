@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.cuda.threads import Thread, Triple, current, place
-from gpusched.kernels.arrays import poison
+from gpusched.kernels.arrays import uninitialised_value
 from gpusched.kernels.simulation.errors import GuardError, RaceError, UninitialisedError
 
 
@@ -171,8 +171,8 @@ def tracked(array: np.ndarray, name: str, shared: bool = False) -> Tracked:
     return Tracked(array, name, Log(name, shared), cells)
 
 
-def poisoned(shape: Any, dtype: np.dtype) -> np.ndarray:
+def uninitialised(shape: Any, dtype: np.dtype) -> np.ndarray:
     """Return an array of values that spoil a result."""
     found = np.empty(shape, dtype)
-    found.fill(poison(dtype))
+    found.fill(uninitialised_value(dtype))
     return found

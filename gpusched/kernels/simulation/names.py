@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.cuda.threads import Thread, barrier, current, place
-from gpusched.kernels.simulation.memory import Tracked, poisoned, tracked
+from gpusched.kernels.simulation.memory import Tracked, tracked, uninitialised
 
 _WARP = 32
 
@@ -55,7 +55,7 @@ def shared_array(shape: Any, dtype: Any) -> Tracked:
     key, thread.declared = thread.declared, thread.declared + 1
     if key not in thread.block.memory:
         line = sys._getframe(1).f_lineno
-        array = poisoned(shape, _dtype(dtype))
+        array = uninitialised(shape, _dtype(dtype))
         thread.block.memory[key] = tracked(array, f"the shared array of line {line}", shared=True)
     found: Tracked = thread.block.memory[key]
     return found
@@ -63,7 +63,7 @@ def shared_array(shape: Any, dtype: Any) -> Tracked:
 
 def local_array(shape: Any, dtype: Any) -> Tracked:
     """Return an array of the running thread's own."""
-    array = poisoned(shape, _dtype(dtype))
+    array = uninitialised(shape, _dtype(dtype))
     return Tracked(array, f"the local array of line {sys._getframe(1).f_lineno}", None, array)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from gpusched.backends.cuda.compiler import Compiled
 from gpusched.backends.cuda.geometry import Geometry
 from gpusched.backends.cuda.launcher import CudaKernel
-from gpusched.backends.cuda.poison import poisoned
 from gpusched.backends.cuda.runtime import GpuRuntime, compile_for
+from gpusched.backends.cuda.uninitialised import uninitialised
 from gpusched.emit import skeleton
 from gpusched.emit.kernel import Kernel
 from gpusched.store.handles import CompiledKernel
@@ -28,7 +28,7 @@ class HostRuntime:
         return array.ctypes.data
 
     def empty(self, size: int, dtype: str) -> np.ndarray:
-        return poisoned(size, np.dtype(dtype))
+        return uninitialised(size, np.dtype(dtype))
 
     def get(self, kernel: Kernel) -> CompiledKernel:
         """Return a kernel as recorders want it."""

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusched.cluster import plan as module
-from gpusched.cluster.plan import Plan, Slot, device_memory, plan, sharing
+from gpusched.cluster import allocation as module
+from gpusched.cluster.allocation import Allocation, Slot, allocate, device_memory, sharing
 from gpusched.workers.devices import NoDeviceError
 from gpusched.workers.nvml import GpuFacts, UnknownDeviceError
 
@@ -49,7 +49,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_cores_are_shared(arguments: dict[str, Any], workers: int, threads: int) -> None:
-    made = plan(**arguments)
+    made = allocate(**arguments)
     assert (made.workers, made.threads, made.devices) == (workers, threads, ())
 
 
@@ -69,7 +69,7 @@ def test_cores_are_shared(arguments: dict[str, Any], workers: int, threads: int)
 )
 @pytest.mark.usefixtures("gpus")
 def test_each_gpu_has_one_worker(arguments: dict[str, Any], devices: tuple[str, ...]) -> None:
-    made = plan(**arguments)
+    made = allocate(**arguments)
     assert made.devices == devices
     if devices:
         assert (made.workers, made.threads) == (len(devices), 1)
@@ -84,7 +84,7 @@ def test_each_gpu_has_one_worker(arguments: dict[str, Any], devices: tuple[str, 
     [("2", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), ("GPU-aa", {}), ("", {})],
 )
 def test_index_means_the_same_to_cuda_as_to_nvml(device: str, order: dict[str, str]) -> None:
-    made = Plan(1, 1, 0, (Slot(device),))
+    made = Allocation(1, 1, 0, (Slot(device),))
     shared = sharing() if device else {}
     assert made.environment(0) == {"CUDA_VISIBLE_DEVICES": device, **order, **shared}
 
@@ -113,15 +113,15 @@ def known(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("known")
 def test_gpu_worker_gets_its_gpus_cores_and_memory(caplog: pytest.LogCaptureFixture) -> None:
-    assert plan(gpus=1, device_memory_limit=0.5).slots == (Slot("0", "GPU-0", 1, 500, (1, 2)),)
+    assert allocate(gpus=1, device_memory_limit=0.5).slots == (Slot("0", "GPU-0", 1, 500, (1, 2)),)
     assert not caplog.text
-    assert plan(gpus="2,").slots == (Slot("3", "GPU-3", 1, 800, tuple(range(1, 9))),)
+    assert allocate(gpus="2,").slots == (Slot("3", "GPU-3", 1, 800, tuple(range(1, 9))),)
     assert "none of the cores 98-99 is allowed" in caplog.text
 
 
 @pytest.mark.usefixtures("known")
 def test_several_workers_on_a_gpu_divide_its_limit() -> None:
-    made = plan(gpus="0,0,1,1", device_memory_limit=0.9)
+    made = allocate(gpus="0,0,1,1", device_memory_limit=0.9)
     assert made.devices == ("0", "0", "2", "2")
     assert [(s.uuid, s.share, s.device_memory_limit) for s in made.slots] == [
         ("GPU-0", 2, 450), ("GPU-0", 2, 450), ("GPU-2", 2, 450), ("GPU-2", 2, 450)
@@ -137,17 +137,17 @@ def test_several_workers_on_a_gpu_divide_its_limit() -> None:
 @pytest.mark.usefixtures("known")
 def test_pinning_is_a_setting(setting: bool | None, gpu: bool, cpu: bool) -> None:
     with dask.config.set({"gpusched.worker.pin": setting}):
-        assert bool(plan().slot(0).cpus) == gpu
-        assert bool(plan(gpus=0).slot(0).cpus) == cpu
-        assert plan(pin=True).slot(0).cpus
-        assert not plan(pin=False).slot(0).cpus
+        assert bool(allocate().slot(0).cpus) == gpu
+        assert bool(allocate(gpus=0).slot(0).cpus) == cpu
+        assert allocate(pin=True).slot(0).cpus
+        assert not allocate(pin=False).slot(0).cpus
 
 
 @pytest.mark.usefixtures("known")
 def test_cpu_workers_get_slices_of_the_allowed_cores() -> None:
-    slots = plan(workers=2, gpus=0, pin=True).slots
+    slots = allocate(workers=2, gpus=0, pin=True).slots
     assert [slot.cpus for slot in slots] == [(1, 2, 3, 4), (5, 6, 7, 8)]
-    assert plan(workers=2, processes=False, pin=True).slots == (Slot(),)
+    assert allocate(workers=2, processes=False, pin=True).slots == (Slot(),)
 
 
 def test_pin_that_cannot_be_read() -> None:
@@ -155,7 +155,7 @@ def test_pin_that_cannot_be_read() -> None:
         dask.config.set({"gpusched.worker.pin": "no"}),
         pytest.raises(ValueError, match="pin 'no'"),
     ):
-        plan()
+        allocate()
 
 
 @pytest.mark.parametrize("gpus_", [0, "all"])
@@ -163,7 +163,7 @@ def test_pin_that_cannot_be_read() -> None:
 @pytest.mark.usefixtures("known")
 def test_device_memory_limit_that_cannot_be_read(limit: Any, gpus_: Any) -> None:
     with pytest.raises(ValueError, match="device memory limit"):
-        plan(gpus=gpus_, device_memory_limit=limit)
+        allocate(gpus=gpus_, device_memory_limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -183,18 +183,18 @@ def test_device_that_nvml_does_not_know_is_named(
 
     monkeypatch.setattr(module.nvml, "facts", fail)
     with pytest.raises(NoDeviceError, match="no such GPU: 2"):
-        plan(gpus=[1])
+        allocate(gpus=[1])
 
 
 @pytest.mark.usefixtures("gpus")
 def test_more_workers_than_gpus_contradict() -> None:
     with pytest.raises(ValueError, match="3 workers were asked for and 2 GPUs"):
-        plan(workers=3, gpus=2)
+        allocate(workers=3, gpus=2)
 
 
 def test_gpus_that_are_not_there_are_an_error() -> None:
     with pytest.raises(NoDeviceError, match="none was found"):
-        plan(gpus="all")
+        allocate(gpus="all")
 
 
 @pytest.mark.parametrize(
@@ -214,27 +214,27 @@ def test_gpus_that_are_not_there_are_an_error() -> None:
     ],
 )
 def test_memory_limit(limit: Any, each: int) -> None:
-    assert plan(workers=4, memory_limit=limit).memory_limit == each
+    assert allocate(workers=4, memory_limit=limit).memory_limit == each
 
 
 @pytest.mark.parametrize("limit", ["", "lots", "4 Quux", "-1", -5, "nan", "inf", "GiB 4", "GiB",
                                    1, "5"])  # fmt: skip
 def test_memory_limit_that_cannot_be_read(limit: Any) -> None:
     with pytest.raises(ValueError, match="memory limit"):
-        plan(workers=1, memory_limit=limit)
+        allocate(workers=1, memory_limit=limit)
 
 
 @pytest.mark.parametrize("arguments", [{"workers": -1}, {"threads": 0}])
 def test_number_out_of_range(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"cannot be (-1|0): write a whole number"):
-        plan(**arguments)
+        allocate(**arguments)
 
 
 def test_configuration_is_asked_where_an_argument_is_left_out() -> None:
     settings = {"workers": 5, "threads": 2, "memory-limit": "1 GiB", "gpus": 0}
     with dask.config.set({f"gpusched.cluster.{key}": value for key, value in settings.items()}):
-        assert plan() == Plan(5, 2, 2**30, (Slot(),))
-        assert plan(workers=1).workers == 1
+        assert allocate() == Allocation(5, 2, 2**30, (Slot(),))
+        assert allocate(workers=1).workers == 1
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 256))
@@ -243,7 +243,7 @@ def test_default_never_leaves_a_worker_without_a_core(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dask.system, "CPU_COUNT", cores)
-        free, fixed = plan(), plan(workers=workers)
+        free, fixed = allocate(), allocate(workers=workers)
     assert free.workers * free.threads == cores
     assert fixed.threads >= 1
     assert cores <= fixed.workers * fixed.threads < cores + fixed.workers

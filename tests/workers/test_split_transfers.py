@@ -18,7 +18,7 @@ from distributed.worker_state_machine import (
 )
 
 from gpusched import Cluster
-from gpusched.workers import lanes
+from gpusched.workers import split_transfers
 
 COMMON: dict[str, Any] = {"worker": "tcp://a:1", "total_nbytes": 3, "stimulus_id": "test"}
 Answer = Callable[[Collection[Key]], StateMachineEvent]
@@ -26,7 +26,7 @@ Answer = Callable[[Collection[Key]], StateMachineEvent]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "_PATIENCE", 0.001)
+    monkeypatch.setattr(split_transfers, "_PATIENCE", 0.001)
 
 
 def success(keys: Collection[Key]) -> GatherDepSuccessEvent:
@@ -43,7 +43,7 @@ def fetched(answer: Answer, *parts: Collection[Key]) -> tuple[StateMachineEvent,
         await asyncio.sleep(0)
         return event
 
-    return asyncio.run(lanes.fetch_parts(fetch, parts)), asked
+    return asyncio.run(split_transfers.fetch_parts(fetch, parts)), asked
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -66,7 +66,7 @@ def test_two_requests_are_on_their_way_at_a_time() -> None:
         now -= 1
         return success(keys)
 
-    asyncio.run(lanes.fetch_parts(fetch, [{n} for n in range(5)]))
+    asyncio.run(split_transfers.fetch_parts(fetch, [{n} for n in range(5)]))
     assert most == 2
 
 

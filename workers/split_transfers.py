@@ -37,7 +37,7 @@ def parts(sizes: Mapping[Key, int]) -> list[list[Key]]:
 
     Examples
     --------
-    >>> from gpusched.workers.lanes import parts
+    >>> from gpusched.workers.split_transfers import parts
     >>> parts({"a": 9_000_000, "b": 10, "c": 20, "d": 30_000_000, "e": 5})
     [['a'], ['b', 'c', 'd'], ['e']]
     """

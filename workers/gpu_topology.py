@@ -22,7 +22,7 @@ _MOST_LINKS = 18
 
 
 @dataclass(frozen=True)
-class Link:
+class Connection:
     """The connection of two GPUs."""
 
     first: int
@@ -34,12 +34,12 @@ class Link:
     """The way over PCIe, in words."""
 
 
-def links() -> list[Link]:
+def links() -> list[Connection]:
     """Return the connection of each pair of GPUs; empty where there is no NVML.
 
     Examples
     --------
-    >>> from gpusched.workers.links import links
+    >>> from gpusched.workers.gpu_topology import links
     >>> isinstance(links(), list)
     True
     """
@@ -53,12 +53,12 @@ def links() -> list[Link]:
         return [_link(library, a, b, handles[a], handles[b]) for a, b in pairs]
 
 
-def _link(library: Any, a: int, b: int, first: Any, second: Any) -> Link:
+def _link(library: Any, a: int, b: int, first: Any, second: Any) -> Connection:
     try:
         level = library.nvmlDeviceGetTopologyCommonAncestor(first, second)
     except library.NVMLError:
         level = None
-    return Link(a, b, _nvlinks(library, first, second), _PATHS.get(level, "unknown"))
+    return Connection(a, b, _nvlinks(library, first, second), _PATHS.get(level, "unknown"))
 
 
 def _nvlinks(library: Any, first: Any, second: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def poisoned(size: int, dtype: np.dtype) -> np.ndarray:
+def uninitialised(size: int, dtype: np.dtype) -> np.ndarray:
     """Return an array of values that spoil a result: NaN, or large numbers of both signs."""
     if dtype.kind in "fc":
         return np.full(size, np.nan, dtype)

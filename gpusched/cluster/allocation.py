@@ -56,7 +56,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Allocation:
     """What a cluster's workers are given."""
 
     workers: int
@@ -98,14 +98,14 @@ def sharing() -> dict[str, str]:
 
     Examples
     --------
-    >>> from gpusched.cluster.plan import sharing
+    >>> from gpusched.cluster.allocation import sharing
     >>> "CUDA_VISIBLE_DEVICES" in sharing()
     False
     """
     return {name: value for name, value in _SHARING.items() if name not in os.environ}
 
 
-def plan(
+def allocate(
     workers: int | None = None,
     threads: int | None = None,
     gpus: GpuRequest | None = None,
@@ -113,7 +113,7 @@ def plan(
     processes: bool = True,
     device_memory_limit: MemoryLimit | None = None,
     pin: bool | None = None,
-) -> Plan:
+) -> Allocation:
     """Decide what workers to start; None asks the configuration, then the machine.
 
     Raises
@@ -125,8 +125,8 @@ def plan(
 
     Examples
     --------
-    >>> from gpusched.cluster.plan import plan
-    >>> plan(workers=2, threads=3, gpus=0, memory_limit="1 GiB", pin=False).slots
+    >>> from gpusched.cluster.allocation import allocate
+    >>> allocate(workers=2, threads=3, gpus=0, memory_limit="1 GiB", pin=False).slots
     (Slot(device='', uuid='', share=1, device_memory_limit=0, cpus=()),)
     """
     workers = _count("workers", workers, 0)
@@ -152,7 +152,7 @@ def plan(
         slots = _cpu_slots(workers, bool(pin) and processes)
     if processes:
         check_fits(workers)
-    return Plan(workers, threads, host_memory(memory_limit, max(1, workers)), slots)
+    return Allocation(workers, threads, host_memory(memory_limit, max(1, workers)), slots)
 
 
 def most_workers() -> int:
@@ -160,7 +160,7 @@ def most_workers() -> int:
 
     Examples
     --------
-    >>> from gpusched.cluster.plan import most_workers
+    >>> from gpusched.cluster.allocation import most_workers
     >>> most_workers() >= 1
     True
     """
@@ -177,7 +177,7 @@ def check_fits(workers: int) -> None:
 
     Examples
     --------
-    >>> from gpusched.cluster.plan import check_fits
+    >>> from gpusched.cluster.allocation import check_fits
     >>> check_fits(1)
     """
     if workers > most_workers():
@@ -188,21 +188,21 @@ def check_fits(workers: int) -> None:
         )
 
 
-def plan_mixed(cpu_workers: int, **arguments: Any) -> tuple[Plan, Plan | None]:
-    """Decide on workers as `plan` does, and on so many CPU workers besides those on GPUs.
+def allocate_mixed(cpu_workers: int, **arguments: Any) -> tuple[Allocation, Allocation | None]:
+    """Decide on workers as `allocate` does, and on so many CPU workers besides those on GPUs.
 
     Raises
     ------
     ValueError
-        If there are CPU workers only, so that there is nothing to be besides; or as `plan`.
+        If there are CPU workers only, so that there is nothing to be besides; or as `allocate`.
 
     Examples
     --------
-    >>> from gpusched.cluster.plan import plan_mixed
-    >>> plan_mixed(0, workers=1, threads=1, gpus=0)[1] is None
+    >>> from gpusched.cluster.allocation import allocate_mixed
+    >>> allocate_mixed(0, workers=1, threads=1, gpus=0)[1] is None
     True
     """
-    found = plan(**arguments)
+    found = allocate(**arguments)
     if not read_count("the number of CPU workers", cpu_workers):
         return found, None
     if not found.devices:
@@ -213,7 +213,7 @@ def plan_mixed(cpu_workers: int, **arguments: Any) -> tuple[Plan, Plan | None]:
     limit = arguments.get("memory_limit")
     limit = config.get("cluster.memory-limit") if limit is None else limit
     memory = host_memory(limit, found.workers + cpu_workers)
-    beside = plan(cpu_workers, None, 0, memory, pin=False)
+    beside = allocate(cpu_workers, None, 0, memory, pin=False)
     return replace(found, memory_limit=memory), beside
 
 
@@ -311,7 +311,7 @@ def host_memory(limit: MemoryLimit, workers: int) -> int:
 
     Examples
     --------
-    >>> from gpusched.cluster.plan import host_memory
+    >>> from gpusched.cluster.allocation import host_memory
     >>> host_memory("1 GiB", 4)
     1073741824
     """
@@ -348,7 +348,7 @@ def device_memory(limit: MemoryLimit, total: int, share: int = 1) -> int:
 
     Examples
     --------
-    >>> from gpusched.cluster.plan import device_memory
+    >>> from gpusched.cluster.allocation import device_memory
     >>> device_memory("1 GiB", 80 * 2**30, 2), device_memory(0.5, 1000)
     (536870912, 500)
     """

@@ -11,6 +11,7 @@ from dask.typing import Key
 from distributed import Client
 
 from gpusched import placed
+from gpusched.adapters.distributed import replace_own_gathering
 from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.placed import TAKES_PLACED, Placed, extent, holds_placed, hosted
 from gpusched.plan.placement import OFF, placement
@@ -83,7 +84,7 @@ class CountingMover:
                         keep(key, array, copy)
 
 
-class Border:
+class TaskInputs:
     """Gives tasks their inputs, on a worker whose GPU computes chunks of NumPy programs.
 
     Parameters
@@ -134,7 +135,7 @@ def _only_picks_results(arg: Any) -> bool:
     return arg.func is part and not isinstance(arg.args[0], Task)
 
 
-def open_border(store: Store, device: Device) -> Border | None:
+def open_task_inputs(store: Store, device: Device) -> TaskInputs | None:
     """Have this process keep chunks of NumPy programs in device memory from now on.
 
     Parameters
@@ -149,14 +150,12 @@ def open_border(store: Store, device: Device) -> Border | None:
         return None
     mover = CountingMover(copies)
     placed.install(mover)
-    return Border(store, mover)
+    return TaskInputs(store, mover)
 
 
 def host_results(client: Client) -> Client:
     """Have a client in this process gather NumPy's arrays, as clients elsewhere do."""
-    gather = client._gather
-    if not isinstance(gather, _Hosted):
-        client._gather = _Hosted(gather)  # type: ignore[method-assign]
+    replace_own_gathering(client, _Hosted.of)
     return client
 
 
@@ -165,6 +164,11 @@ class _Hosted:
 
     def __init__(self, gather: Callable[..., Awaitable[Any]]) -> None:
         self._gather = gather
+
+    @classmethod
+    def of(cls, gather: Any) -> Any:
+        """Return a method whose results have NumPy's arrays, which it may be already."""
+        return gather if isinstance(gather, cls) else cls(gather)
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return hosted(await self._gather(*args, **kwargs))
