@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from gpusched.backends.devices import HOST, Device, device_of
 from gpusched.kernels.arrays import taken
+from gpusched.newest import Newest
 from gpusched.plan.overrides import active
 from gpusched.plan.plan import Plan
 from gpusched.record.chunk import LazyChunk, lazies, references
@@ -21,8 +21,7 @@ from gpusched.store.tuned import generation
 PLANS = 256
 """Plans remembered for all kernels; the oldest goes first."""
 
-_plans: dict[Any, Plan] = {}
-_lock = threading.Lock()
+_plans: Newest[Any, Plan] = Newest(PLANS)
 
 
 def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> Any:
@@ -81,10 +80,7 @@ def _recorded(
     structure = references(recorder, result)
     plan = recorder.plan(tuple(arrays), structure)
     found, seconds = recorder.run(plan, values)
-    with _lock:
-        while len(_plans) >= PLANS:
-            del _plans[next(iter(_plans))]
-        _plans[key] = plan
+    _plans[key] = plan
     _count(plan, seconds)
     return found
 
