@@ -9,6 +9,7 @@ import numpy as np
 
 from gpusched import events, placed
 from gpusched.placed import TAKES_PLACED
+from gpusched.record.catalogue import own
 
 
 class Made(NamedTuple):
@@ -219,6 +220,7 @@ def packed(values: list[Any]) -> Any:
                  tuple([v.shape for v in values]))  # fmt: skip
 
 
+@own("moves")
 def part(results: Any, index: int) -> Any:
     """Return one of a batch's results."""
     return results[index]
