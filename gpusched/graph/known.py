@@ -54,7 +54,8 @@ def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
 
     Examples
     --------
-    >>>     >>> from gpusched.graph.known import enforced
+    >>> import operator
+    >>> from gpusched.graph.known import enforced
     >>> enforced(np.float64(2), np.dtype("f4"), operator.add)
     np.float32(2.0)
     """
@@ -282,6 +283,7 @@ def known(function: Any) -> bool:
 
     Examples
     --------
+    >>> import operator
     >>> known(np.exp), known(operator.add), known(np.linalg.svd)
     (True, True, False)
     """
