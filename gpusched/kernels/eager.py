@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -41,9 +40,9 @@ def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> An
     plan = _plans.get(key)
     if plan is None:
         return _record(function, values, options, key)
-    started = time.perf_counter()
-    result, _ = plan.run(values)
-    _count(plan, time.perf_counter() - started)
+    result, seconds = plan.run(values)
+    with updating() as counters:
+        plan.count(counters, seconds)
     return result
 
 
@@ -81,7 +80,8 @@ def _recorded(
     plan = recorder.plan(tuple(arrays), structure)
     found, seconds = recorder.run(plan, values)
     _plans[key] = plan
-    _count(plan, seconds)
+    with updating() as counters:
+        plan.count(counters, seconds)
     return found
 
 
@@ -92,13 +92,3 @@ def _device(function: RecordedFunction, values: tuple[Any, ...]) -> Device:
         name = getattr(function, "__name__", "")
         raise TypeError(f"kernel {name} was given arrays on several devices: {sorted(found)}")
     return next(iter(found.values()), HOST)
-
-
-def _count(plan: Plan, seconds: float) -> None:
-    with updating() as counters:
-        counters.launches += len(plan.launches)
-        counters.kernel_seconds += seconds
-        for launch in plan.launches:
-            counters.kernels[launch.name] += 1
-            counters.bytes_read += launch.bytes_read
-            counters.bytes_written += launch.bytes_written
