@@ -11,7 +11,6 @@ from dask.utils import methodcaller
 from gpusched.graph.known import computes, known
 from gpusched.graph.partials import bare
 from gpusched.graph.quick import callables, parts
-from gpusched.record import pure
 from gpusched.record.catalogue import has
 
 _PURE = ("dask.array", "dask.utils", "gpusched")
@@ -28,7 +27,7 @@ def may_change(step: Any) -> bool:
 
 def _is_pure(function: Any) -> bool:
     if isinstance(function, methodcaller):
-        return function.method in pure.METHODS or function.method == "astype"
+        return has(function, "pure") or function.method == "astype"
     if isinstance(function, np.ufunc):
         return getattr(np, function.__name__, None) is function
     if isinstance(function, type) or known(function):

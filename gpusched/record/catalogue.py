@@ -46,6 +46,9 @@ IMPLIED = {
 }
 """Traits that a function with another one has, too."""
 
+METHODS = "ndarray"
+"""Stands for a module: the names are of methods of arrays, which have no implied traits."""
+
 NAMES: dict[str, dict[str, str]] = {
     "recorded": {
         "dask.array.chunk": "astype",
@@ -58,6 +61,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",
+        METHODS: "conj conjugate squeeze swapaxes transpose",
         "numpy": "broadcast_to expand_dims flip fliplr flipud imag moveaxis real rollaxis "
         "squeeze swapaxes transpose",
     },
@@ -69,7 +73,7 @@ NAMES: dict[str, dict[str, str]] = {
     "moves": {
         "dask.array.chunk": "trim",
         "gpusched.adapters.arrays": "concatenate_arrays take trim",
-        "method": "ravel repeat reshape squeeze transpose",
+        METHODS: "ravel repeat reshape squeeze transpose",
         "numpy": "atleast_1d atleast_2d broadcast_to flip fliplr flipud moveaxis ravel repeat "
         "roll rollaxis stack swapaxes tile",
     },
@@ -121,9 +125,13 @@ NAMES: dict[str, dict[str, str]] = {
         "mean min ones ones_like prod repeat roll sort stack sum tile zeros zeros_like",
     },
     "fresh": {
+        METHODS: "clip copy",
         "numpy": "clip copy empty_like full_like isclose nan_to_num ones_like where zeros_like",
     },
     "pure": {
+        METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "
+        "flatten item max mean min nonzero prod ravel repeat reshape round searchsorted squeeze "
+        "std sum swapaxes take tolist trace transpose var",
         "numpy": """
 all allclose amax amin angle any append argmax argmin argpartition argsort argwhere around
 array_equal array_split atleast_1d atleast_2d atleast_3d average bincount block broadcast_to
@@ -144,8 +152,8 @@ zeros_like""",
         "matrix_rank norm pinv qr slogdet solve svd",
     },
 }
-"""Functions by trait and module, those of the traits that are implied left out; ``method`` stands
-for what `dask.utils.methodcaller` makes."""
+"""Functions by trait and module, and methods of arrays, those of the traits that are implied left
+out."""
 
 _OWN = "__gpusched_traits__"
 """Attribute of functions of gpusched's own with their traits."""
@@ -160,6 +168,8 @@ def _table() -> dict[int, tuple[Any, frozenset[str]]]:
     found: dict[int, tuple[Any, frozenset[str]]] = {}
     for trait, modules in NAMES.items():
         for module, names in modules.items():
+            if module == METHODS:
+                continue
             for function in filter(None, (_function(module, name) for name in names.split())):
                 before = found.get(id(function), (function, _NONE))[1]
                 found[id(function)] = function, before | _with(trait)
@@ -168,8 +178,6 @@ def _table() -> dict[int, tuple[Any, frozenset[str]]]:
 
 def _function(module: str, name: str) -> Any:
     """Return a function by its name; None if the library is of a version that lacks it."""
-    if module == "method":
-        return methodcaller(name)
     found = getattr(importlib.import_module(module), name, None)
     return found.func if isinstance(found, curry) else found
 
@@ -216,5 +224,19 @@ def has(function: Any, trait: str) -> bool:
     >>> has(np.transpose, "view"), has(np.transpose, "recorded"), has(np.sort, "view")
     (True, True, False)
     """
+    if type(function) is methodcaller:
+        return method_has(function.method, trait)
     found = _table().get(id(function))
     return trait in (own_traits(function) if found is None else found[1])
+
+
+def method_has(name: str, trait: str) -> bool:
+    """Return whether an array's method is known to have a trait.
+
+    Examples
+    --------
+    >>> from gpusched.record.catalogue import method_has
+    >>> method_has("transpose", "view"), method_has("sort", "pure")
+    (True, False)
+    """
+    return name in NAMES[trait].get(METHODS, "").split()

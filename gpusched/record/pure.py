@@ -13,19 +13,11 @@ from typing import Any
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.record.catalogue import has
+from gpusched.record.catalogue import has, method_has
 from gpusched.record.foreign import is_foreign
 
 _CHANGING = {"out": None, "copy": True, "overwrite_input": False}
 """Parameters through which a function changes what it is given, with the value that does not."""
-
-METHODS = frozenset(
-    ["argmax", "argmin", "argsort", "choose", "clip", "compress", "copy", "cumprod", "cumsum",
-     "diagonal", "dot", "flatten", "item", "max", "mean", "min", "nonzero", "prod", "ravel",
-     "repeat", "reshape", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take",
-     "tolist", "trace", "transpose", "var"]
-)  # fmt: skip
-"""Methods of arrays that change nothing unless they are given ``out``."""
 
 
 def why_changing(function: Any, args: Any, kwargs: Any) -> Reason | None:
@@ -66,7 +58,7 @@ def why_method_changing(name: str, args: Any, kwargs: Any) -> Reason | None:
     args, kwargs
         What it is given besides the array.
     """
-    if name not in METHODS:
+    if not method_has(name, "pure"):
         return GraphBreak.CHANGES(f"calls the method {name}, which may change the array")
     if kwargs.get("out") is not None:
         return GraphBreak.CHANGES(f"calls {name} with out=")

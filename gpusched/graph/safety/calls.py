@@ -31,7 +31,7 @@ from gpusched.graph.safety.kinds import (
     joined,
 )
 from gpusched.record.bytecode import instructions
-from gpusched.record.catalogue import has
+from gpusched.record.catalogue import has, method_has
 from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
 from gpusched.record.foreign import recorded_form
 from gpusched.record.recorded import Freezable, RecordedFunction
@@ -59,8 +59,6 @@ _PLAIN_RESULTS: dict[Any, Kind] = {np.shape: Kind.SHAPE, np.ndim: Kind.PLAIN, np
 _NUMPY = frozenset(map(type, HANDLERS))
 """Types of NumPy's functions; nothing is asked of objects of other types."""
 
-_NEW_METHODS = frozenset(["clip", "copy"])
-_SHARING_METHODS = frozenset(["transpose", "squeeze", "swapaxes", "conj", "conjugate"])
 _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
 _INFORMATION = (np.finfo, np.iinfo)
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
@@ -200,8 +198,8 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
     if called.name == "astype":
         return _astype(args, names)
     _check(called.name, METHODS[called.name], args, names)
-    sharing = called.name in _SHARING_METHODS
-    return Kind.FRESH if called.name in _NEW_METHODS else Kind.ARRAY, sharing
+    fresh, sharing = method_has(called.name, "fresh"), method_has(called.name, "view")
+    return Kind.FRESH if fresh else Kind.ARRAY, sharing
 
 
 def _astype(args: Sequence[Any], names: Names) -> tuple[Any, bool]:
