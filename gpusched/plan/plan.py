@@ -192,7 +192,7 @@ class Spread(list[Any]):
         for item in self:
             value = substitute(item, registers)
             several = type(item) is Register and type(item.item) is slice
-            found += value if several else [value]
+            found.extend(value if several else [value])
         return found
 
 
