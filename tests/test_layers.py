@@ -93,7 +93,7 @@ MAY_USE = {
         "threadsafe",
         "vectormath",
     },
-    "models": {"adapters", "graph", "placed", "roles", "threadsafe"},
+    "models": {"adapters", "graph", "placed", "record", "roles", "threadsafe"},
     "ops": {"kernels"},
     "saving": {"adapters", "config", "emit", "files", "graph", "serialization", "store"},
     "workers": {
@@ -183,8 +183,8 @@ MAY_USE = {
 }
 """What each part of the package may import, besides itself."""
 
-FOR_ALL = {"dataclass"}
-"""What every part may import: it imports nothing of the package, and is like Python's own."""
+FOR_ALL = {"dataclass", "newest"}
+"""What every part may import: these import nothing of the package, and are like Python's own."""
 
 # Resolve public names on demand, or are entry points.
 ENTRY_POINTS = {"__init__", "__main__"}

@@ -12,6 +12,7 @@ from dask.utils import key_split
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.batch import Batch
 from gpusched.graph.program import Program
+from gpusched.newest import Newest
 
 KEPT = 1000
 """Names of tasks, and processes, that are remembered."""
@@ -80,12 +81,12 @@ class Fusion:
     """
 
     def __init__(self) -> None:
-        self.by_name: dict[str, Fused] = {}
+        self.by_name: Newest[str, Fused] = Newest(KEPT)
         self.others = 0
         """Tasks without array functions."""
-        self.launches: dict[Process, dict[str, int]] = {}
+        self.launches: Newest[Process, dict[str, int]] = Newest(KEPT)
         """By process, and by the kernel's name."""
-        self._told: dict[Process, dict[str, Any]] = {}
+        self._told: Newest[Process, dict[str, Any]] = Newest(KEPT)
 
     def add(self, specs: Iterable[tuple[Any, Any]]) -> None:
         """Count the tasks of a graph.
@@ -103,16 +104,11 @@ class Fusion:
             found = self.by_name.setdefault(key_split(key), Fused())
             found.calls += calls
             found.tasks += 1
-        while len(self.by_name) > KEPT:
-            self.by_name.pop(next(iter(self.by_name)))
 
     def tell(self, process: Process, counters: Mapping[str, Any]) -> None:
         """Note what a process has counted since it began."""
         self._told[process] = dict(counters)
         self.launches[process] = dict(counters["kernels"])
-        while len(self._told) > KEPT:
-            self.launches.pop(next(iter(self._told)))
-            self._told.pop(next(iter(self._told)))
 
     def counted(self) -> Counted:
         """Return the sums over all processes, those that have ended too."""

@@ -17,6 +17,7 @@ from gpusched.adapters.distributed import in_background
 from gpusched.dashboard import answers
 from gpusched.dashboard.fused import Fusion
 from gpusched.dashboard.launches import KEPT, Launches
+from gpusched.newest import Newest
 from gpusched.workers import versions
 from gpusched.workers.watched import SEEN, WATCH
 
@@ -60,7 +61,7 @@ class Observer(SchedulerPlugin):
         self.sources: OrderedDict[tuple[str, str], str] = OrderedDict()
         """By a kernel's name and device; empty for one that no worker knows."""
         self._asked = -LEASE
-        self._ran: dict[tuple[str, str], str] = {}
+        self._ran: Newest[tuple[str, str], str] = Newest(KEPT)
         """The worker that last ran a kernel, by its name and device."""
         self._places: dict[tuple[str, str], str] = {}
         """The worker that last ran any, by its host and device."""
@@ -154,8 +155,6 @@ class Observer(SchedulerPlugin):
         host, pid = process
         for name, device, *_ in kernels:
             self._ran[name, device] = self._places[host, device] = worker
-        while len(self._ran) > KEPT:
-            del self._ran[next(iter(self._ran))]
         self.launches.add((host, pid), kernels, busy)
         label = str(self.scheduler.workers[worker].name)
         self.spans.extend((label, span) for span in spans)

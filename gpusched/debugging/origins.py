@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 from dask.array import core
-from dask.array.chunk import getitem
 
-from gpusched.adapters.arrays import concatenate2, trim
 from gpusched.adapters.tasks import DataNode, Task, execute_subgraph
-from gpusched.graph.known import VIEWS, enforced, owned
+from gpusched.graph.known import enforced, owned
 from gpusched.graph.partials import bare
-from gpusched.graph.pieces import ELEMENTWISE
 from gpusched.graph.quick import parts
 from gpusched.inspection.places import Place
-from gpusched.inspection.standins import GETTERS, arrays_in, is_cupy
+from gpusched.inspection.standins import arrays_in, is_cupy, is_getter
 from gpusched.inspection.variant import KernelUse
+from gpusched.record.catalogue import has
 
 
 @dataclass(frozen=True)
@@ -80,12 +78,8 @@ class FromCall:
 Origin = FromTask | Held | FromKernel | FromCall
 
 
-_MOVES = {id(f): f for f in (
-    *VIEWS, *GETTERS, np.concatenate, np.stack, np.reshape, np.ravel, np.copy, np.ascontiguousarray,
-    core.concatenate3, concatenate2, core.concatenate_axes, core.concatenate_shaped,
-    core.finalize, trim, getitem, owned,
-) if f is not enforced}  # fmt: skip
-"""Functions that move elements and change none."""
+_MOVES = (np.copy, np.ascontiguousarray, core.finalize, owned)
+"""Functions that move elements and change none, besides those that the catalogue has."""
 
 _COPIES = frozenset(("array", "asarray", "ascontiguousarray", "asnumpy"))
 
@@ -103,7 +97,14 @@ def moves(called: Called) -> bool:
 
 def moves_by_name(function: Any) -> bool:
     """Return whether a function is one that moves elements about, whatever it is given."""
-    return all(id(part) in _MOVES or _copies_to_gpu(part) for part in parts(function))
+    return all(_moves(part) or _copies_to_gpu(part) for part in parts(function))
+
+
+def _moves(function: Any) -> bool:
+    if function is enforced:
+        return False  # It may convert them.
+    known = has(function, "moves") or has(function, "view") or has(function, "reads")
+    return known or any(function is each for each in _MOVES)
 
 
 def _copies_to_gpu(function: Any) -> bool:
@@ -129,7 +130,7 @@ def is_elementwise(function: Any) -> bool:
         return True
     if bool(getattr(plain, "elementwise", False)) or getattr(plain, "__name__", "") == "astype":
         return True
-    return any(plain is each for each in ELEMENTWISE)
+    return has(plain, "elementwise")
 
 
 def shown_elements(called: Called, result: Any, index: tuple[int, ...]) -> tuple[Any, Any] | None:
@@ -170,7 +171,7 @@ def read_at(called: Called, index: tuple[int, ...]) -> tuple[int, ...] | None:
     (23, 4)
     """
     part = called.args[1] if len(called.args) > 1 else None
-    if bare(called.function) not in GETTERS or type(part) is not tuple:
+    if not is_getter(called.function) or type(part) is not tuple:
         return None
     plain = all(type(s) is slice and s.step in (None, 1) for s in part)
     if not plain or len(part) != len(index):

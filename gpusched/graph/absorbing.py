@@ -10,23 +10,15 @@ place by the kernel that takes it.
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from dask.array import chunk
-
-from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
 from gpusched.graph.rewrite import worthwhile
 from gpusched.graph.table import Table
+from gpusched.record.catalogue import has
 from gpusched.roles import cluster_threads
-
-_CUTS = frozenset([operator.getitem, chunk.getitem, take, np.transpose, np.squeeze,
-                   np.expand_dims])  # fmt: skip
-"""They take time for their result only, whatever the size of what they are given."""
 
 
 def absorbed(table: Table, largest: int) -> Table:
@@ -155,7 +147,4 @@ def cuts(task: Task) -> bool:
     if task.func is execute_subgraph:
         inner = task.args[0].values()
         return all(type(n) is Alias or (type(n) is Task and cuts(n)) for n in inner)
-    try:
-        return task.func in _CUTS
-    except TypeError:
-        return False
+    return has(task.func, "cuts")

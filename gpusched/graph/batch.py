@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from gpusched import events, placed
+from gpusched.graph.segment import ProgramStep
 from gpusched.placed import TAKES_PLACED
-
-
-class Made(NamedTuple):
-    """Stands for what a step of the batch returned."""
-
-    step: int
-
-
-class Given(NamedTuple):
-    """Stands for an input of the batch, or for one item of it."""
-
-    number: int
-    item: int = -1
-    """The item's; -1 for the whole."""
-
-
-class Run(NamedTuple):
-    """Stands for several items of an input, one after the other, as items of a list."""
-
-    number: int
-    start: int
-    stop: int
-
-
-class Step(NamedTuple):
-    """One call; its arguments may hold `Made`, `Given` and `Run`."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: tuple[tuple[str, Any], ...] = ()
+from gpusched.plan.plan import Registers
+from gpusched.record.catalogue import own
 
 
 class Batch:
@@ -47,7 +20,8 @@ class Batch:
     Parameters
     ----------
     steps
-        The tasks, operands before their users.
+        The tasks, operands before their users. Register ``k`` is what step ``k`` returns; after
+        those come the inputs.
     outputs
         Numbers of the steps whose results are needed.
 
@@ -58,14 +32,16 @@ class Batch:
     Examples
     --------
     >>> import operator
-    >>> from gpusched.graph.batch import Batch, Given, Made, Step
-    >>> double = Step(operator.add, (Given(0), Given(0)))
-    >>> batch = Batch((double, Step(operator.neg, (Made(0),))), (1,))
+    >>> from gpusched.graph.batch import Batch
+    >>> from gpusched.graph.segment import ProgramStep
+    >>> from gpusched.plan.plan import Register
+    >>> double = ProgramStep(operator.add, (Register(2), Register(2)))
+    >>> batch = Batch((double, ProgramStep(operator.neg, (Register(0),))), (1,))
     >>> batch(("a", "b"), 4)
     -8
     """
 
-    def __init__(self, steps: tuple[Step, ...], outputs: tuple[int, ...]) -> None:
+    def __init__(self, steps: tuple[ProgramStep, ...], outputs: tuple[int, ...]) -> None:
         self.steps = steps
         self.outputs = outputs
         if all(hasattr(step.function, TAKES_PLACED) for step in steps):
@@ -101,54 +77,21 @@ class Batch:
         return packed([made[k] for k in self.outputs])
 
     def _run(self, keys: Sequence[Any], inputs: Sequence[Any],
-             mover: placed.Mover | None) -> list[Any]:  # fmt: skip
-        made: list[Any] = []
-        for key, (function, args, kwargs) in zip(keys, self.steps, strict=True):
+             mover: placed.Mover | None) -> Registers:  # fmt: skip
+        registers: Registers = [*[None] * len(self.steps), *inputs]
+        for number, (key, step) in enumerate(zip(keys, self.steps, strict=True)):
             if events.active:
                 events.thread.task = key
             try:
-                given = [filled(arg, inputs, made) for arg in args]
-                named = {name: filled(arg, inputs, made) for name, arg in kwargs}
                 if mover is None:
-                    made.append(function(*given, **named))
+                    registers[number] = step.call(step.function, registers)
                 else:
                     with placed.lent(mover):
-                        made.append(function(*given, **named))
+                        registers[number] = step.call(step.function, registers)
             except Exception as error:
                 error.add_note(f"gpusched: for chunk {key}, one of {len(keys)} tasks in a batch")
                 raise
-        return made
-
-
-def filled(structure: Any, inputs: Sequence[Any], made: Sequence[Any]) -> Any:
-    """Return a structure with values instead of what stands for them.
-
-    Examples
-    --------
-    >>> from gpusched.graph.batch import Given, Made, Run, filled
-    >>> filled([Made(0), Run(0, 0, 2), {"last": Given(0, 2)}], [(6, 7, 8)], [5])
-    [5, 6, 7, {'last': 8}]
-    """
-    kind = type(structure)
-    if kind is Made:
-        return made[structure[0]]
-    if kind is Given:
-        number, item = structure
-        return inputs[number] if item < 0 else inputs[number][item]
-    if kind is list:
-        return [item for entry in structure for item in _items(entry, inputs, made)]
-    if kind is tuple:
-        return tuple(filled(entry, inputs, made) for entry in structure)
-    if kind is dict:
-        return {name: filled(entry, inputs, made) for name, entry in structure.items()}
-    return structure
-
-
-def _items(entry: Any, inputs: Sequence[Any], made: Sequence[Any]) -> Iterator[Any]:
-    if type(entry) is Run:
-        source = inputs[entry.number]
-        return (source[k] for k in range(entry.start, entry.stop))
-    return iter((filled(entry, inputs, made),))
+        return registers
 
 
 class Parts:
@@ -188,7 +131,9 @@ class Parts:
     def __len__(self) -> int:
         return len(self.shapes)
 
-    def __getitem__(self, index: int) -> np.ndarray:
+    def __getitem__(self, index: int | slice) -> Any:
+        if type(index) is slice:
+            return [self[k] for k in range(*index.indices(len(self)))]
         shape, start = self.shapes[index], self._starts[index]
         return self.buffer[start : start + self._sizes[shape]].reshape(shape)
 
@@ -219,6 +164,7 @@ def packed(values: list[Any]) -> Any:
                  tuple([v.shape for v in values]))  # fmt: skip
 
 
+@own("moves")
 def part(results: Any, index: int) -> Any:
     """Return one of a batch's results."""
     return results[index]

@@ -14,7 +14,7 @@ from dask.utils import key_split
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.dataclass import dataclass
-from gpusched.graph.batch import Batch, Given, Made, Step
+from gpusched.graph.batch import Batch
 from gpusched.graph.cheap import Cheap, moves
 from gpusched.graph.cutting import cut_off
 from gpusched.graph.grouping import Group, Grouping
@@ -218,13 +218,16 @@ class _Batching:
         inputs: dict[Any, int] = {}
         literals: list[Any] = []
         numbers = {key: number for number, key in enumerate(keys)}
-        steps = tuple([
-            Step(task.func, tuple([self._argument(a, numbers, inputs, literals)
-                                   for a in task.args]))
-            for task in map(self._graph.__getitem__, keys)
-        ])  # fmt: skip
-        form = steps, tuple([numbers[key] for key in outputs])
-        program = self._program(form, len(inputs))
+        calls = tuple(
+            [
+                (
+                    task.func,
+                    tuple([self._argument(a, numbers, inputs, literals) for a in task.args]),
+                )
+                for task in map(self._graph.__getitem__, keys)
+            ]
+        )
+        program = self._program(calls, tuple([numbers[key] for key in outputs]), len(inputs))
         name = outputs[0] if len(outputs) == 1 else _name(outputs)
         if len(outputs) > 1:
             for index, key in enumerate(outputs):
@@ -235,27 +238,32 @@ class _Batching:
                                   _data_producer=producer)  # fmt: skip
 
     def _argument(self, value: Any, numbers: Mapping[Any, int], inputs: dict[Any, int],
-                  literals: list[Any]) -> Any:  # fmt: skip
-        """Return what stands for an argument; input 0 of a batch are the literals."""
+                  literals: list[Any]) -> tuple[Any, ...]:  # fmt: skip
+        """Return what stands for an argument: a register, and which item of it if not the whole.
+
+        After the results of the steps come the literals, and then the inputs.
+        """
         if type(value) is DataNode:
             literals.append(value.value)
-            return Given(0, len(literals) - 1)
+            return len(numbers), len(literals) - 1
         key = self._resolved(value.key)
         if key in numbers:
-            return Made(numbers[key])
-        place = self._places.get(key)
-        if place is None:
-            return Given(inputs.setdefault(key, len(inputs) + 1))
-        return Given(inputs.setdefault(place[0], len(inputs) + 1), place[1])
+            return (numbers[key],)
+        source, *item = self._places.get(key, (key,))
+        return len(numbers) + inputs.setdefault(source, len(inputs) + 1), *item
 
-    def _program(self, form: tuple[Any, ...], inputs: int) -> Program:
+    def _program(self, calls: tuple[Any, ...], outputs: tuple[int, ...], inputs: int) -> Program:
         """Return the program of batches of one form, which workers are given once."""
-        found = self._programs.get((form, inputs))
+        form = calls, outputs, inputs
+        found = self._programs.get(form)
         if found is None:
+            steps = tuple(
+                [ProgramStep(f, tuple([Register(*a) for a in args])) for f, args in calls]
+            )
             arguments = tuple(Register(k) for k in range(inputs + 2))
-            step = ProgramStep(Batch(*form), arguments)
+            step = ProgramStep(Batch(steps, outputs), arguments)
             found = Program((step,), inputs + 2, self._table.functions.overrides)
-            self._programs[form, inputs] = found
+            self._programs[form] = found
         return found
 
     def _emit_single(self, key: Any) -> None:

@@ -8,13 +8,13 @@ variable names are worked out when somebody asks.
 from __future__ import annotations
 
 import sys
-import threading
 from types import CodeType, FrameType
 from typing import Any
 
 import dask
 
 from gpusched.graph.libraries import FRAMES
+from gpusched.newest import Newest
 
 LIMIT = 50_000
 """Arrays remembered; the oldest goes first."""
@@ -22,9 +22,9 @@ LIMIT = 50_000
 Site = tuple[CodeType, int]
 """A code object, and the offset of an instruction in it."""
 
-_sites: dict[str, Site] = {}
-_last: dict[Site, str] = {}
-_lock = threading.Lock()
+_sites: Newest[str, Site] = Newest(LIMIT)
+_last: Newest[Site, str] = Newest(LIMIT)
+"""The name of the last array that was made there: set with `_sites`, so that it stays as long."""
 
 
 def note(array: Any) -> None:
@@ -32,16 +32,8 @@ def note(array: Any) -> None:
     site = outside(1)
     if site is None:
         return
-    name = array.name
-    with _lock:
-        _sites.pop(name, None)
-        _sites[name] = site
-        _last[site] = name
-        if len(_sites) > LIMIT:
-            oldest = next(iter(_sites))
-            if _last.get(_sites[oldest]) == oldest:
-                del _last[_sites[oldest]]
-            del _sites[oldest]
+    _sites[array.name] = site
+    _last[site] = array.name
 
 
 def outside(depth: int, until: str = "") -> Site | None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from dask.utils import methodcaller
 
-from gpusched.graph.known import VIEWS, known
+from gpusched.graph.known import computes, known
 from gpusched.graph.partials import bare
 from gpusched.graph.quick import callables, parts
-from gpusched.record import pure
+from gpusched.record.catalogue import has
 
 _PURE = ("dask.array", "dask.utils", "gpusched")
 """Modules whose functions leave chunks as they are."""
@@ -27,7 +27,7 @@ def may_change(step: Any) -> bool:
 
 def _is_pure(function: Any) -> bool:
     if isinstance(function, methodcaller):
-        return function.method in pure.METHODS or function.method == "astype"
+        return has(function, "pure") or function.method == "astype"
     if isinstance(function, np.ufunc):
         return getattr(np, function.__name__, None) is function
     if isinstance(function, type) or known(function):
@@ -35,10 +35,7 @@ def _is_pure(function: Any) -> bool:
     module = str(getattr(function, "__module__", ""))
     if any(module == name or module.startswith(f"{name}.") for name in _PURE):
         return True
-    try:
-        return function in pure.FUNCTIONS
-    except TypeError:  # not hashable
-        return False
+    return has(function, "pure")
 
 
 def conflict(steps: Sequence[Any], inputs: int) -> Any:
@@ -93,7 +90,7 @@ def _memory(steps: Sequence[Any], inputs: int) -> list[int]:
 
 def _makes_new(step: Any) -> bool:
     function = bare(step.function)
-    return known(function) and function not in VIEWS
+    return known(function) and computes(function)
 
 
 def _needs(steps: Sequence[Any], inputs: int) -> list[set[int]]:

@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.utils import methodcaller
 
 from gpusched.adapters.tasks import DataNode, Task
-from gpusched.graph.movement import KEEPING
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program, name_of
 from gpusched.graph.quick import callables, parts
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.segment import ProgramStep
-
-_READERS = (getter, getter_inline, getter_nofancy)
-"""What they read may be a file."""
+from gpusched.record.catalogue import has
 
 _LIBRARIES = (
     "numpy",
@@ -62,7 +58,7 @@ class Cheap:
     def _of(self, step: ProgramStep) -> str:
         """Return the name of what a call calls that is not known to be cheap."""
         traits = self._functions.traits(step.function, step.args, step.kwargs)
-        if traits.replayed and bare(step.function) not in _READERS:
+        if traits.replayed and not has(bare(step.function), "reads"):
             return ""
         called = [step.function, *callables((step.args, step.kwargs))]
         return next(filter(None, map(self._of_function, called)), "")
@@ -79,7 +75,7 @@ class Cheap:
         self._kept.append(function)
 
     def _is_cheap(self, function: Any) -> bool:
-        if bare(function) in _READERS:
+        if has(bare(function), "reads"):
             return False
         return all(map(_of_library, parts(function)))
 
@@ -103,4 +99,4 @@ def moves(task: Task) -> bool:
         return False  # an index that may name an element several times
     program = task.func
     assert isinstance(program, Program)
-    return all(bare(step.function) in KEEPING for step in program.steps)
+    return all(has(bare(step.function), "keeps") for step in program.steps)

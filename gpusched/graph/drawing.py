@@ -17,9 +17,9 @@ from gpusched import placed
 from gpusched.adapters.arrays import apply_random, apply_random_func
 from gpusched.adapters.tasks import List, Task, Tuple, execute_subgraph
 from gpusched.graph.moved import TaskCopies
-from gpusched.graph.quick import QUICK
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan.bounds import bounds
+from gpusched.record.catalogue import own
 
 _METHODS = {
     "random": "random_sample", "random_sample": "random_sample", "uniform": "uniform",
@@ -29,11 +29,13 @@ _METHODS = {
 """NumPy's distributions with float64 results, by their names in `cupy.random.RandomState`."""
 
 
+@own("draws")
 def draw_by_generator(*args: Any) -> Any:
     """Do what dask's function for `numpy.random.Generator` does, on the GPU."""
     return _draw(apply_random_func, *args)
 
 
+@own("draws")
 def draw_by_state(*args: Any) -> Any:
     """Do what dask's function for `numpy.random.RandomState` does, on the GPU."""
     return _draw(apply_random, *args)
@@ -44,7 +46,6 @@ _DRAWN: dict[Callable[..., Any], Callable[..., Any]] = {
     apply_random: draw_by_state,
 }
 for _function in _DRAWN.values():
-    setattr(_function, QUICK, True)
     setattr(_function, TAKES_PLACED, True)
 
 

@@ -10,7 +10,7 @@ from gpusched.dataclass import dataclass
 from gpusched.graph import safety
 from gpusched.graph.known import known
 from gpusched.graph.partials import bare
-from gpusched.graph.quick import is_marked
+from gpusched.record.catalogue import own_traits
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
     """Return (name, reason) for each function of the user's own that is not recorded."""
     found = []
     for step in steps:
-        if is_marked(step.function):
+        if "quick" in own_traits(bare(step.function)):
             continue
         reason = verdict_of(step).reason
         if reason and reason.kind is not GraphBreak.LIBRARY:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, Tuple
-from gpusched.graph.batch import Batch, Given, Run, Step
+from gpusched.graph.batch import Batch
+from gpusched.graph.segment import ProgramStep
+from gpusched.plan.plan import Register, Spread
 
 
 class _UnknownForm(Exception):
@@ -31,10 +33,10 @@ def gathered(task: Task, places: Mapping[Any, tuple[Any, int]]) -> Task | None:
     gathering = _Gathering(places)
     try:
         args = tuple(gathering.argument(value) for value in task.args)
-        kwargs = tuple((name, gathering.argument(v)) for name, v in task.kwargs.items())
+        kwargs = {name: gathering.argument(v) for name, v in task.kwargs.items()}
     except _UnknownForm:
         return None
-    batch = Batch((Step(task.func, args, kwargs),), (0,))
+    batch = Batch((ProgramStep(task.func, args, kwargs),), (0,))
     literals = DataNode(None, tuple(gathering.literals))
     inputs = map(TaskRef, gathering.inputs)
     return Task(task.key, batch, DataNode(None, (task.key,)), literals, *inputs,
@@ -48,7 +50,7 @@ class _Gathering:
         self.literals: list[Any] = []
 
     def argument(self, value: Any) -> Any:
-        """Return what stands for an argument; input 0 are the literals."""
+        """Return what stands for an argument; register 1 has the literals, 0 the result."""
         if type(value) is TaskRef:
             return self._reference(value.key)
         if type(value) is Alias:
@@ -62,24 +64,25 @@ class _Gathering:
         if isinstance(value, TaskRef) or (isinstance(value, GraphNode) and value.dependencies):
             raise _UnknownForm
         self.literals.append(value({}) if isinstance(value, GraphNode) else value)
-        return Given(0, len(self.literals) - 1)
+        return Register(1, len(self.literals) - 1)
 
-    def _reference(self, key: Any) -> Given:
-        place = self._places.get(key)
-        if place is None:
-            return Given(self.inputs.setdefault(key, len(self.inputs) + 1))
-        return Given(self.inputs.setdefault(place[0], len(self.inputs) + 1), place[1])
+    def _reference(self, key: Any) -> Register:
+        source, item = self._places.get(key, (key, None))
+        return Register(self.inputs.setdefault(source, len(self.inputs) + 2), item)
 
-    def _items(self, values: tuple[Any, ...]) -> list[Any]:
+    def _items(self, values: tuple[Any, ...]) -> Spread:
         """Return a list's items, those that follow each other in a batch together."""
-        found: list[Any] = []
+        found = Spread()
         for value in values:
             item = self.argument(value)
-            last = found[-1] if found else None
-            if type(item) is not Given or item.item < 0:
-                found.append(item)
-            elif type(last) is Run and (last.number, last.stop) == item:
-                found[-1] = Run(last.number, last.start, last.stop + 1)
-            else:
-                found.append(Run(item.number, item.item, item.item + 1))
+            if type(item) is Register and item.item is not None:
+                first, last = item.item, found[-1] if found else None
+                if type(last) is Register and (last.number, _end(last)) == (item.number, first):
+                    first = found.pop().item.start
+                item = Register(item.number, slice(first, item.item + 1))
+            found.append(item)
         return found
+
+
+def _end(register: Register) -> Any:
+    return register.item.stop if type(register.item) is slice else None

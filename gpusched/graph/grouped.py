@@ -18,9 +18,9 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.generate import identity_value
 from gpusched.graph.grouped_whole import COMBINES, GroupedWhole, joined_by, whole_for
-from gpusched.graph.quick import QUICK
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, lazies
 
 VARIANCES = {"var": False, "nanvar": True}
@@ -114,15 +114,13 @@ def _expanded(result: Any) -> Any:
     return tuple(map(_expanded, result)) if several else np.expand_dims(result, DUMMY_AXIS)
 
 
+@own("quick")
 def finished(found: Any) -> Any:
     """Return a dictionary of intermediate results in which variances are as flox has them."""
     from flox.multiarray import MultiArray
 
     results = [MultiArray(each) if type(each) is tuple else each for each in found["intermediates"]]
     return found | {"intermediates": tuple(results)}
-
-
-setattr(finished, QUICK, True)
 
 
 def _function(name: str) -> Any:

@@ -18,9 +18,9 @@ import numpy as np
 from gpusched.adapters import flox
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
-from gpusched.graph.quick import QUICK
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, lazies
 
 COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
@@ -153,6 +153,7 @@ def joined_by(reduction: str, array: LazyChunk, nothing: Any) -> Any:
     return array
 
 
+@own("quick")
 def labelled(by: Any, sort: bool) -> Any:
     """Return the number of each element's group, and the groups, as flox numbers them.
 
@@ -183,9 +184,7 @@ def labelled(by: Any, sort: bool) -> Any:
     return codes, groups
 
 
-setattr(labelled, QUICK, True)
-
-
+@own("view")
 def extracted(result: Any, key: str) -> Any:
     """Do what flox's ``_extract_result`` does, for what `GroupedWhole` has given.
 

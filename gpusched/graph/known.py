@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,53 +23,24 @@ from gpusched.adapters.arrays import (
     prefixscan_combine,
     prefixscan_first,
     searchsorted_block,
-    sqrt,
     take,
-    trim,
 )
 from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
 from gpusched.emit.operations import operation_of
 from gpusched.graph import moments
 from gpusched.graph.grouped import GROUPED, grouped_for
-from gpusched.graph.grouped_whole import extracted
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import foreign, functions, scans, searches, windows  # noqa: F401
+from gpusched.record.catalogue import has, own
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
-from gpusched.record.recorded import RecordedFunction, one_of
+from gpusched.record.recorded import RecordedFunction
 
 foreign.register_lazy("numba.np.ufunc.dufunc", "gpusched.kernels.vectorized")
 
-_OPERATORS = frozenset(
-    getattr(operator, name)
-    for name in [
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "and_",
-        "or_",
-        "xor",
-        "lshift",
-        "rshift",
-        "neg",
-        "pos",
-        "abs",
-        "invert",
-        "lt",
-        "le",
-        "eq",
-        "ne",
-        "ge",
-        "gt",
-    ]
-)
 
-
+@own("view", "elementwise", "moves")
 def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
     """Return `result` in the dtype that dask has inferred for `function`, which gave it.
 
@@ -100,6 +70,7 @@ def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
     return result.astype(dtype)
 
 
+@own("passes", "moves")
 def together(*results: Any) -> tuple[Any, ...]:
     """Return the results of several tasks that run as one.
 
@@ -116,6 +87,7 @@ Cut = tuple[Callable[..., Any], Any]
 """A function that takes a piece of what it is given, and the index of the piece."""
 
 
+@own("view", "moves")
 def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
     """Return pieces of a chunk, each of what is left by the cut before.
 
@@ -135,27 +107,6 @@ def pieces(chunk: Any, cuts: tuple[tuple[Cut, ...], ...]) -> tuple[Any, ...]:
         found.append(owned(piece))
     return tuple(found)
 
-
-VIEWS = frozenset([np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
-                   np.broadcast_to, np.rollaxis, np.flipud, np.fliplr, dask_chunk.getitem,
-                   operator.getitem, take, trim, enforced, np.real, np.imag, together, pieces,
-                   extracted, one_of])  # fmt: skip
-"""Known functions that compute nothing."""
-
-_CHUNK_FUNCTIONS = frozenset(
-    [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, moments.moment_chunk,
-     reductions.chunk_min, reductions.chunk_max, nanmin_skip, nanmax_skip,
-     prefixscan_first, prefixscan_combine, block_histogram, block_histogramdd,
-     searchsorted_block, sqrt]
-)  # fmt: skip
-
-_FIRST_STEPS = frozenset(
-    [dask_chunk.sum, dask_chunk.prod, dask_chunk.min, dask_chunk.max, dask_chunk.any,
-     dask_chunk.all, dask_chunk.nansum, dask_chunk.nanprod, reductions.chunk_min,
-     reductions.chunk_max, nanmin_skip, nanmax_skip,
-     reductions.mean_chunk, reductions.moment_chunk]
-)  # fmt: skip
-"""What dask's reductions call on each chunk; other functions may have the same options."""
 
 COMPUTED_BY = "__gpusched_library__"
 """Attribute of functions that another library computes, with its name for people."""
@@ -258,8 +209,6 @@ def _recorded(function: Any, *operands: Any) -> Any:
     return found
 
 
-_RECORDED = _OPERATORS | _CHUNK_FUNCTIONS | VIEWS | {concatenate_shaped}
-
 SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     dask_chunk.getitem: _getitem,
     take: _taken,
@@ -334,6 +283,7 @@ def known(function: Any) -> bool:
 
     Examples
     --------
+    >>> import operator
     >>> known(np.exp), known(operator.add), known(np.linalg.svd)
     (True, True, False)
     """
@@ -343,7 +293,7 @@ def known(function: Any) -> bool:
     if isinstance(function, (RecordedFunction, *GROUPED)):
         return True
     try:
-        return function in _RECORDED or function in HANDLERS
+        return has(function, "recorded") or function in HANDLERS
     except TypeError:
         return False
 
@@ -364,15 +314,9 @@ def is_first_step(task: Task) -> bool:
     axes = task.kwargs.get("axis")
     if type(axes) is not tuple or task.kwargs.get("keepdims") is not True:
         return False
-    try:
-        return bare(task.func) in _FIRST_STEPS and all(type(axis) is int for axis in axes)
-    except TypeError:
-        return False
+    return has(bare(task.func), "first") and all(type(axis) is int for axis in axes)
 
 
 def computes(function: Any) -> bool:
     """Return whether a known function does arithmetic, rather than make a view."""
-    try:
-        return bare(function) not in VIEWS
-    except TypeError:
-        return True
+    return not has(bare(function), "view")

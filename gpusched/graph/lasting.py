@@ -6,7 +6,6 @@ next time step does, would record it again for as many chunks as there are threa
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.graph import libraries
 from gpusched.graph.grouped import GROUPED
+from gpusched.newest import Newest
 from gpusched.plan.plan import Register
 
 if TYPE_CHECKING:
@@ -23,17 +23,12 @@ if TYPE_CHECKING:
 RECENT = 256
 """Programs that are kept at most."""
 
-_recent: dict[Any, Program] = {}
-_lock = threading.Lock()
+_recent: Newest[Any, Program] = Newest(RECENT)
 
 
 def keep(key: Any, program: Program) -> None:
     """Keep a program until that many others have been kept or used since."""
-    with _lock:
-        _recent.pop(key, None)
-        _recent[key] = program
-        while len(_recent) > RECENT:
-            del _recent[next(iter(_recent))]
+    _recent[key] = program
 
 
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register,

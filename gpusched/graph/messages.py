@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.adapters.distributed import worker_instances
 from gpusched.graph.decisions import UNKNOWN, Remaining
+from gpusched.newest import Newest
 from gpusched.roles import current_key, current_worker
 from gpusched.store.statistics import updating
 
@@ -186,7 +187,7 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-_given_back: dict[tuple[Any, str], int] = {}
+_given_back: Newest[tuple[Any, str], int] = Newest(REMEMBERED)
 _counting = threading.Lock()
 
 
@@ -221,7 +222,5 @@ def _tries(key: Any, token: str) -> int:
     with _counting:
         tries = _given_back.pop((key, token), 0) + 1
         if tries < TRIES:
-            _given_back[key, token] = tries  # At the end: the first are those of long ago.
-            while len(_given_back) > REMEMBERED:
-                del _given_back[next(iter(_given_back))]
+            _given_back[key, token] = tries
     return tries

@@ -16,7 +16,7 @@ from dask.utils import deepmap
 
 from gpusched.adapters.arrays import concatenate2
 from gpusched.backends.devices import device_of
-from gpusched.graph.quick import QUICK
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.moments import Moments, joined, moments
 
@@ -24,6 +24,7 @@ _KINDS = frozenset("?bhilqBHILQfd")
 """Dtypes whose variances are computed here."""
 
 
+@own("recorded")
 def moment_chunk(
     A: Any,
     order: int = 2,
@@ -75,6 +76,7 @@ def _is_plain(a: Any, sum: Any, dtype: Any, kwargs: dict[str, Any]) -> bool:
     )
 
 
+@own("quick")
 def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
                    sum: Any = np.sum, axis: Any = None, computing_meta: bool = False,
                    **kwargs: Any) -> Any:  # fmt: skip
@@ -90,6 +92,7 @@ def moment_combine(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8",
             "mean": found.mean, "rest": found.rest}  # fmt: skip
 
 
+@own("quick")
 def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum: Any = np.sum,
                axis: Any = None, computing_meta: bool = False, **kwargs: Any) -> Any:  # fmt: skip
     """Return what dask's function of this name does."""
@@ -104,11 +107,6 @@ def moment_agg(pairs: Any, order: int = 2, ddof: Any = 0, dtype: Any = "f8", sum
     freedom = ns.sum(axis=axis, **kwargs) - ddof
     freedom = np.where(freedom < 0, np.nan, freedom)[()]
     return reductions.divide(squares, freedom, dtype=dtype)
-
-
-for _function in (moment_combine, moment_agg):
-    # Of a few numbers; calls of it are no breaks of fusion.
-    setattr(_function, QUICK, True)
 
 
 def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Moments] | None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from dask.array import chunk, core
-from dask.utils import methodcaller
 
-from gpusched.adapters.arrays import concatenate2, concatenate_arrays, take, trim
 from gpusched.adapters.tasks import (
     GraphNode,
     NestedContainer,
@@ -18,24 +14,10 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
     identity_cast,
 )
-from gpusched.graph.batch import Batch, part
-from gpusched.graph.known import enforced, pieces, together
+from gpusched.graph.batch import Batch
+from gpusched.graph.known import pieces
 from gpusched.graph.quick import parts
-from gpusched.record.recorded import one_of
-
-KEEPING = (
-    operator.getitem, chunk.getitem, np.concatenate, core.concatenate3, core.concatenate_axes,
-    core.concatenate_shaped, concatenate2, np.transpose, np.squeeze, np.expand_dims,
-    np.reshape,
-)  # fmt: skip
-"""Functions whose result has no more elements than what they take."""
-
-_TABLE = frozenset([
-    *KEEPING, np.broadcast_to, np.moveaxis, np.swapaxes, np.rollaxis, np.flip, np.flipud, np.fliplr,
-    np.repeat, np.tile, np.roll, np.stack, np.ravel, np.atleast_1d, np.atleast_2d,
-    chunk.trim, trim, take, concatenate_arrays, enforced, together, pieces, one_of, part,
-    *map(methodcaller, ("reshape", "transpose", "ravel", "repeat", "squeeze")),
-])  # fmt: skip
+from gpusched.record.catalogue import has
 
 
 def moves_elements(function: Any) -> bool:
@@ -49,17 +31,7 @@ def moves_elements(function: Any) -> bool:
     >>> moves_elements(partial(np.transpose, axes=(1, 0))), moves_elements(np.sort)
     (True, False)
     """
-    return all(_is_listed(part) for part in parts(function))
-
-
-def _is_listed(function: Any) -> bool:
-    try:
-        return function in _TABLE
-    except TypeError:
-        return False
-
-
-_PICKING = operator.getitem, chunk.getitem
+    return all(has(part, "moves") for part in parts(function))
 
 
 def picks(function: Any, args: Sequence[Any]) -> bool:
@@ -77,7 +49,7 @@ def picks(function: Any, args: Sequence[Any]) -> bool:
     """
     if function is pieces:
         return not all(_is_basic(index) for cuts in args[1] for _, index in cuts)
-    return any(function is each for each in _PICKING) and not all(map(_is_basic, args[1:]))
+    return has(function, "picks") and not all(map(_is_basic, args[1:]))
 
 
 def _is_basic(index: Any) -> bool:

@@ -32,7 +32,8 @@ class _Compact(cloudpickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         kind = type(value)
         if kind is Register:
-            return Register, (value.number, True) if value.scalar else (value.number,)
+            whole = value.item is None
+            return Register, (value.number,) if whole else (value.number, value.item)
         if kind is ProgramStep:
             flags = value.recorded, value.replayed
             taken = () if value.taken is None else (value.taken,)

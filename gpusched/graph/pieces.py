@@ -8,15 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpusched.backends.devices import Device, device_of
-from gpusched.graph import tiled
-from gpusched.graph.known import together
 from gpusched.graph.partials import bare
 from gpusched.plan.plan import Registers
 from gpusched.plan.shortage import HostResult
+from gpusched.record.catalogue import has
 from gpusched.record.recorded import RecordedFunction, one_of
-
-ELEMENTWISE = (*tiled.FUNCTIONS, one_of, together)
-"""The same, and what returns some of its arguments."""
 
 
 class Runs(Protocol):
@@ -145,7 +141,7 @@ def _elementwise(function: Any) -> bool:
         return function.signature is None
     if isinstance(function, RecordedFunction):
         return function.elementwise
-    return any(function is known for known in ELEMENTWISE)
+    return has(function, "elementwise")
 
 
 def _bounds(length: int, count: int) -> list[tuple[int, int]]:

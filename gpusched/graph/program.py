@@ -11,7 +11,7 @@ from typing import Any
 
 import dask
 
-from gpusched.graph.batch import Batch, Step
+from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.examination import Examination
@@ -154,7 +154,7 @@ class Program:
         return any(program._changes for program in self._batched) or not lasts(calls)
 
     @cached_property
-    def _batch(self) -> list[Step]:
+    def _batch(self) -> list[ProgramStep]:
         """The calls of a batch."""
         batches = [step.function for step in self.steps if type(step.function) is Batch]
         return [step for batch in batches for step in batch.steps]

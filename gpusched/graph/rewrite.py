@@ -39,12 +39,12 @@ from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.partials import Guard, applied, bare
 from gpusched.graph.program import Program, name_of
-from gpusched.graph.quick import is_marked
 from gpusched.graph.segment import ProgramStep, Taken
 from gpusched.graph.templates import Templates
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Register
+from gpusched.record.catalogue import own_traits
 from gpusched.record.record import error_state
 from gpusched.record.recorded import RecordedFunction
 from gpusched.store.statistics import updating
@@ -134,7 +134,7 @@ def _settled(function: Any) -> Traits | None:
     """Return the traits of a function that are the same in every call; None if they are not."""
     if known(function):
         return Traits(True, True, _identity(function))
-    if is_marked(function):
+    if "quick" in own_traits(bare(function)):
         return Traits(False, False, _identity(function))
     return None
 

@@ -97,7 +97,10 @@ class ProgramStep:
 
     def call(self, function: Callable[..., Any], registers: Registers) -> Any:
         """Call a function instead of the step's own, with its arguments."""
-        return function(*substitute(self.args, registers), **substitute(self.kwargs, registers))
+        args = substitute(self.args, registers)
+        if not self.kwargs:
+            return function(*args)
+        return function(*args, **substitute(self.kwargs, registers))
 
     def as_it_is(self, inputs: Sequence[Any]) -> ProgramStep:
         """Return the call of a partial application that was changed since; else the step itself."""
@@ -475,7 +478,11 @@ class Segment:
             results = registers.copies.settled(results, plan.result)
         for register, result in zip(self.outputs, results, strict=True):
             registers[register] = result
-        count(plan, seconds)
+        with updating() as counters:
+            counters.tasks += 1
+            if plan.names:
+                counters.fused_tasks += 1
+                plan.count(counters, seconds)
         self._report(plan, registers)
 
     def _called(self, direct: Direct, key: Any) -> None:
@@ -760,20 +767,3 @@ def _obstacle(inputs: tuple[Any, ...], key: Any,
     if size_of([a.size for a in arrays]) < least:
         return GraphBreak.SMALL_CHUNKS("small chunks")
     return None
-
-
-def count(plan: Plan, seconds: float) -> None:
-    """Add one run of a plan to the process's counters."""
-    names = plan.names
-    read, written = plan.traffic
-    with updating() as counters:
-        counters.tasks += 1
-        if names:
-            counters.fused_tasks += 1
-            counters.launches += len(names)
-            counters.kernel_seconds += seconds
-            counters.bytes_read += read
-            counters.bytes_written += written
-            kernels = counters.kernels
-            for name in names:
-                kernels[name] += 1

@@ -25,8 +25,8 @@ from gpusched.backends.devices import HOST
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import operation_of
-from gpusched.graph.known import enforced
 from gpusched.plan.plan import Register, last_uses, substitute
+from gpusched.record.catalogue import has
 
 TILE = 1 << 15
 """Elements of a tile: some of float64 fit the second-level cache. On chunks of 4M elements and two
@@ -46,13 +46,9 @@ _INTO: dict[Any, Callable[..., Any]] = {
     operator.rshift: np.right_shift, operator.sub: np.subtract, operator.truediv: np.true_divide,
     operator.xor: np.bitwise_xor, np.clip: np.clip,
 }  # fmt: skip
-"""What computes the same as a function, and takes ``out``."""
-_ANEW = (operator.pow, np.where, enforced)
-"""Others whose results are elementwise; `**` has NumPy functions of its own for some exponents."""
+"""What computes the same as a function, and takes ``out``; `**` has functions of its own for some
+exponents."""
 _SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
-FUNCTIONS = (*_INTO, *_ANEW)
-"""Functions, besides ufuncs, whose value at a place depends on the operands at that place only. A
-user's function is none of them: it may ask for its input's shape."""
 
 
 class Step(Protocol):
@@ -104,7 +100,7 @@ def is_elementwise(step: Step) -> bool:
     if isinstance(function, np.ufunc):
         known = function.nout == 1 and operation_of(function) is not None
     else:
-        known = any(function is each for each in FUNCTIONS)
+        known = has(function, "elementwise") and not has(function, "passes")
     options = {"min", "max", "a_min", "a_max"} if function is np.clip else set()
     arguments = [*step.args, *step.kwargs.values()]
     if function is np.where and len(arguments) != 3:

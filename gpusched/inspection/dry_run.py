@@ -24,7 +24,6 @@ from gpusched.inspection.devices import Devices, has_gpu_workers
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.memory import held, needed, peak, untouched
 from gpusched.inspection.standins import (
-    GETTERS,
     Declared,
     arrays_in,
     concatenated,
@@ -33,6 +32,7 @@ from gpusched.inspection.standins import (
     extent,
     fresh,
     from_source,
+    is_getter,
     joined,
     multiplied,
     ordinary,
@@ -288,7 +288,7 @@ class Rehearser(Rehearsal):
         if results or reason is not None:
             written = sum(v.size * v.itemsize for v in results)
             read = written if _reads_its_result(function, given) else sum(map(extent, given))
-            source = bare(function) in GETTERS and not given
+            source = is_getter(function) and not given
             self._variant.calls.append(CallUse(name, layer, read, written, reason is None, source))
 
     def _value_of(self, function: Any, args: Any, kwargs: Any, layer: str) -> Any:
@@ -377,7 +377,7 @@ def _reads_its_result(function: Any, given: list[Any]) -> bool:
     if bare(function) is pieces:
         return True
     # Of a Zarr array, an HDF5 dataset and the like, the rest is not read.
-    return bare(function) in GETTERS and bool(given) and not arrays_in(given)
+    return is_getter(function) and bool(given) and not arrays_in(given)
 
 
 def _given(step: ProgramStep, registers: list[Any]) -> list[Any]:

@@ -18,6 +18,7 @@ from gpusched.inspection.places import Place
 from gpusched.inspection.source import annotated, input_variables, places_of
 from gpusched.inspection.units import seconds
 from gpusched.inspection.variant import KernelUse
+from gpusched.newest import Newest
 from gpusched.plan import tiers
 from gpusched.store import compiletimes, worthwhile
 from gpusched.store.tuned import remembered
@@ -219,8 +220,6 @@ def explained(name: str, uses: list[tuple[int, int, KernelUse]], launches: int) 
     stages = tuple(sorted({stage for stage, _, _ in uses}))
     places = dict.fromkeys(place for _, _, each in uses for place in places_of(each))
     _lately[name] = use.kernel
-    while len(_lately) > _REMEMBERED:
-        _lately.pop(next(iter(_lately)), None)
     return ExplainedKernel(
         name,
         launches,
@@ -233,8 +232,7 @@ def explained(name: str, uses: list[tuple[int, int, KernelUse]], launches: int) 
     )
 
 
-_lately: dict[str, Kernel] = {}
-_REMEMBERED = 1024
+_lately: Newest[str, Kernel] = Newest(1024)
 """Kernels that can be named after they were explained."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import linecache
 import os
 import sys
@@ -12,6 +11,7 @@ from types import CodeType
 from typing import Any
 
 from gpusched.graph.callsites import Site, is_last, site_of
+from gpusched.record.bytecode import instructions
 
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
@@ -109,8 +109,7 @@ def variable_at(code: CodeType, offset: int) -> str | None:
     >>> variable_at(*f())
     'site'
     """
-    following = (each for each in dis.get_instructions(code) if each.offset > offset)
-    found = next((each for each in following if each.opname != "CACHE"), None)
+    found = next((each for each in instructions(code) if each.offset > offset), None)
     name = str(found.argval) if found is not None and found.opname in _STORES else ""
     # pytest has variables of its own, which no program could have.
     return name if name.isidentifier() else None

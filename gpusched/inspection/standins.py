@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import math
 import mmap
-import operator
 from typing import Any
 
 import numpy as np
-from dask.array import chunk as dask_chunk
 from dask.array import core, routines
 from dask.core import flatten, reshapelist
 
-from gpusched.adapters.arrays import apply_random, apply_random_func
-from gpusched.graph.drawing import draw_by_generator, draw_by_state
 from gpusched.graph.partials import bare
-from gpusched.graph.pieces import ELEMENTWISE
-
-GETTERS = (core.getter, core.getter_inline, core.getter_nofancy, operator.getitem,
-           dask_chunk.getitem)  # fmt: skip
-"""Functions that read a part of something that is not an array yet, such as a file."""
-
-_DRAWS = (apply_random, apply_random_func, draw_by_generator, draw_by_state)
-
+from gpusched.record.catalogue import has
 
 MAPPED = 1 << 18
 """Bytes from which an array of zeros gets pages of its own."""
@@ -126,12 +115,18 @@ def extent(array: Any) -> int:
     return bytes_
 
 
+def is_getter(function: Any) -> bool:
+    """Return whether a function takes a piece, of an array or of something like a file."""
+    plain = bare(function)
+    return has(plain, "reads") or has(plain, "picks")
+
+
 def from_source(function: Any, args: tuple[Any, ...]) -> Any:
     """Return what a getter would give of a source that must not be read; None for other functions.
 
     Sources are Zarr arrays, HDF5 datasets and the like: anything with a dtype and a shape.
     """
-    if bare(function) not in GETTERS or len(args) < 2:
+    if not is_getter(function) or len(args) < 2:
         return None
     source, index = args[:2]
     if isinstance(source, np.ndarray) or not hasattr(source, "shape"):
@@ -142,7 +137,7 @@ def from_source(function: Any, args: tuple[Any, ...]) -> Any:
 
 def draw(function: Any, args: tuple[Any, ...]) -> Any:
     """Return zeros for dask's random numbers; None for another function."""
-    if bare(function) not in _DRAWS:
+    if not has(bare(function), "draws"):
         return None
     # (generator, name of the distribution, seed, size, its arguments, its keywords)
     size = args[3]
@@ -216,7 +211,7 @@ def elementwise(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if isinstance(plain, np.ufunc):
         if plain.signature is not None or plain.nout != 1:
             return None
-    elif not any(plain is each for each in ELEMENTWISE):
+    elif not has(plain, "elementwise"):
         return None
     arrays = [a for a in args if isinstance(a, np.ndarray)]
     if not arrays or any(isinstance(v, np.ndarray) for v in kwargs.values()):

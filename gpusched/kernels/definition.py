@@ -7,12 +7,10 @@ neither the module of the function nor its source.
 from __future__ import annotations
 
 import builtins
-import dis
 import hashlib
 import types
 from collections.abc import Callable
 from dataclasses import field
-from functools import lru_cache
 from typing import Any
 
 import cloudpickle
@@ -20,6 +18,7 @@ import numpy as np
 
 from gpusched.dataclass import dataclass
 from gpusched.kernels.errors import KernelError, location
+from gpusched.record.bytecode import instructions, looked_up
 
 Value = Any
 """What a function reads from outside: a number, a module, or another function."""
@@ -160,7 +159,7 @@ _REFUSED = {
 
 def _check_instructions(name: str, code: types.CodeType) -> None:
     line = code.co_firstlineno
-    for instruction in dis.get_instructions(code):
+    for instruction in instructions(code):
         position = instruction.positions
         line = (position.lineno if position else None) or line
         problem = _REFUSED.get(instruction.opname)
@@ -181,20 +180,10 @@ def outside_of(function: types.FunctionType) -> dict[str, Any]:
         except ValueError:
             found[name] = _UNKNOWN  # Assigned later, or never.
     scope = function.__globals__
-    for name in _global_names(function.__code__):
+    for name in looked_up(function.__code__):
         if name in scope:
             found[name] = scope[name]
     return found
-
-
-@lru_cache(maxsize=1024)
-def _global_names(code: types.CodeType) -> tuple[str, ...]:
-    loads = ("LOAD_GLOBAL", "LOAD_NAME")
-    names = [str(i.argval) for i in dis.get_instructions(code) if i.opname in loads]
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names += _global_names(constant)
-    return tuple(dict.fromkeys(names))
 
 
 def _frozen(function: types.FunctionType, name: str, value: Any, within: tuple[Any, ...]) -> Value:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 import numpy as np
 
 from gpusched.backends.devices import HOST, Device, device_of
 from gpusched.kernels.arrays import taken
+from gpusched.newest import Newest
 from gpusched.plan.overrides import active
 from gpusched.plan.plan import Plan
 from gpusched.record.chunk import LazyChunk, lazies, references
@@ -21,8 +20,7 @@ from gpusched.store.tuned import generation
 PLANS = 256
 """Plans remembered for all kernels; the oldest goes first."""
 
-_plans: dict[Any, Plan] = {}
-_lock = threading.Lock()
+_plans: Newest[Any, Plan] = Newest(PLANS)
 
 
 def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> Any:
@@ -42,9 +40,9 @@ def run(function: RecordedFunction, args: tuple[Any, ...], **options: Any) -> An
     plan = _plans.get(key)
     if plan is None:
         return _record(function, values, options, key)
-    started = time.perf_counter()
-    result, _ = plan.run(values)
-    _count(plan, time.perf_counter() - started)
+    result, seconds = plan.run(values)
+    with updating() as counters:
+        plan.count(counters, seconds)
     return result
 
 
@@ -81,11 +79,9 @@ def _recorded(
     structure = references(recorder, result)
     plan = recorder.plan(tuple(arrays), structure)
     found, seconds = recorder.run(plan, values)
-    with _lock:
-        while len(_plans) >= PLANS:
-            del _plans[next(iter(_plans))]
-        _plans[key] = plan
-    _count(plan, seconds)
+    _plans[key] = plan
+    with updating() as counters:
+        plan.count(counters, seconds)
     return found
 
 
@@ -96,13 +92,3 @@ def _device(function: RecordedFunction, values: tuple[Any, ...]) -> Device:
         name = getattr(function, "__name__", "")
         raise TypeError(f"kernel {name} was given arrays on several devices: {sorted(found)}")
     return next(iter(found.values()), HOST)
-
-
-def _count(plan: Plan, seconds: float) -> None:
-    with updating() as counters:
-        counters.launches += len(plan.launches)
-        counters.kernel_seconds += seconds
-        for launch in plan.launches:
-            counters.kernels[launch.name] += 1
-            counters.bytes_read += launch.bytes_read
-            counters.bytes_written += launch.bytes_written

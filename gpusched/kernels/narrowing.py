@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.record.bytecode import instructions
+
 _EXACT = 1 << 24
 """Integers up to here are float32 numbers."""
 
@@ -110,7 +112,7 @@ def _beside_float32(function: Any, signature: tuple[Any, ...]) -> Iterator[int]:
 
 def _is_integer(code: types.CodeType, offset: int) -> bool:
     """Return whether the instruction there loads an integer that float32 holds."""
-    for instruction in dis.get_instructions(code):
+    for instruction in instructions(code):
         if instruction.offset == offset:
             value = instruction.argval
             small = type(value) is int and abs(value) <= _EXACT

@@ -20,12 +20,14 @@ from gpusched.kernels.definition import Definition
 from gpusched.kernels.errors import KernelError, from_numba, location
 from gpusched.kernels.reduce import Axes, widened
 from gpusched.kernels.typed import variant
+from gpusched.newest import Newest
 
 Number = bool | int | float
 
 _lock = threading.Lock()
-_loops: dict[Any, Callable[..., None]] = {}
-"""Compiled loops by definition and dtypes; what a process has defined stays."""
+"""Held while a loop is compiled, as numba's own lock is then; not where it has been compiled."""
+_loops: Newest[Any, Callable[..., None]] = Newest(256)
+"""Compiled loops by definition and dtypes."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,13 @@ class TupleReduceKernel:
     def _loop(self, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
         """Return what joins rows of tuples to those in the results, compiled."""
         key = self.combine.digest, dtypes
-        with _lock:
-            if key not in _loops:
-                _loops[key] = _compiled(self.combine, dtypes)
-            return _loops[key]
+        found = _loops.get(key)
+        if found is None:
+            with _lock:
+                found = _loops.get(key)
+                if found is None:
+                    found = _loops[key] = _compiled(self.combine, dtypes)
+        return found
 
 
 @dataclass(frozen=True)

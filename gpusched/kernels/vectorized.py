@@ -12,7 +12,6 @@ run. Where a kernel may differ from what numba compiled, the ufunc itself is cal
 
 from __future__ import annotations
 
-import dis
 import sys
 import types
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from gpusched.kernels.scalar import kind_of
 from gpusched.kernels.typed import Dtypes, typed
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import foreign
+from gpusched.record.bytecode import instructions
 from gpusched.record.chunk import LazyChunk, operand
 from gpusched.record.record import Recorder
 from gpusched.record.recorded import RecordedFunction, recorder_of
@@ -189,7 +189,7 @@ def _divides(dispatcher: Any) -> bool:
     """Return whether a function by ``numba.njit`` may raise an error where a kernel divides."""
     return any(
         instruction.argrepr in _DIVISIONS or instruction.argval == "divmod"
-        for instruction in dis.get_instructions(dispatcher.py_func)
+        for instruction in instructions(dispatcher.py_func.__code__)
     )
 
 

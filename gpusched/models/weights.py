@@ -19,10 +19,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from gpusched.graph.quick import QUICK
 from gpusched.models.base import Model, Packed
 from gpusched.models.errors import ModelError, here
 from gpusched.models.policies import under_policy
+from gpusched.record.catalogue import own
 
 
 class Weights:
@@ -108,15 +108,13 @@ def _digest(packed: Packed, *others: Any) -> str:
     return digest.hexdigest()
 
 
+@own("quick")
 def received(weights: Weights) -> Weights:
     """Return what the tasks of a process share of a model, and what goes with the last of them.
 
     A worker keeps the task that returns it, and what that is given, for as long as the results.
     """
     return copy.copy(weights)
-
-
-setattr(received, QUICK, True)
 
 
 class Loaded:

@@ -18,6 +18,7 @@ from gpusched.emit.floatingpoint import collecting, note
 from gpusched.plan import timing
 from gpusched.plan.layout import Loops, passed
 from gpusched.store.handles import Runnable
+from gpusched.store.statistics import Statistics
 
 Registers = list[Any]
 Kind = tuple[Any, ...]
@@ -166,13 +167,33 @@ class Register:
     """A reference to a register inside a structure of arguments or results."""
 
     number: int
-    scalar: bool = False
-    """Whether a 0-d array is given as a NumPy scalar, as NumPy's functions return it."""
+    item: Any = None
+    """What of the value it stands for: None for the whole; of several results the number of one, or
+    a slice, for some in a `Spread`; ``()`` for a 0-d array as a NumPy scalar, as NumPy's functions
+    return it."""
+
+    @property
+    def scalar(self) -> bool:
+        """Return whether it stands for a NumPy scalar."""
+        return self.item == ()
 
     def fetch(self, registers: Registers) -> Any:
-        """Return the value, as a NumPy scalar if it was one."""
+        """Return the value, or the item of it."""
         value = registers[self.number]
-        return value[()] if self.scalar else value
+        return value if self.item is None else value[self.item]
+
+
+class Spread(list[Any]):
+    """A list in which a register with a slice stands for several items, one after the other."""
+
+    def filled(self, registers: Registers) -> list[Any]:
+        """Return the list with the values."""
+        found: list[Any] = []
+        for item in self:
+            value = substitute(item, registers)
+            several = type(item) is Register and type(item.item) is slice
+            found.extend(value if several else [value])
+        return found
 
 
 def substitute(structure: Any, registers: Registers) -> Any:
@@ -184,7 +205,7 @@ def substitute(structure: Any, registers: Registers) -> Any:
         return found([substitute(item, registers) for item in structure])
     if found is dict:
         return {key: substitute(value, registers) for key, value in structure.items()}
-    return structure
+    return structure.filled(registers) if found is Spread else structure
 
 
 @dataclass
@@ -276,6 +297,18 @@ class Plan:
         """Bytes that its kernels read, and bytes that they write."""
         read = sum(launch.bytes_read for launch in self.launches)
         return read, sum(launch.bytes_written for launch in self.launches)
+
+    def count(self, counters: Statistics, seconds: float) -> None:
+        """Add one run, and the seconds spent in kernels, to some counters."""
+        names = self.names
+        read, written = self.traffic
+        counters.launches += len(names)
+        counters.kernel_seconds += seconds
+        counters.bytes_read += read
+        counters.bytes_written += written
+        kernels = counters.kernels
+        for name in names:
+            kernels[name] += 1
 
     def run(self, inputs: tuple[Any, ...]) -> tuple[Any, float]:
         """Return the results, and the seconds spent in kernels."""

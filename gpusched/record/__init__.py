@@ -4,6 +4,7 @@ In the order of calls: `chunk` is the lazy chunk, whose NumPy functions are thos
 `moments`, `segments`, `scans`, `searches` (places among sorted numbers), `gathers` (elements chosen
 by integers) and `windows` (that slide), and of `recorded`, which is how users' kernels and our own
 functions record themselves; `foreign` has the ufuncs of other libraries; `complexes` are NumPy's
-functions of complex numbers, on their `parts`; `pure` lists the calls that leave their arguments as
-they are; `record` makes nodes of what they do, and has them planned.
+functions of complex numbers, on their `parts`; `pure` says which calls leave their arguments as
+they are; `catalogue` is the table of what is known of functions, and `bytecode` shows what users'
+functions do; `record` makes nodes of what they do, and has them planned.
 """

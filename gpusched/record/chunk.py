@@ -491,7 +491,7 @@ def compute(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs:
 def references(recorder: Recorder, structure: Any) -> Any:
     """Return `structure` with computed registers in place of lazy chunks."""
     if isinstance(structure, LazyChunk):
-        return Register(recorder.register(structure._node), structure._scalar)
+        return Register(recorder.register(structure._node), () if structure._scalar else None)
     if type(structure) in (list, tuple):
         return type(structure)(references(recorder, item) for item in structure)
     if type(structure) is dict:

@@ -210,11 +210,8 @@ def _viewed(function: Callable[..., Any]) -> None:
     HANDLERS[function] = handler
 
 
-VIEWS = (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
-         np.broadcast_to, np.rollaxis, np.flipud, np.fliplr)  # fmt: skip
-"""Functions whose results are views of what they are given."""
-
-for _function in VIEWS:
+for _function in (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
+                  np.broadcast_to, np.rollaxis, np.flipud, np.fliplr):  # fmt: skip
     _viewed(_function)
 
 

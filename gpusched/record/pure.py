@@ -7,57 +7,17 @@ must be able to start again, on inputs that nothing has changed.
 from __future__ import annotations
 
 import inspect
-import operator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.record.catalogue import has, method_has
 from gpusched.record.foreign import is_foreign
-
-_NAMES = """
-allclose angle append argmax argmin argpartition argsort argwhere around array_equal array_split
-atleast_1d atleast_2d atleast_3d average bincount block choose clip column_stack compress
-concatenate convolve copy corrcoef correlate count_nonzero cov cross cumprod cumsum delete diag
-diagflat diagonal diff digitize divide dot dsplit dstack ediff1d einsum extract flatnonzero
-full_like gradient histogram histogram2d histogramdd hsplit hstack imag inner insert interp isclose
-iscomplexobj isin isreal isrealobj kron lexsort matmul max mean median meshgrid min moveaxis
-nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod
-nanquantile nanstd nansum nanvar nan_to_num ndim nonzero ones_like outer pad partition percentile
-prod ptp quantile ravel real repeat reshape roll rot90 round searchsorted select shape size sort
-split squeeze stack std sum swapaxes take take_along_axis tensordot tile trace transpose trapezoid
-tril triu unique unravel_index unwrap vander var vdot vsplit vstack where zeros_like
-empty_like broadcast_to expand_dims flip fliplr flipud rollaxis all any amax amin result_type
-real_if_close
-linalg.cholesky linalg.cond linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh
-linalg.inv linalg.lstsq linalg.matrix_power linalg.matrix_rank linalg.norm linalg.pinv linalg.qr
-linalg.slogdet linalg.solve linalg.svd
-fft.fft fft.fft2 fft.fftn fft.fftshift fft.hfft fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.ihfft
-fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn
-"""
 
 _CHANGING = {"out": None, "copy": True, "overwrite_input": False}
 """Parameters through which a function changes what it is given, with the value that does not."""
-
-METHODS = frozenset(
-    ["argmax", "argmin", "argsort", "choose", "clip", "compress", "copy", "cumprod", "cumsum",
-     "diagonal", "dot", "flatten", "item", "max", "mean", "min", "nonzero", "prod", "ravel",
-     "repeat", "reshape", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take",
-     "tolist", "trace", "transpose", "var"]
-)  # fmt: skip
-"""Methods of arrays that change nothing unless they are given ``out``."""
-
-
-def _found(name: str) -> Any:
-    try:
-        return operator.attrgetter(name)(np)
-    except AttributeError:  # another version of NumPy's
-        return None
-
-
-FUNCTIONS = frozenset(f for f in map(_found, _NAMES.split()) if f is not None)
-"""NumPy's functions that change nothing, unless `_CHANGING` says so."""
 
 
 def why_changing(function: Any, args: Any, kwargs: Any) -> Reason | None:
@@ -83,7 +43,7 @@ def why_changing(function: Any, args: Any, kwargs: Any) -> Reason | None:
     if isinstance(owner, np.ufunc) and name in ("reduce", "accumulate", "outer", "reduceat"):
         given = kwargs.get("out") is not None or len(args) > 3
         return GraphBreak.CHANGES(f"calls {owner.__name__}.{name} with out=") if given else None
-    if function not in FUNCTIONS:
+    if not has(function, "pure"):
         return GraphBreak.CHANGES(f"calls {name}, which may change its arguments")
     return _why(name, _signature(function), args, kwargs)
 
@@ -98,7 +58,7 @@ def why_method_changing(name: str, args: Any, kwargs: Any) -> Reason | None:
     args, kwargs
         What it is given besides the array.
     """
-    if name not in METHODS:
+    if not method_has(name, "pure"):
         return GraphBreak.CHANGES(f"calls the method {name}, which may change the array")
     if kwargs.get("out") is not None:
         return GraphBreak.CHANGES(f"calls {name} with out=")

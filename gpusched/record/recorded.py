@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 
@@ -38,6 +39,7 @@ class Freezable:
         raise NotImplementedError
 
 
+@own("passes", "moves")
 def one_of(results: tuple[Any, ...], k: int) -> Any:
     """Return one of several results of a recorded function, which a task has as a tuple.
 

@@ -41,6 +41,8 @@ class Budgets:
         self._costs: dict[str, float] = {}
         """By a kernel's name, the seconds that its compilation is expected to take, as that was
         known when one of its plans ran last: to ask again for all plans would take 10 ms."""
+        self._owed = 0.0
+        """What was asked for of kernels that are forgotten beyond what they have spent."""
 
     def note(self, kernels: Iterable[Handle], graph: str) -> None:
         """Remember a plan that has run without its kernels.
@@ -59,7 +61,17 @@ class Budgets:
             cost = self._costs[handle.name] = worthwhile.expected(handle)
             self._paid[handle.name] = cost if _is_asked(handle) else 0.0
         if len(self._graphs) > PLANS:
-            del self._graphs[next(iter(self._graphs))]
+            self._forget(next(iter(self._graphs)))
+
+    def _forget(self, plan: Plan) -> None:
+        """Forget a plan, and the kernels that no other one lacks."""
+        del self._graphs[plan]
+        times = unfusedtimes.here()
+        kept = {handle.name for other in self._graphs for handle in other}
+        for name in {handle.name for handle in plan} - kept:
+            del self._costs[name]
+            # What it has spent and not asked for counts no more: it may come again.
+            self._owed += max(0.0, self._paid.pop(name) - times.total(name))
 
     def affordable(self, starting: float) -> list[Handle]:
         """Return the kernels that are worth the time which nothing else on this machine uses.
@@ -104,7 +116,8 @@ class Budgets:
 
     def _free(self, times: Times) -> float:
         """Return what all have spent together, less what was asked for: graphs share kernels."""
-        return sum(times.total(name) - paid for name, paid in self._paid.items())
+        spent = sum(times.total(name) - paid for name, paid in self._paid.items())
+        return spent - self._owed
 
     def _cost(self, plan: Plan, bought: Container[Handle]) -> float:
         """Return the seconds that compiling is expected to take what a plan still lacks."""

@@ -14,7 +14,7 @@ import gpusched
 from gpusched.store import processors
 
 PACKAGES = (
-    "adapters",
+    "adapters/numba.py",
     "record",
     "plan",
     "emit",
@@ -24,7 +24,7 @@ PACKAGES = (
     "editing",
     "kernels",
 )
-"""All code that writes, rewrites, schedules or compiles kernels is in these."""
+"""All code that writes, rewrites, schedules or compiles kernels is in these folders and modules."""
 
 
 @lru_cache(maxsize=1)
@@ -55,6 +55,8 @@ def digest_of(root: Path) -> str:
 
 def _modules(folder: str) -> Iterator[str]:
     """Yield the paths of the modules under a folder, in any order; `rglob` takes twice as long."""
+    if folder.endswith(".py"):
+        yield folder
     for where, _, names in os.walk(folder):
         yield from (os.path.join(where, name) for name in names if name.endswith(".py"))
 

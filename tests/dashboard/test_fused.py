@@ -9,8 +9,9 @@ import dask.array as da
 
 import gpusched
 from gpusched.dashboard.fused import KEPT, Counted, Fused, Fusion
-from gpusched.graph.batch import Batch, Step
+from gpusched.graph.batch import Batch
 from gpusched.graph.program import Program
+from gpusched.graph.segment import ProgramStep
 
 NONE = "no kernel for this function"
 
@@ -53,7 +54,7 @@ def test_where_tasks_of_numpy_programs_ran_is_counted() -> None:
 def test_tasks_of_a_batch_count_each() -> None:
     program = Program((), 0)
     program.steps = (None, None)  # type: ignore[assignment]
-    batch = Batch(tuple(Step(function, ()) for function in (program, program, abs)), (2,))
+    batch = Batch(tuple(ProgramStep(function, ()) for function in (program, program, abs)), (2,))
     fusion = Fusion()
     fusion.add([("many-0", SimpleNamespace(func=batch)), ("other", SimpleNamespace(func=len)),
                 ("data", 5)])  # fmt: skip
@@ -83,7 +84,7 @@ def test_what_a_process_tells_again_replaces_what_it_told() -> None:
         ("f", "x", 9),
         ("sort", NONE, 6),
     ]
-    assert list(fusion.launches.values()) == [{"add": 4}, {"add": 5}]
+    assert fusion.launches == {("host", 1): {"add": 4}, ("host", 2): {"add": 5}}
 
 
 def test_processes_are_bounded() -> None:

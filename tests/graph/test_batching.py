@@ -24,11 +24,13 @@ from hypothesis import strategies as st
 
 from gpusched import explain
 from gpusched.graph import disable, enable
-from gpusched.graph.batch import Batch, Given, Made, Parts, Run, Step, filled, packed
+from gpusched.graph.batch import Batch, Parts, packed
 from gpusched.graph.grouping import Grouping
 from gpusched.graph.limits import Limits, limits
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
+from gpusched.graph.segment import ProgramStep
+from gpusched.plan.plan import Register, Spread, substitute
 
 SETTINGS = {
     "gpusched.batching.least": 2,
@@ -335,12 +337,13 @@ class TestParts:
 
 def test_runs_are_items_of_lists() -> None:
     source = np.arange(6)
-    found = filled([[Run(0, 1, 3), Given(0, 5)], (Made(0),)], [source], ["made"])
+    found = substitute([Spread([Register(1, slice(1, 3)), Register(1, 5)]), (Register(0),)],
+                       ["made", source])  # fmt: skip
     assert found == [[1, 2, 5], ("made",)]
 
 
 def test_a_batch_of_keyword_arguments() -> None:
-    step = Step(np.sum, (Given(0),), (("axis", Given(1)),))
+    step = ProgramStep(np.sum, (Register(1),), {"axis": Register(2)})
     assert Batch((step,), (0,))(("a",), np.ones((2, 3)), 0).tolist() == [2, 2, 2]
 
 

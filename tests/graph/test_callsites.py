@@ -14,6 +14,7 @@ from gpusched import disable, enable
 from gpusched.graph import callsites
 from gpusched.graph.callsites import is_last, note, site_of
 from gpusched.graph.hook import intercepting
+from gpusched.newest import Newest
 
 
 def test_the_site_is_the_users_line() -> None:
@@ -66,9 +67,8 @@ def test_a_setting_switches_it_off() -> None:
 
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callsites, "LIMIT", 5)
-    monkeypatch.setattr(callsites, "_sites", {})
-    monkeypatch.setattr(callsites, "_last", {})
+    monkeypatch.setattr(callsites, "_sites", Newest(5))
+    monkeypatch.setattr(callsites, "_last", Newest(5))
     with enable():
         made = [da.ones(10 + k, chunks=5) for k in range(20)]
     noted = [x for x in made if site_of(x.name) is not None]
@@ -78,9 +78,8 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_may_make_arrays_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callsites, "LIMIT", 10)
-    monkeypatch.setattr(callsites, "_sites", {})
-    monkeypatch.setattr(callsites, "_last", {})
+    monkeypatch.setattr(callsites, "_sites", Newest(10))
+    monkeypatch.setattr(callsites, "_last", Newest(10))
     errors: list[BaseException] = []
     x = da.ones(10, chunks=5)
 

@@ -18,6 +18,7 @@ from gpusched.graph import fusible, lasting
 from gpusched.graph.lasting import lasts
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.segment import held
+from gpusched.newest import Newest
 from gpusched.store.statistics import statistics
 
 X = np.linspace(-1, 1, 20_000)
@@ -37,7 +38,7 @@ def chain():
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(lasting, "_recent", {})
+    monkeypatch.setattr(lasting, "_recent", Newest(lasting.RECENT))
     gc.collect()
 
 
@@ -228,7 +229,7 @@ def test_what_a_users_function_holds_is_let_go():
 
 
 def test_only_so_many_are_kept(monkeypatch):
-    monkeypatch.setattr(lasting, "RECENT", 2)
+    monkeypatch.setattr(lasting, "_recent", Newest(2))
     for key in "abcab":
         lasting.keep(key, key)
     assert list(lasting._recent) == ["a", "b"]

@@ -18,7 +18,7 @@ import pytest
 from dask._task_spec import Task
 
 from gpusched.graph import lasting, messages, optimize, program
-from gpusched.graph.batch import Batch, Given, Step
+from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
@@ -189,7 +189,7 @@ def default() -> tuple[Any, Callable[[], None]]:
 
 
 def batch_of(found: Program) -> Program:
-    batch = Batch((Step(found, (Given(0),)),), (0,))
+    batch = Batch((ProgramStep(found, (Register(1),)),), (0,))
     return Program((ProgramStep(batch, (("task",), Register(0))),), 1)
 
 

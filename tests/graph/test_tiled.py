@@ -21,9 +21,11 @@ import gpusched
 from gpusched.backends import cache
 from gpusched.emit.operations import OPERATIONS, SCIPY
 from gpusched.graph import tiled
+from gpusched.graph.known import enforced
 from gpusched.graph.segment import ProgramStep
 from gpusched.graph.tiled import ALIGNED, Stretch, Tiling, parts
 from gpusched.plan.plan import Register
+from gpusched.record.catalogue import NAMES
 from gpusched.store.statistics import reset_statistics, statistics
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -115,7 +117,7 @@ def test_every_function_that_can_be_recorded_gives_the_same_bits(name: str) -> N
     assert tested >= 2 * len(LENGTHS)
 
 
-OPERATORS = [f for f in tiled.FUNCTIONS if f is not tiled.enforced and f not in (np.where, np.clip)]
+OPERATORS = [getattr(operator, name) for name in NAMES["elementwise"]["operator"].split()]
 
 
 UNARY = (operator.abs, operator.inv, operator.invert, operator.neg, operator.pos)
@@ -246,7 +248,7 @@ def test_what_is_between_two_stretches_runs_whole() -> None:
 
 def test_what_a_function_hands_through_is_not_written_to() -> None:
     def same(k: str) -> tuple[Any, tuple[Any, ...]]:
-        return tiled.enforced, (k, np.dtype("f8"), operator.add)
+        return enforced, (k, np.dtype("f8"), operator.add)
 
     x = values("float64", (LENGTHS[-1],))
     calls: Calls = [(operator.add, ("0", 1)), same("1"), (operator.mul, ("1", 3)), same("3"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import threading
 from typing import Any
 
 import dask.array as da
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.kernels import KernelError
+from gpusched.kernels import KernelError, tuples
 
 X = np.random.default_rng(0).normal(size=(7, 5, 6))
 PLACES = np.arange(5)[:, None]
@@ -62,6 +63,16 @@ def test_values_are_fused_with_what_makes_their_arguments() -> None:
     with gpusched.enable():
         mean_and_count((x - 1) * 2)[0].compute(scheduler="sync")
     assert gpusched.statistics().launches >= 1
+
+
+def test_a_compiled_loop_runs_while_another_one_is_compiled() -> None:
+    expected = mean_and_count(X)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(mean_and_count(X)), daemon=True)
+    with tuples._lock:
+        thread.start()
+        thread.join(10)
+    assert found == list(expected)
 
 
 def test_numbers_come_out_of_whole_arrays() -> None:

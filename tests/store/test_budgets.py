@@ -120,6 +120,18 @@ def test_old_plans_are_forgotten(session: Session, monkeypatch: pytest.MonkeyPat
     assert len(session.asked) == 1
 
 
+def test_kernels_of_forgotten_plans_are_too(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "PLANS", 2)
+    shared = session.kernel(1.0)
+    for _ in range(9):
+        session.run(0.1, shared, session.kernel(1.0), graph="g")
+    found = session.budgets
+    assert set(found._costs) == set(found._paid) == {h.name for p in found._graphs for h in p}
+    assert shared.name in found._costs
+
+
 @st.composite
 def runs(draw: Callable[..., int]) -> list[tuple[float, tuple[int, ...], str]]:
     """Return seconds, which kernels, and the graph, of runs of plans."""
@@ -129,11 +141,12 @@ def runs(draw: Callable[..., int]) -> list[tuple[float, tuple[int, ...], str]]:
 
 
 @given(runs=runs(), costs=st.lists(st.floats(0.05, 3.0), min_size=6, max_size=6),
-       starting=st.floats(0, 2))  # fmt: skip
+       starting=st.floats(0, 2), plans=st.sampled_from((1, 2, 100)))  # fmt: skip
 def test_compilations_never_take_longer_than_what_was_spent_without(
-    runs: list[tuple[float, tuple[int, ...], str]], costs: list[float], starting: float
+    runs: list[tuple[float, tuple[int, ...], str]], costs: list[float], starting: float, plans: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budgets, "PLANS", plans)
         session = Session(patch)
         kernels = [session.kernel(cost) for cost in costs]
         for seconds, plan, graph in runs:

@@ -10,12 +10,13 @@ from gpusched.kernels import narrowing
 from gpusched.store import emitters
 
 PACKAGE = Path(emitters.__file__).parents[1]
+NUMBA = "adapters/numba.py"
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Return a small copy of the package's shape."""
-    for name in ("emit/generate.py", "vectormath/power.py", "kernels/host/rewrite.py"):
+    for name in ("emit/generate.py", "vectormath/power.py", "kernels/host/rewrite.py", NUMBA):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a = 1\n")
@@ -28,9 +29,16 @@ def test_every_module_counts(tree: Path) -> None:
     for path in modules:
         path.write_text("a = 2\n")
         seen.add(emitters.digest_of(tree))
-    modules[0].rename(modules[0].with_name("other.py"))
+    other = tree / "emit" / "generate.py"
+    other.rename(other.with_name("other.py"))
     seen.add(emitters.digest_of(tree))
     assert len(seen) == len(modules) + 2
+
+
+def test_other_libraries_adapters_do_not(tree: Path) -> None:
+    before = emitters.digest_of(tree)
+    (tree / NUMBA).with_name("flox.py").write_text("a = 1\n")
+    assert emitters.digest_of(tree) == before
 
 
 def test_writers_of_users_kernels_are_among_them() -> None:

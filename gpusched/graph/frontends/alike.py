@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import builtins
-import dis
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 from dask.utils import Dispatch
+
+from gpusched.record.bytecode import codes, looked_up
 
 _CHUNK = np.ndarray
 """The type of chunks for which functions looked up by type are compared."""
@@ -84,16 +85,15 @@ class _Comparison:
     def _functions(self, first: FunctionType, second: FunctionType) -> bool:
         if not _same_code(first.__code__, second.__code__, documented=True):
             return False
-        codes = [*_codes(first.__code__)]
-        names = frozenset(name for code in codes for name in code.co_names)
-        outside = {name for code in codes for name in _looked_up(code)}
+        code = first.__code__
+        names = frozenset(name for part in codes(code) for name in part.co_names)
         given = [
             (first.__defaults__, second.__defaults__),
             (first.__kwdefaults__, second.__kwdefaults__),
             (_cells(first), _cells(second)),
             (getattr(first, "__wrapped__", None), getattr(second, "__wrapped__", None)),
         ]
-        given += [(_meaning(first, name), _meaning(second, name)) for name in outside]
+        given += [(_meaning(first, name), _meaning(second, name)) for name in looked_up(code)]
         return all(self.values(a, b, names) for a, b in given)
 
     def _modules(self, first: ModuleType, second: ModuleType, names: frozenset[str]) -> bool:
@@ -129,20 +129,6 @@ def _same_constant(first: Any, second: Any) -> bool:
     if isinstance(first, CodeType) and isinstance(second, CodeType):
         return _same_code(first, second)
     return type(first) is type(second) and repr(first) == repr(second)
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _looked_up(code: CodeType) -> Iterator[str]:
-    """Yield the names that code looks up in its module, or among Python's own."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield instruction.argval
 
 
 def _cells(function: FunctionType) -> tuple[Any, ...]:

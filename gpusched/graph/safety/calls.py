@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 import math
 import types
@@ -31,9 +30,10 @@ from gpusched.graph.safety.kinds import (
     items_of,
     joined,
 )
+from gpusched.record.bytecode import instructions
+from gpusched.record.catalogue import has, method_has
 from gpusched.record.chunk import HANDLERS, METHODS, UFUNC_METHODS, signature_of
 from gpusched.record.foreign import recorded_form
-from gpusched.record.functions import VIEWS
 from gpusched.record.recorded import Freezable, RecordedFunction
 
 Names = dict[str, Any]
@@ -52,22 +52,13 @@ def refuse(kind: GraphBreak, text: str) -> NoReturn:
     raise Unsafe(kind(text))
 
 
-_NEW = frozenset([np.where, np.clip, np.nan_to_num, np.isclose, np.copy, np.zeros_like,
-                  np.ones_like, np.empty_like, np.full_like])  # fmt: skip
-"""Functions of the catalogue whose results share memory with nothing."""
-
 _PLAIN_RESULTS: dict[Any, Kind] = {np.shape: Kind.SHAPE, np.ndim: Kind.PLAIN, np.size: Kind.PLAIN,
                                    np.result_type: Kind.PLAIN, np.iscomplexobj: Kind.PLAIN,
                                    np.isrealobj: Kind.PLAIN}  # fmt: skip
 
-_SHARING = frozenset([*VIEWS, np.real, np.imag, np.real_if_close])
-"""Functions of the catalogue whose results are views."""
-
 _NUMPY = frozenset(map(type, HANDLERS))
 """Types of NumPy's functions; nothing is asked of objects of other types."""
 
-_NEW_METHODS = frozenset(["clip", "copy"])
-_SHARING_METHODS = frozenset(["transpose", "squeeze", "swapaxes", "conj", "conjugate"])
 _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
 _INFORMATION = (np.finfo, np.iinfo)
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
@@ -155,7 +146,7 @@ def _results_of(function: Any) -> int | None:
         return None
     found: set[int | None] = set()
     count = None
-    for each in dis.get_instructions(function):
+    for each in instructions(function.__code__):
         if each.opname.startswith("RETURN_"):
             found.add(None if each.is_jump_target else count)
         count = int(each.argval) if each.opname == "BUILD_TUPLE" else None
@@ -169,9 +160,9 @@ def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, b
         return _PLAIN_RESULTS[function], False
     if not any(map(is_array, (*args, *names.values()))):
         refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} without an array of its arguments'")
-    if function in _SHARING:
+    if has(function, "view") or function is np.real_if_close:
         return Kind.ARRAY, True
-    return Kind.FRESH if function in _NEW else Kind.ARRAY, False
+    return Kind.FRESH if has(function, "fresh") else Kind.ARRAY, False
 
 
 def _check(name: str, handler: Callable[..., Any], args: Sequence[Any], names: Names) -> None:
@@ -207,8 +198,8 @@ def method(called: Method, args: Sequence[Any], names: Names) -> tuple[Any, bool
     if called.name == "astype":
         return _astype(args, names)
     _check(called.name, METHODS[called.name], args, names)
-    sharing = called.name in _SHARING_METHODS
-    return Kind.FRESH if called.name in _NEW_METHODS else Kind.ARRAY, sharing
+    fresh, sharing = method_has(called.name, "fresh"), method_has(called.name, "view")
+    return Kind.FRESH if fresh else Kind.ARRAY, sharing
 
 
 def _astype(args: Sequence[Any], names: Names) -> tuple[Any, bool]:

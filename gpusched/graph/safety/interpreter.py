@@ -12,7 +12,6 @@ import dis
 import inspect
 import types
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 from gpusched.breaks import GraphBreak
@@ -32,21 +31,12 @@ from gpusched.graph.safety.kinds import (
 )
 from gpusched.graph.safety.outside import Outside
 from gpusched.graph.safety.state import State
+from gpusched.record.bytecode import instructions
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 RULES = (operators, flow)
 """Modules that enter instructions into the table."""
-
-
-@lru_cache(maxsize=512)
-def instructions_of(code: types.CodeType) -> tuple[list[dis.Instruction], dict[int, int]]:
-    """Return the instructions of a function, and their numbers by their offsets.
-
-    Prefixes of large arguments are left out: dis puts them into the instruction that follows.
-    """
-    found = [i for i in dis.get_instructions(code) if i.opname not in ("EXTENDED_ARG", "CACHE")]
-    return found, {i.offset: k for k, i in enumerate(found)}
 
 
 class Interpreter:
@@ -68,7 +58,8 @@ class Interpreter:
         self.outside = outside
         self.callers = (*callers, function)
         self.code = function.__code__
-        self.instructions, self._places = instructions_of(self.code)
+        self.instructions = instructions(self.code)
+        self._places = {each.offset: k for k, each in enumerate(self.instructions)}
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
         self._result: Any = None

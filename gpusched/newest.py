@@ -1,0 +1,60 @@
+"""A dictionary of so many entries at most: what this package keeps in memory without end is one."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, TypeVar
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Newest(dict[_Key, _Value]):
+    """A dictionary that lets go of the entries that were set longest ago.
+
+    Parameters
+    ----------
+    limit
+        Entries at most.
+
+    Notes
+    -----
+    Thread-safe: looking up, setting and `pop` are each done at once. To keep an entry for having
+    been used, set it again.
+
+    Examples
+    --------
+    >>> from gpusched.newest import Newest
+    >>> found = Newest(2)
+    >>> for key in "abac":
+    ...     found[key] = key.upper()
+    >>> dict(found)
+    {'a': 'A', 'c': 'C'}
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+        self._lock = threading.Lock()
+
+    def __setitem__(self, key: _Key, value: _Value) -> None:
+        with self._lock:
+            super().pop(key, None)
+            super().__setitem__(key, value)
+            self._shrink()
+
+    def setdefault(self, key: _Key, default: Any = None) -> Any:
+        """Return what is there, as new as before, or what is put there now."""
+        with self._lock:
+            found = super().setdefault(key, default)
+            self._shrink()
+            return found
+
+    def pop(self, key: _Key, *default: Any) -> Any:
+        """Remove an entry, and return its value or what is to be returned where there is none."""
+        with self._lock:
+            return super().pop(key, *default)
+
+    def _shrink(self) -> None:
+        while len(self) > self.limit:
+            super().pop(next(iter(self)))

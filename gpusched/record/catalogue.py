@@ -1,0 +1,242 @@
+"""What is known of functions of Python's, NumPy's, dask's and our own: one table for all who ask.
+
+A function has traits; which ones there are, and what each means, is in `TRAITS`. NumPy's functions
+that can be recorded are those that `gpusched.record.chunk.HANDLERS` has, and the ufuncs of
+`gpusched.emit.operations`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+from dask.utils import methodcaller
+from toolz import curry  # type: ignore[import-untyped]
+
+TRAITS = {
+    "recorded": "may be given lazy chunks, or has something that may be in its place",
+    "view": "computes nothing",
+    "elementwise": "has at each place a value of the operands at that place only",
+    "passes": "returns some of its arguments",
+    "moves": "only moves elements: CuPy's arrays come out of it with the values of NumPy's",
+    "keeps": "moves elements, and has a result of no more of them than what it takes",
+    "cuts": "takes time for its result only, whatever the size of what it is given",
+    "picks": "takes a piece by an index",
+    "reads": "takes a piece of something that is not an array yet, such as a file",
+    "draws": "is what dask draws random chunks with",
+    "first": "is what dask's reductions call on each chunk; others may have the same options",
+    "quick": "takes no longer than to write its result, and changes nothing",
+    "lean": "allocates no more than its result, but for a few KiB",
+    "fresh": "has a result that shares memory with nothing",
+    "pure": "changes nothing, unless an argument such as `out` asks for it",
+}
+"""What each trait says of a function that has it."""
+
+IMPLIED = {
+    "view": ("recorded", "quick", "lean"),
+    "picks": ("view", "cuts", "keeps", "recorded", "quick", "lean", "moves"),
+    "keeps": ("moves", "quick", "lean"),
+    "elementwise": ("lean",),
+    "passes": ("view", "elementwise", "recorded", "quick", "lean"),
+    "reads": ("quick", "lean"),
+    "draws": ("quick", "lean"),
+}
+"""Traits that a function with another one has, too."""
+
+METHODS = "ndarray"
+"""Stands for a module: the names are of methods of arrays, which have no implied traits."""
+
+NAMES: dict[str, dict[str, str]] = {
+    "recorded": {
+        "dask.array.chunk": "astype",
+        "dask.array.core": "concatenate_shaped",
+        "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
+        "gpusched.adapters.arrays": "block_histogram block_histogramdd nanmax_skip nanmin_skip "
+        "prefixscan_combine prefixscan_first searchsorted_block sqrt",
+        "operator": "abs add and_ eq floordiv ge gt inv invert le lshift lt mod mul ne neg or_ "
+        "pos pow rshift sub truediv xor",
+    },
+    "view": {
+        "gpusched.adapters.arrays": "take trim",
+        METHODS: "conj conjugate squeeze swapaxes transpose",
+        "numpy": "broadcast_to expand_dims flip fliplr flipud imag moveaxis real rollaxis "
+        "squeeze swapaxes transpose",
+    },
+    "elementwise": {
+        "numpy": "clip where",
+        "operator": "abs add and_ eq floordiv ge gt inv invert le lshift lt mod mul ne neg or_ "
+        "pos pow rshift sub truediv xor",
+    },
+    "moves": {
+        "dask.array.chunk": "trim",
+        "gpusched.adapters.arrays": "concatenate_arrays take trim",
+        METHODS: "ravel repeat reshape squeeze transpose",
+        "numpy": "atleast_1d atleast_2d broadcast_to flip fliplr flipud moveaxis ravel repeat "
+        "roll rollaxis stack swapaxes tile",
+    },
+    "keeps": {
+        "dask.array.core": "concatenate3 concatenate_axes concatenate_shaped",
+        "gpusched.adapters.arrays": "concatenate2",
+        "numpy": "concatenate expand_dims reshape squeeze transpose",
+    },
+    "cuts": {
+        "gpusched.adapters.arrays": "take",
+        "numpy": "expand_dims squeeze transpose",
+    },
+    "picks": {
+        "dask.array.chunk": "getitem",
+        "operator": "getitem",
+    },
+    "reads": {
+        "dask.array.core": "getter getter_inline getter_nofancy",
+    },
+    "draws": {
+        "gpusched.adapters.arrays": "apply_random apply_random_func",
+    },
+    "first": {
+        "dask.array.chunk": "all any max min nanprod nansum prod sum",
+        "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
+        "gpusched.adapters.arrays": "nanmax_skip nanmin_skip",
+    },
+    "quick": {
+        "dask.array.chunk": "arange argmax argmin astype linspace sum trim view",
+        "dask.array.core": "_pass_extra_kwargs",
+        "dask.array.dispatch": "concatenate_lookup",
+        "dask.array.reductions": "arg_agg arg_chunk arg_combine mean_agg mean_combine moment_agg "
+        "moment_combine",
+        "dask.array.routines": "_chunk_sum",
+        "dask.array.wrap": "_broadcast_trick_inner",
+        "gpusched.adapters.arrays": "concatenate_arrays enforce_dtype",
+        "numpy": "empty empty_like full full_like max min ones ones_like stack sum zeros "
+        "zeros_like",
+    },
+    "lean": {
+        "dask.array.chunk": "arange astype linspace max min prod sum",
+        "dask.array.core": "finalize",
+        "dask.array.dispatch": "concatenate_lookup",
+        "dask.array.reductions": "chunk_max chunk_min mean_agg mean_chunk mean_combine",
+        "dask.array.routines": "_chunk_sum",
+        "dask.array.wrap": "_broadcast_trick_inner",
+        "gpusched.adapters.arrays": "matmul",
+        "numpy": "all any argmax argmin copy cumprod cumsum empty empty_like full full_like max "
+        "mean min ones ones_like prod repeat roll sort stack sum tile zeros zeros_like",
+    },
+    "fresh": {
+        METHODS: "clip copy",
+        "numpy": "clip copy empty_like full_like isclose nan_to_num ones_like where zeros_like",
+    },
+    "pure": {
+        METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "
+        "flatten item max mean min nonzero prod ravel repeat reshape round searchsorted squeeze "
+        "std sum swapaxes take tolist trace transpose var",
+        "numpy": """
+all allclose amax amin angle any append argmax argmin argpartition argsort argwhere around
+array_equal array_split atleast_1d atleast_2d atleast_3d average bincount block broadcast_to
+choose clip column_stack compress concatenate convolve copy corrcoef correlate count_nonzero cov
+cross cumprod cumsum delete diag diagflat diagonal diff digitize divide dot dsplit dstack ediff1d
+einsum empty_like expand_dims extract flatnonzero flip fliplr flipud full_like gradient histogram
+histogram2d histogramdd hsplit hstack imag inner insert interp isclose iscomplexobj isin isreal
+isrealobj kron lexsort matmul max mean median meshgrid min moveaxis nan_to_num nanargmax
+nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile
+nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile prod ptp quantile
+ravel real real_if_close repeat reshape result_type roll rollaxis rot90 round searchsorted select
+shape size sort split squeeze stack std sum swapaxes take take_along_axis tensordot tile trace
+transpose trapezoid tril triu unique unravel_index unwrap vander var vdot vsplit vstack where
+zeros_like""",
+        "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "
+        "irfftn rfft rfft2 rfftn",
+        "numpy.linalg": "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power "
+        "matrix_rank norm pinv qr slogdet solve svd",
+    },
+}
+"""Functions by trait and module, and methods of arrays, those of the traits that are implied left
+out."""
+
+_OWN = "__gpusched_traits__"
+"""Attribute of functions of gpusched's own with their traits."""
+
+_NONE: frozenset[str] = frozenset()
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@cache
+def _table() -> dict[int, tuple[Any, frozenset[str]]]:
+    """Return functions by their identity, since some cannot be hashed; the table keeps them."""
+    found: dict[int, tuple[Any, frozenset[str]]] = {}
+    for trait, modules in NAMES.items():
+        for module, names in modules.items():
+            if module == METHODS:
+                continue
+            for function in filter(None, (_function(module, name) for name in names.split())):
+                before = found.get(id(function), (function, _NONE))[1]
+                found[id(function)] = function, before | _with(trait)
+    return found
+
+
+def _function(module: str, name: str) -> Any:
+    """Return a function by its name; None if the library is of a version that lacks it."""
+    found = getattr(importlib.import_module(module), name, None)
+    return found.func if isinstance(found, curry) else found
+
+
+def _with(*traits: str) -> frozenset[str]:
+    unknown = set(traits) - TRAITS.keys()
+    if unknown:
+        raise ValueError(f"no such traits of functions: {', '.join(sorted(unknown))}")
+    return frozenset(traits).union(*(IMPLIED.get(trait, ()) for trait in traits))
+
+
+def own(*traits: str) -> Callable[[_Function], _Function]:
+    """Return a decorator that gives traits to a function of gpusched's own.
+
+    Examples
+    --------
+    >>> from gpusched.record.catalogue import has, own
+    >>> @own("quick")
+    ... def first(values):
+    ...     return values[0]
+    >>> has(first, "quick"), has(first, "view")
+    (True, False)
+    """
+
+    def decorate(function: _Function) -> _Function:
+        setattr(function, _OWN, _with(*traits))
+        return function
+
+    return decorate
+
+
+def own_traits(function: Any) -> frozenset[str]:
+    """Return the traits of a function of gpusched's own; none of any other one."""
+    return vars(function).get(_OWN, _NONE) if type(function) is types.FunctionType else _NONE
+
+
+def has(function: Any, trait: str) -> bool:
+    """Return whether a function is known to have a trait; functions may be unhashable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.catalogue import has
+    >>> has(np.transpose, "view"), has(np.transpose, "recorded"), has(np.sort, "view")
+    (True, True, False)
+    """
+    if type(function) is methodcaller:
+        return method_has(function.method, trait)
+    found = _table().get(id(function))
+    return trait in (own_traits(function) if found is None else found[1])
+
+
+def method_has(name: str, trait: str) -> bool:
+    """Return whether an array's method is known to have a trait.
+
+    Examples
+    --------
+    >>> from gpusched.record.catalogue import method_has
+    >>> method_has("transpose", "view"), method_has("sort", "pure")
+    (True, False)
+    """
+    return name in NAMES[trait].get(METHODS, "").split()
