@@ -5,7 +5,7 @@ array expressions), `callsites` notes the user's lines; `optimisation` runs the 
 makes dask's own tasks; `table` holds them, with their `sizes`; `names`, `chains`, `absorbing`,
 `merging` and `cutting` put tasks together, and `fitting` refuses those that cannot have the memory
 that they need; `drawing` has GPUs draw random numbers; `rewrite` translates each into a program,
-by what `known`, `grouped`, `grouped_whole`, `moments`, `marking`, `changing` and `safety` say about
+by what `known`, `located`, `grouped`, `grouped_whole`, `moments`, `marking`, `changing` and `safety` say about
 its functions, and `templates` (with `signature`) once for all tasks of a form; `batching` puts tiny
 tasks side by side (`limits`, `cheap`, `grouping`, `batch`), and `items` and `gathering` take
 results apart.
