@@ -163,6 +163,9 @@ def joined(parts: Moments, counts: Any, axes: tuple[int, ...]) -> Moments:
     arrays of a large mean as for those of a small one.
     """
 
+    if all(parts.mean.shape[axis] == 1 for axis in axes):
+        return parts
+
     def add(values: Any) -> Any:
         return np.sum(values, axis=axes, keepdims=True)
 
