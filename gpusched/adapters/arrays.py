@@ -16,11 +16,11 @@ try:
     # Joins the partial results of a reduction, and of `finalize`.
     from dask.array.core import _concatenate2 as concatenate2
 
-    # Calls a function with where its chunk is, for `block_id` and `block_info`, and for `trim`.
-    from dask.array.core import _pass_extra_kwargs as pass_located
-
     # Around functions of `map_blocks` and `blockwise` whose dtype the user states.
     from dask.array.core import _enforce_dtype as enforce_dtype
+
+    # Calls a function with where its chunk is, for `block_id` and `block_info`, and for `trim`.
+    from dask.array.core import _pass_extra_kwargs as pass_located
 
     # What `map_overlap` takes off the results.
     from dask.array.overlap import _trim as trim
