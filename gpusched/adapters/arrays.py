@@ -19,6 +19,9 @@ try:
     # Around functions of `map_blocks` and `blockwise` whose dtype the user states.
     from dask.array.core import _enforce_dtype as enforce_dtype
 
+    # Calls a function with where its chunk is, for `block_id` and `block_info`, and for `trim`.
+    from dask.array.core import _pass_extra_kwargs as pass_located
+
     # What `map_overlap` takes off the results.
     from dask.array.overlap import _trim as trim
 
@@ -40,6 +43,7 @@ try:
     # Histograms, searches and products of chunks.
     from dask.array.routines import _block_hist as block_histogram
     from dask.array.routines import _block_histogramdd_multiarg as block_histogramdd
+    from dask.array.routines import _gradient_kernel as gradient_kernel
     from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
     from dask.array.routines import _tensordot as tensordot
@@ -60,9 +64,11 @@ __all__ = [
     "cumprod_merge",
     "cumsum_merge",
     "enforce_dtype",
+    "gradient_kernel",
     "matmul",
     "nanmax_skip",
     "nanmin_skip",
+    "pass_located",
     "prefixscan_combine",
     "prefixscan_first",
     "searchsorted_block",

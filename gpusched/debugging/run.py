@@ -38,7 +38,7 @@ from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.overrides import OverrideError
 from gpusched.plan.plan import Call, Empty, Launch, Register, Registers, substitute
-from gpusched.plan.schedule import KernelBuilder
+from gpusched.plan.schedule import KernelBuilder, Part
 from gpusched.record.chunk import LazyChunk
 from gpusched.store.handles import Runnable
 
@@ -254,8 +254,9 @@ class _Recorder(TracingRecorder):
             self._arguments[found.register] = layer
         return found
 
-    def launch(self, builder: KernelBuilder, targets: list[int]) -> Launch | Empty:
-        step = super().launch(builder, targets)
+    def launch(self, builder: KernelBuilder, targets: list[int],
+               part: Part | None = None) -> Launch | Empty:  # fmt: skip
+        step = super().launch(builder, targets, part)
         if isinstance(step, Launch):
             use = KernelUse(builder, step, self, self._run._labels, self._arguments)
             self.uses.append(use)

@@ -32,7 +32,14 @@ from gpusched.graph import moments
 from gpusched.graph.grouped import GROUPED, grouped_for
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record import foreign, functions, scans, searches, windows  # noqa: F401
+from gpusched.record import (  # noqa: F401
+    foreign,
+    functions,
+    gradients,
+    scans,
+    searches,
+    windows,
+)
 from gpusched.record.catalogue import has, own
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction

@@ -120,6 +120,8 @@ def _parts(pairs: Any, order: int, axes: Any, dtype: Any) -> tuple[Any, Any, Mom
         return None
 
     def along(value_of: Any) -> Any:
+        if len(flat) == 1:
+            return value_of(flat[0])
         return concatenate2(deepmap(value_of, pairs), axes=list(axes))
 
     ns, totals = along(lambda pair: pair["n"]), along(lambda pair: pair["total"])

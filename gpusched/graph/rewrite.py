@@ -13,7 +13,7 @@ from uuid import uuid4
 import numpy as np
 
 from gpusched import config, events
-from gpusched.adapters.arrays import concatenate2, enforce_dtype
+from gpusched.adapters.arrays import concatenate2, enforce_dtype, pass_located
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
@@ -36,6 +36,7 @@ from gpusched.graph.grouped import GROUPED, Grouped
 from gpusched.graph.grouped_whole import GroupedWhole, extracted, extracts, labelled
 from gpusched.graph.known import computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
+from gpusched.graph.located import computes_located, located
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.partials import Guard, applied, bare
 from gpusched.graph.program import Program, name_of
@@ -238,7 +239,8 @@ def worthwhile(task: Task, functions: Functions) -> bool:
     """
     if task.func is execute_subgraph:
         inner = [node for node in task.args[0].values() if type(node) is Task]
-        return any(type(node.func) is Program or worthwhile(node, functions) for node in inner)
+        found = any(type(node.func) is Program or worthwhile(node, functions) for node in inner)
+        return found or computes_located(task)
     function, kwargs = called(task)
     if exact_for(function) is not function:
         return True
@@ -327,6 +329,12 @@ class _Translation:
         if task.func is execute_subgraph:
             return subgraph.walk(task, known_keys, self.argument)
         args = tuple(self.argument(a, known_keys) for a in task.args)
+        if task.func is pass_located:
+            found = located(tuple(map(self.plain, args)), task.kwargs)
+            if found is not None:
+                args = tuple(a if type(a) is Register else self.literal(a) for a in found.args)
+                kwargs = {name: self.literal(value) for name, value in found.kwargs.items()}
+                return self.step(task.key, found.function, args, kwargs)
         function, given = called(task)
         kwargs = {name: self.argument(a, known_keys) for name, a in given.items()}
         if enforces(task):
@@ -410,6 +418,13 @@ class _Translation:
         if key not in self._references:
             self._references[key] = self.input(TaskRef(key))
         return self._references[key]
+
+    def plain(self, argument: Any) -> Any:
+        """Return an argument, or the value of one that is an input and no reference."""
+        if type(argument) is not Register or argument.number < 0:
+            return argument
+        held = self.inputs[argument.number]
+        return held.value if type(held) is DataNode else argument
 
     def guard(self, function: partial[Any]) -> tuple[int, int]:
         """Return the number of the guard among the inputs, and that of a function in it."""

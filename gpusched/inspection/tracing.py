@@ -16,7 +16,7 @@ from gpusched.graph.libraries import FRAMES
 from gpusched.inspection.standins import extent
 from gpusched.plan.expression import Leaf, Node
 from gpusched.plan.plan import Empty, Launch, Step, used_registers
-from gpusched.plan.schedule import KernelBuilder
+from gpusched.plan.schedule import KernelBuilder, Part
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.record import Recorder
 
@@ -87,9 +87,10 @@ class TracingRecorder(Recorder):
                 return
             frame = frame.f_back
 
-    def launch(self, builder: KernelBuilder, targets: list[int]) -> Launch | Empty:
+    def launch(self, builder: KernelBuilder, targets: list[int],
+               part: Part | None = None) -> Launch | Empty:  # fmt: skip
         """Record a launch, and keep it with its builder."""
-        step = super().launch(builder, targets)
+        step = super().launch(builder, targets, part)
         if isinstance(step, Launch):
             self.launches.append((builder, step))
         return step

@@ -149,6 +149,30 @@ class Launch:
                 output.finish(registers[output.register], registers)
 
 
+@dataclass(kw_only=True)
+class PartLaunch(Launch):
+    """A launch that writes a part of its result, whose other parts other launches write."""
+
+    index: tuple[slice, ...]
+    """Which part."""
+    whole: int | None
+    """Register of the result with the parts before it; None for the first one, which allocates."""
+
+    def __call__(self, registers: Registers) -> None:
+        """Run the kernel on the part."""
+        (output,) = self.outputs
+        if self.whole is None:
+            array = output.shaped(output.allocate(self.device))
+        else:
+            array = registers[self.whole]
+        registers[output.register] = array
+        arguments = [window(registers[k]) for k in self.inputs]
+        arguments += [window(array[self.index]), *self.numbers]
+        errors = timing.call(self, arguments) if events.active else self.kernel.call(*arguments)
+        if errors:
+            note(errors)
+
+
 @dataclass
 class Empty:
     """Outputs with no elements, or that nothing is reduced to."""
@@ -344,6 +368,8 @@ def used_registers(structure: Any) -> set[int]:
 
 def reads(step: Step) -> set[int]:
     """Return the registers a step reads."""
+    if isinstance(step, PartLaunch) and step.whole is not None:
+        return {*step.inputs, step.whole}
     if isinstance(step, Launch):
         return set(step.inputs)
     if isinstance(step, Call):

@@ -33,7 +33,7 @@ from gpusched.plan.expression import (
     postorder,
 )
 from gpusched.plan.layout import Loops, Strides, axis_order, labels_outside, nest
-from gpusched.plan.plan import Allocation, Empty, Launch, Registers
+from gpusched.plan.plan import Allocation, Empty, Launch, PartLaunch, Registers
 
 Materialised = dict[int, int]
 """Register by the identity of a node that has been computed."""
@@ -156,6 +156,20 @@ def _computed_once(roots: list[Node], done: Materialised) -> set[int]:
 def _is_costly(node: Apply) -> bool:
     operation = named(node.operation)
     return operation.heavy or operation.function is not None or operation.name in COSTLY
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where a launch writes, if that is a part of an array that several launches write."""
+
+    array: Allocation
+    """The array, for no register yet."""
+    index: tuple[slice, ...]
+    """Which part."""
+    before: int | None
+    """Register of the array with the parts before; None for the first part."""
+    strides: Strides
+    """In elements, from one of the part to the next along each axis."""
 
 
 class KernelBuilder:
@@ -300,8 +314,10 @@ class KernelBuilder:
         """Return the axes that are not reduced, in order."""
         return tuple(axis for axis in order if axis not in self.group.reduced)
 
-    def launch(self, targets: list[int], device: Device) -> Launch | Empty:
-        """Return the step that computes the group into `targets`."""
+    def launch(
+        self, targets: list[int], device: Device, part: Part | None = None
+    ) -> Launch | Empty:
+        """Return the step that computes the group into `targets`, or as a part of the only one."""
         shape, axes = self.group.shape, self.group.axes
         inputs = [self.strides(number) for number in range(len(self.registers))]
         order = axis_order(shape, inputs, axes)
@@ -311,7 +327,7 @@ class KernelBuilder:
         written = _strides_in(order, [n if k in kept else 0 for k, n in enumerate(shape)])
         if self.group.labels is not None:
             written = self._labelled(written)
-        outputs = [written] * len(targets)
+        outputs = [written if part is None else part.strides] * len(targets)
         if 0 in shape:
             return Empty(device, tuple(self.allocations(targets, kept, False)))
         labelled = (self.label_axis,) if self.labels is not None else ()
@@ -319,7 +335,7 @@ class KernelBuilder:
         wide = loops.reduced[-1] or self._reduces_windows(inputs)
         allocations = self.allocations(targets, kept, wide)
         kernel = self.kernel(loops, allocations, device)
-        return Launch(
+        given = (
             device,
             device.compile(kernel),
             tuple(self.registers),
@@ -330,6 +346,11 @@ class KernelBuilder:
             sum(math.prod(a.result_shape) * a.result_dtype.itemsize for a in allocations),
             len(kernel.statements) + len(targets) * bool(axes),
         )
+        if part is None:
+            return Launch(*given)
+        found = PartLaunch(*given, index=part.index, whole=part.before)
+        found.outputs = (replace(part.array, register=targets[0]),)
+        return found
 
     def _labelled(self, written: Strides) -> Strides:
         """Return an output's strides with that from one label's results to the next one's."""

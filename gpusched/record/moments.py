@@ -162,6 +162,8 @@ def joined(parts: Moments, counts: Any, axes: tuple[int, ...]) -> Moments:
     What is added up is how far means are from each other, not the means, so that it is as exact for
     arrays of a large mean as for those of a small one.
     """
+    if all(parts.mean.shape[axis] == 1 for axis in axes):
+        return parts
 
     def add(values: Any) -> Any:
         return np.sum(values, axis=axes, keepdims=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -37,7 +37,9 @@ from gpusched.plan.expression import (
     resolve_dtypes,
     scalar,
 )
+from gpusched.plan.layout import axis_order
 from gpusched.plan.plan import (
+    Allocation,
     Call,
     Empty,
     Launch,
@@ -52,7 +54,7 @@ from gpusched.plan.plan import (
     used_registers,
     written,
 )
-from gpusched.plan.schedule import KernelBuilder, alongside, groups
+from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups
 from gpusched.record import parts
 from gpusched.store.handles import Runnable
 
@@ -458,30 +460,65 @@ class Recorder:
                 self._done[id(root)] = leaf.register
         for wanted in groups(roots, self._done):
             group = alongside(wanted, self._waiting.values())
-            builder = KernelBuilder(group, self._done, self._registers)
-            if not group.axes and builder.labels is None:
-                read = [self._registers[k] for k in builder.registers]
-                builder.cut = seams.divided(self.steps, read, group.shape, self._registers)
-            targets = [len(self._registers) + k for k in range(len(group.nodes))]
-            step = self.launch(builder, targets)
-            if isinstance(step, Launch):
-                nodes = (*builder.order, *group.nodes)
-                step.steps = tuple(
-                    sorted({self._steps[id(n)] for n in nodes if id(n) in self._steps})
-                )
-            for node, target in zip(group.nodes, targets, strict=True):
-                self._registers.append(None)
+            for node, target in zip(group.nodes, self._compute(group), strict=True):
                 self._done[id(node)] = target
                 self._waiting.pop(id(node), None)
-            self.steps.append(step)
-            self._postpone(step)
-            for output in step.outputs:
-                self._registers[output.register] = output.stand_in(self.device)
         self._pending = 0
 
-    def launch(self, builder: KernelBuilder, targets: list[int]) -> Launch | Empty:
-        """Return the step that computes a group of nodes into `targets`."""
-        return builder.launch(targets, self.device)
+    def _compute(self, group: Group, part: Part | None = None) -> list[int]:
+        """Add the step that computes a group, and return the registers of its results."""
+        builder = KernelBuilder(group, self._done, self._registers)
+        if not group.axes and builder.labels is None:
+            read = [self._registers[k] for k in builder.registers]
+            builder.cut = seams.divided(self.steps, read, group.shape, self._registers)
+        targets = [len(self._registers) + k for k in range(len(group.nodes))]
+        step = self.launch(builder, targets, part)
+        if isinstance(step, Launch):
+            nodes = (*builder.order, *group.nodes)
+            step.steps = tuple(sorted({self._steps[id(n)] for n in nodes if id(n) in self._steps}))
+        self._registers += [None] * len(targets)
+        self.steps.append(step)
+        self._postpone(step)
+        for output in step.outputs:
+            self._registers[output.register] = output.stand_in(self.device)
+        return targets
+
+    def assembled(self, parts: Sequence[tuple[tuple[slice, ...], Node]], like: Node) -> Leaf:
+        """Return the node of an array that is computed part by part, each by a kernel of its own.
+
+        Parameters
+        ----------
+        parts
+            Each with its values, of the array's dtype.
+        like
+            An array of the same shape, whose order in memory the result has.
+        """
+        dtype = parts[0][1].dtype
+        order = axis_order(like.shape, [self._registers[self.register(like)].strides])
+        shape = tuple(like.shape[axis] for axis in order)
+        axes = tuple(order.index(axis) for axis in range(len(order)))
+        moved = axes if axes != tuple(range(len(axes))) else None
+        array = Allocation(-1, shape, dtype, moved, like.shape, dtype)
+        steps = tuple(math.prod(shape[k + 1 :]) for k in axes)
+        before: int | None = None
+        for index, node in parts:
+            # What has been computed already is copied by a kernel without operations.
+            *others, last = groups([node], self._done) or [Group((node,), node.shape, ())]
+            for group in others:
+                for each, target in zip(group.nodes, self._compute(group), strict=True):
+                    self._done[id(each)] = target
+            moves = tuple(0 if n == 1 else s for n, s in zip(node.shape, steps, strict=True))
+            (before,) = self._compute(last, Part(array, index, before, moves))
+        assert before is not None
+        found = Leaf(dtype, like.shape, before)
+        self._done[id(found)] = before
+        self._nodes["leaf", before] = found
+        return found
+
+    def launch(self, builder: KernelBuilder, targets: list[int],
+               part: Part | None = None) -> Launch | Empty:  # fmt: skip
+        """Return the step that computes a group of nodes into `targets`, or as a part of one."""
+        return builder.launch(targets, self.device, part)
 
     def _postpone(self, step: Step) -> None:
         self._pending_steps.append(step)

@@ -96,6 +96,24 @@ def rolling(nbytes: int, name: str) -> Program:
     return lambda: getattr(x.rolling(time=30), name)().data
 
 
+def slope(nbytes: int) -> Program:
+    """Return how steep a field is at each place, by its neighbours."""
+    x = field_of(nbytes).data
+
+    def build() -> Any:
+        along, across = da.gradient(x, axis=(1, 2))
+        return da.sqrt(along**2 + across**2)
+
+    return build
+
+
+def change(nbytes: int) -> Program:
+    """Return how fast each place warms, by points in time that are not equally far apart."""
+    x = field_of(nbytes)
+    x = x.assign_coords(time=np.arange(x.sizes["time"], dtype=float) ** 1.01)
+    return lambda: x.differentiate("time").data
+
+
 def correlation(nbytes: int) -> Program:
     """Return how two fields correlate at each place."""
     import xarray as xr
@@ -179,6 +197,8 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "resample-mean": resampled,
     "rolling-mean": partial(rolling, name="mean"),
     "rolling-max": partial(rolling, name="max"),
+    "slope": slope,
+    "change": change,
     "correlation": correlation,
     "quantile": quantile,
     "cumsum": accumulated,

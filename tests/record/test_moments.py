@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.graph.moments import moment_agg, moment_chunk, moment_combine
-from gpusched.record.moments import joined, moments
+from gpusched.record.moments import Moments, joined, moments
 from tests.plan.slabbed import put_some, slabs_of
 from tests.record.recording import BACKENDS, record
 from tests.tiers import exhaustive
@@ -337,3 +337,14 @@ def test_deviations_in_another_dtype_are_dask_s(of: Callable[..., Any], dtype: s
     found = of(x, dtype=dtype).compute(scheduler="sync")
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
+
+
+def test_moments_of_one_part_are_what_they_are() -> None:
+    """No passes over results that have nothing to be joined with, as windows' are."""
+    values = RANDOM.normal(1e8, 1, (4, 30))
+    found = moments(values, (1,), np.full((4, 1), 30))
+    assert joined(found, np.full((4, 1), 30), (1,)) is found
+    halves = [moments(part, (1,), np.full((4, 1), 15)) for part in np.split(values, 2, 1)]
+    both = Moments(*(np.concatenate(each, 1) for each in zip(*halves, strict=True)))
+    again = joined(both, np.full((4, 2), 15), (1,))
+    np.testing.assert_allclose(again.squares, found.squares, rtol=1e-12)

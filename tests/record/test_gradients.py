@@ -1,0 +1,90 @@
+"""`numpy.gradient`: NumPy's bits, from kernels that write parts of one array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusched.breaks import GraphBreak
+from gpusched.plan.plan import PartLaunch
+from tests.record.recording import check, record
+
+RANDOM = np.random.default_rng(5)
+
+POINTS: dict[str, Any] = {
+    "none": lambda n: (),
+    "number": lambda n: (0.3,),
+    "NumPy's number": lambda n: (np.float64(0.3),),
+    "equal": lambda n: (np.arange(n) * 2,),
+    "unequal": lambda n: (np.arange(n) ** 1.5,),
+}
+
+
+@pytest.mark.parametrize("points", POINTS)
+@pytest.mark.parametrize("edge_order", [1, 2])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gradients_are_numpys(axis: int, edge_order: int, points: str) -> None:
+    array = RANDOM.normal(size=(5, 6, 7))
+    given = POINTS[points](array.shape[axis])
+
+    def function(a: Any) -> Any:
+        return np.gradient(a, *given, axis=axis, edge_order=edge_order)
+
+    for form in (array, np.asfortranarray(array), array.astype("f4"), (array * 99).astype("i2")):
+        found = check(function, form, backend="python")
+        assert not found.recorder.breaks
+        assert found.result.strides == function(form).strides
+        assert sum(isinstance(step, PartLaunch) for step in found.launches) == 3
+
+
+def test_parts_of_an_array_are_written_where_they_are() -> None:
+    array = RANDOM.normal(size=(40, 1003))
+    check(lambda a: np.gradient(a, 0.7, axis=1), array, errors="warn")
+
+
+def test_all_axes_and_what_is_made_of_them() -> None:
+    def function(a: Any) -> Any:
+        first, second = np.gradient(a * 2)
+        return np.sqrt(first**2 + second**2)
+
+    found = check(function, RANDOM.normal(size=(9, 12)), backend="python", errors="warn")
+    assert len(found.launches) == 8
+    assert not found.recorder.breaks
+
+
+def test_a_gradient_of_two_elements_has_no_inside() -> None:
+    check(lambda a: np.gradient(a, axis=0), np.array([[1.0, 5.0], [7.0, 2.0]]), backend="python")
+
+
+def test_a_part_that_has_been_computed_is_copied() -> None:
+    def function(a: Any) -> Any:
+        recorder = a._recorder
+        recorder._limit = 1  # so that each operation is computed at once
+        return np.gradient(a, axis=0)
+
+    array = RANDOM.normal(size=(6, 3))
+    found = record(function, array, backend="python")
+    np.testing.assert_array_equal(found.result, np.gradient(array, axis=0))
+
+
+@pytest.mark.parametrize("call", [
+    lambda a: np.gradient(a, np.arange(3.0), axis=0),
+    lambda a: np.gradient(a, 1, 2, 3),
+    lambda a: np.gradient(a, axis=0, edge_order=3),
+    lambda a: np.gradient(a, axis=5),
+])  # fmt: skip
+def test_errors_are_numpys(call: Any) -> None:
+    array = np.ones((4, 5))
+    with pytest.raises(Exception) as expected:  # noqa: PT011  whatever NumPy raises
+        call(array)
+    with pytest.raises(type(expected.value)):
+        record(call, array, backend="python")
+
+
+def test_what_has_no_kernel_is_numpys() -> None:
+    days = np.arange(5).astype("M8[D]")
+    found = record(lambda a: np.gradient(a, days.astype("m8[D]"), axis=0), np.ones((5, 3)),
+                   backend="python")  # fmt: skip
+    assert [reason.kind for _, reason in found.recorder.breaks] == [GraphBreak.OPERAND]
