@@ -2,7 +2,7 @@
 
 dask fuses chains, but for those that it comes upon from the side: a task that joins small pieces of
 other chunks stays apart from the one that computes with what it joined. Where the same kernel can
-read the pieces where they are, the joined chunk is then never made: see `gpusched.plan.seams`.
+read the pieces where they are, the joined chunk is then never made: see `gpusched.plan.unjoined`.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def owned(array: Any) -> Any:
 
 
 def _joined(arrays: Any, shape: Any) -> Any:
-    """dask's ``concatenate_shaped``, which kernels may do without: see `gpusched.plan.seams`."""
+    """dask's ``concatenate_shaped``, which kernels may do without: see `gpusched.plan.unjoined`."""
     recorder = next((a._recorder for a in arrays if isinstance(a, LazyChunk)), None)
     if recorder is None:
         return concatenate_shaped(arrays, shape)

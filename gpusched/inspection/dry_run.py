@@ -45,8 +45,8 @@ from gpusched.inspection.variant import CallUse, Halt, KernelUse, Variant
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.plan import substitute, written
 from gpusched.plan.schedule import KernelBuilder
-from gpusched.plan.seams import Seamed
-from gpusched.plan.slabs import Slabs
+from gpusched.plan.tiles import TiledLaunches
+from gpusched.plan.unjoined import UnjoinedLaunch
 
 UNKNOWN = object()
 """Stands in for a chunk of which nothing is known."""
@@ -113,7 +113,7 @@ class Rehearser(Rehearsal):
         result = variant.result
         variant.least_written = sum(map(extent, arrays_in(result)))
         variant.least_read = needed(variant.kernels, inputs)
-        if variant.calls or variant.seams or not variant.kernels:
+        if variant.calls or variant.unjoined or not variant.kernels:
             variant.least_read = sum(map(extent, inputs))
         least = held([*inputs, *arrays_in(result)])
         variant.peak = max(variant.peak, least)
@@ -193,8 +193,12 @@ class Rehearser(Rehearsal):
         plan = recorder.plan(arrays, outputs)
         steps = list(zip(plan.steps, plan.dying, strict=True))
         if segment.replayed and recorder.escape is None:
-            self._variant.tiles += [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
-            self._variant.seams += [step for step in plan.steps if isinstance(step, Seamed)]
+            self._variant.tiles += [
+                step for step, _, _ in plan.stages if isinstance(step, TiledLaunches)
+            ]
+            self._variant.unjoined += [
+                step for step in plan.steps if isinstance(step, UnjoinedLaunch)
+            ]
         else:
             # Each task is recorded anew, and nothing is let go before its end.
             before += arrays_in(local)
@@ -208,9 +212,9 @@ class Rehearser(Rehearsal):
     def _note(self, recorder: TracingRecorder, arguments: dict[int, str],
               running: set[int]) -> None:  # fmt: skip
         variant = self._variant
-        seamed = {each.outputs: each for each in variant.seams}
+        unjoined = {each.outputs: each for each in variant.unjoined}
         for builder, each in recorder.launches:
-            launch = seamed.get(each.outputs, each)
+            launch = unjoined.get(each.outputs, each)
             variant.kernels.append(KernelUse(builder, launch, recorder, self._labels, arguments))
         for name, step, call, taken, given in recorder.calls:
             layer = self._labels.get(step, variant.name)

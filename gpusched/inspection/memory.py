@@ -11,7 +11,7 @@ from gpusched.inspection.standins import MAPPED, extent, fresh
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.plan import Call, Plan, Step, reads, written
-from gpusched.plan.seams import Seamed
+from gpusched.plan.unjoined import UnjoinedLaunch
 
 
 def owner(array: Any) -> Any:
@@ -105,7 +105,7 @@ def peak(plan: Plan, steps: Iterable[tuple[Step, tuple[int, ...]]], registers: l
         if isinstance(step, Call):
             given = [registers[r] for r in reads(step)]
             more = temporaries(step.function, given) or 0
-        if isinstance(step, Seamed):
+        if isinstance(step, UnjoinedLaunch):
             more = step.largest_copy
         most = max(most, held([*outside, *(registers[r] for r in alive)]) + more)
         alive -= set(dying)

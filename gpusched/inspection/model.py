@@ -85,7 +85,7 @@ class StageTiles:
 
 
 @dataclass(frozen=True)
-class StageSeams:
+class StageUnjoined:
     """A kernel that reads arrays where they are, instead of one that they would be joined to."""
 
     kernel: str
@@ -139,7 +139,7 @@ class Stage:
     kernels: tuple[StageKernel, ...]
     tiles: tuple[StageTiles, ...]
     """Of the most frequent kind of task."""
-    seams: tuple[StageSeams, ...]
+    unjoined: tuple[StageUnjoined, ...]
     """Of the most frequent kind of task."""
     calls: tuple[tuple[str, int], ...]
     """Functions called as they are, and how often."""

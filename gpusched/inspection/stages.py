@@ -19,8 +19,8 @@ from gpusched.inspection.model import (
     Stage,
     StageDevice,
     StageKernel,
-    StageSeams,
     StageTiles,
+    StageUnjoined,
 )
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, variable_of_layer
 from gpusched.inspection.source import places_of
@@ -107,7 +107,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         results=tuple(_chunk(name, array) for array in arrays_in(main.result)),
         kernels=tuple(_kernels(main, launches)),
         tiles=tuple(_tiles(main)),
-        seams=tuple(_seams(main)),
+        unjoined=tuple(_unjoined(main)),
         calls=tuple(called.items()),
         bytes_read=read,
         bytes_written=written,
@@ -182,10 +182,10 @@ def _devices(variants: list[Variant]) -> Iterator[StageDevice]:
         yield StageDevice(where.name, where.on_device, where.reason, count, up[where], down[where])
 
 
-def _seams(main: Variant) -> list[StageSeams]:
+def _unjoined(main: Variant) -> list[StageUnjoined]:
     return [
-        StageSeams(launch.name, launch.parts, len(launch.regions), launch.bytes_copied)
-        for launch in main.seams
+        StageUnjoined(launch.name, launch.parts, len(launch.regions), launch.bytes_copied)
+        for launch in main.unjoined
     ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpusched.emit.kernel import EXACT
-from gpusched.inspection.model import Break, Stage, StageSeams, StageTiles, Totals
+from gpusched.inspection.model import Break, Stage, StageTiles, StageUnjoined, Totals
 from gpusched.inspection.units import bytes_, count, flow, seconds, shape
 
 if TYPE_CHECKING:
@@ -183,8 +183,8 @@ def rows(found: Explanation, stage: Stage, details: bool = False) -> Iterator[tu
         )
     for tiles in stage.tiles:
         yield "together", _together(tiles)
-    for seams in stage.seams:
-        yield "unjoined", _unjoined(seams)
+    for unjoined in stage.unjoined:
+        yield "unjoined", _unjoined(unjoined)
     if stage.calls:
         yield "unfused", ", ".join(f"{name} ({times:,})" for name, times in stage.calls)
     yield from _devices(stage) if found.gpu else ()
@@ -208,11 +208,11 @@ def _together(tiles: StageTiles) -> str:
     )
 
 
-def _unjoined(seams: StageSeams) -> str:
+def _unjoined(unjoined: StageUnjoined) -> str:
     return (
-        f"{seams.kernel}: reads {seams.arrays:,} arrays without concatenating them, in "
-        f"{seams.calls:,} calls; {bytes_(seams.bytes_copied)} at their borders are copied; the "
-        "first task of its kind concatenates them"
+        f"{unjoined.kernel}: reads {unjoined.arrays:,} arrays without concatenating them, in "
+        f"{unjoined.calls:,} calls; {bytes_(unjoined.bytes_copied)} at their borders are copied; "
+        "the first task of its kind concatenates them"
     )
 
 

@@ -11,8 +11,8 @@ from gpusched.graph.callsites import Site
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.plan.plan import Launch
 from gpusched.plan.schedule import KernelBuilder
-from gpusched.plan.seams import Seamed
-from gpusched.plan.slabs import Slabs
+from gpusched.plan.tiles import TiledLaunches
+from gpusched.plan.unjoined import UnjoinedLaunch
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class Variant:
     program: bool = False
     """Whether the task is one of gpusched's programs."""
     kernels: list[KernelUse] = field(default_factory=list)
-    tiles: list[Slabs] = field(default_factory=list)
+    tiles: list[TiledLaunches] = field(default_factory=list)
     """Kernels that run together on some rows at a time."""
-    seams: list[Seamed] = field(default_factory=list)
+    unjoined: list[UnjoinedLaunch] = field(default_factory=list)
     """Kernels that read arrays where they are, instead of one that they would be joined to."""
     calls: list[CallUse] = field(default_factory=list)
     halts: list[Halt] = field(default_factory=list)

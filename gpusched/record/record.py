@@ -17,7 +17,7 @@ from gpusched.emit.floatingpoint import INVALID, OVERFLOW, collecting, enforced,
 from gpusched.emit.kernel import MOMENTS
 from gpusched.emit.operations import Operation, conversion, reports, reports_of_joining
 from gpusched.emit.policy import LANES
-from gpusched.plan import seams, slabs, tiers
+from gpusched.plan import tiers, tiles, unjoined
 from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import (
     Apply,
@@ -470,7 +470,7 @@ class Recorder:
         builder = KernelBuilder(group, self._done, self._registers)
         if not group.axes and builder.labels is None:
             read = [self._registers[k] for k in builder.registers]
-            builder.cut = seams.divided(self.steps, read, group.shape, self._registers)
+            builder.cut = unjoined.divided(self.steps, read, group.shape, self._registers)
         targets = [len(self._registers) + k for k in range(len(group.nodes))]
         step = self.launch(builder, targets, part)
         if isinstance(step, Launch):
@@ -779,11 +779,11 @@ class Recorder:
         """Return the plan that repeats what was recorded."""
         kept = used_registers(result)
         constants = tuple(self._constants)
-        steps = seams.arranged(list(self.steps), kept, self._registers)
+        steps = unjoined.arranged(list(self.steps), kept, self._registers)
         dying = last_uses(map(reads, steps), kept)
-        running = slabs.arranged(steps, dying, self._registers)
-        ends = last_uses(map(slabs.read, running), kept)
-        launches = [isinstance(step, Launch | slabs.Slabs) for step in running]
+        running = tiles.arranged(steps, dying, self._registers)
+        ends = last_uses(map(tiles.read, running), kept)
+        launches = [isinstance(step, Launch | tiles.TiledLaunches) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
         return Plan(steps, len(self._registers), arrays, result, constants, dying, stages,
                     errors=self.errors, warned=tuple(self.warned))  # fmt: skip

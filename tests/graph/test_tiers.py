@@ -24,11 +24,11 @@ from gpusched.emit.choices import ChoiceError
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.segment import Segment
 from gpusched.plan import tiers
-from gpusched.plan.slabs import Slabs
+from gpusched.plan.tiles import TiledLaunches
 from gpusched.store import background, worthwhile
 from gpusched.store.handles import CompiledKernel, Handle
 from gpusched.store.statistics import Statistics, reset_statistics, statistics
-from tests.plan.slabbed import make_small
+from tests.plan.tiled import make_small
 from tests.store.test_cache import sample_kernel
 from tests.waiting import PATIENCE
 
@@ -235,18 +235,18 @@ def softmax(x: Any) -> Any:
     return powers / np.sum(powers, axis=1, keepdims=True)
 
 
-def test_kernels_that_share_slabs_switch_together(
+def test_kernels_that_share_tiles_switch_together(
     compiler: Compiler, pays: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_small(monkeypatch)
-    run: list[Slabs] = []
-    call = Slabs.__call__
+    run: list[TiledLaunches] = []
+    call = TiledLaunches.__call__
 
-    def noted(self: Slabs, registers: Any) -> None:
+    def noted(self: TiledLaunches, registers: Any) -> None:
         run.append(self)
         call(self, registers)
 
-    monkeypatch.setattr(Slabs, "__call__", noted)
+    monkeypatch.setattr(TiledLaunches, "__call__", noted)
 
     def program(x: da.Array) -> da.Array:
         return x.map_blocks(softmax, meta=VALUES[:0])

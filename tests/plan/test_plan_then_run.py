@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import gpusched
 from gpusched.plan.plan import Launch
-from gpusched.plan.seams import Seamed
+from gpusched.plan.unjoined import UnjoinedLaunch
 from gpusched.record.chunk import LazyChunk, compute, lazies, references
 from gpusched.record.record import Recorder
-from tests.plan.slabbed import make_small, put_some, slabs_of
+from tests.plan.tiled import make_small, put_some, tiles_of
 from tests.record.recording import record
 from tests.tiers import exhaustive
 
@@ -128,15 +128,15 @@ def test_a_function_that_is_no_kernel_is_called_once_with_values(launched: list[
     np.testing.assert_array_equal(found, np.sort(-x * 3, axis=1) + 1)
 
 
-def test_the_first_chunk_takes_the_joints_of_seams_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    run: list[Seamed] = []
-    call = Seamed.__call__
+def test_the_first_chunk_takes_the_joints_of_arrays_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    run: list[UnjoinedLaunch] = []
+    call = UnjoinedLaunch.__call__
 
-    def noted(self: Seamed, registers: Any) -> None:
+    def noted(self: UnjoinedLaunch, registers: Any) -> None:
         run.append(self)
         call(self, registers)
 
-    monkeypatch.setattr(Seamed, "__call__", noted)
+    monkeypatch.setattr(UnjoinedLaunch, "__call__", noted)
     x = da.from_array(RANDOM.normal(size=(1200, 900)), chunks=(600, 900))
     whole = x.rechunk((1200, 900))
     with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
@@ -166,13 +166,13 @@ def test_equal_chunks_have_equal_results(
         assert len({chunk.tobytes() for chunk in np.split(found[0], 3)}) == 1
 
 
-def test_rows_and_columns_share_slabs_from_the_first_chunk_on(
+def test_rows_and_columns_share_tiles_from_the_first_chunk_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_small(monkeypatch)
     x = 1e8 + RANDOM.normal(size=(900, 64))
     recorded = record(ENDS["variances"], x)
-    assert slabs_of(recorded.plan)
+    assert tiles_of(recorded.plan)
     assert bits(recorded.result) == bits(recorded.plan.run((x,))[0])
     for found, wanted in zip(recorded.result, ENDS["variances"](x), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12)

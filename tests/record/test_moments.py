@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.graph.moments import moment_agg, moment_chunk, moment_combine
 from gpusched.record.moments import Moments, joined, moments
-from tests.plan.slabbed import put_some, slabs_of
+from tests.plan.tiled import put_some, tiles_of
 from tests.record.recording import BACKENDS, record
 from tests.tiers import exhaustive
 
@@ -196,14 +196,14 @@ def test_other_reductions_are_beside_it() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-def test_sums_beside_moments_of_rows_share_slabs() -> None:
+def test_sums_beside_moments_of_rows_share_tiles() -> None:
     def rows(x: Any) -> Any:
         return np.var(x, axis=1, keepdims=True), x - np.mean(x, axis=1, keepdims=True)
 
     x = RANDOM.normal(size=(2000, 1500)).astype("f4")
     recorded = record(rows, x)
     again = recorded.plan.run((x,))[0]
-    assert slabs_of(recorded.plan)
+    assert tiles_of(recorded.plan)
     for one, other, wanted in zip(recorded.result, again, rows(x), strict=True):
         np.testing.assert_array_equal(one, other)
         np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-6)

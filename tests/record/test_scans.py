@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 import gpusched
 from gpusched.breaks import GraphBreak
-from gpusched.plan.slabs import Slabs
+from gpusched.plan.tiles import TiledLaunches
 from tests.record.recording import BACKENDS, check, record
 from tests.tiers import every
 
@@ -99,7 +99,7 @@ def test_what_follows_runs_on_the_same_rows() -> None:
     array = RANDOM.normal(size=(1200, 1024))
     found = check(lambda a: np.cumsum(a - 0.5, axis=0).max(axis=1), array)
     (step,) = [step for step, _, _ in found.plan.stages]
-    assert isinstance(step, Slabs)
+    assert isinstance(step, TiledLaunches)
     assert [each.kernel.kernel.loops for each in step.launches] == [
         ("scan", "map"),
         ("map", "reduce"),

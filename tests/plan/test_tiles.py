@@ -1,4 +1,4 @@
-"""Kernels that run together on slabs of rows give what each gives alone, bit by bit."""
+"""Kernels that run together on tiles of rows give what each gives alone, bit by bit."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from gpusched.emit.floatingpoint import INVALID, take
 from gpusched.emit.policy import TILE_ROWS
-from gpusched.plan import slabs
+from gpusched.plan import tiles
 from gpusched.plan.plan import Launch, Plan, last_uses, reads, used_registers, written
-from gpusched.plan.slabs import Slabs
-from tests.plan.slabbed import make_small, profiled, put_some, slabs_of
+from gpusched.plan.tiles import TiledLaunches
+from tests.plan.tiled import make_small, profiled, put_some, tiles_of
 from tests.record.recording import record
 from tests.tiers import every, exhaustive
 
@@ -60,13 +60,13 @@ FUNCTIONS = [softmax, statistics, centred, scaled, deviations]
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let slabs have few rows, also of small arrays."""
+    """Let tiles have few rows, also of small arrays."""
     make_small(monkeypatch)
 
 
 def groups(plan: Plan) -> list[list[str]]:
     """Return the names of what runs together, by group."""
-    return [[each.name for each in step.launches] for step in slabs_of(plan)]
+    return [[each.name for each in step.launches] for step in tiles_of(plan)]
 
 
 def alone(plan: Plan) -> Plan:
@@ -123,7 +123,7 @@ def test_results_are_those_of_whole_chunks(function: Any, dtype: str, layout: st
     st.data(),
 )
 @pytest.mark.slow
-def test_any_shape_and_any_size_of_slabs(
+def test_any_shape_and_any_size_of_tiles(
     function: Any, rows: int, columns: int, dtype: str, room: int, data: st.DataObject
 ) -> None:
     x = np.random.default_rng(rows * columns).normal(size=(rows, columns)).astype(dtype)
@@ -152,7 +152,7 @@ def test_memory_is_read_row_by_row() -> None:
 @pytest.mark.usefixtures("small")
 def test_what_reads_whole_columns_comes_after() -> None:
     plan = record(statistics, np.ones((512, 64))).plan
-    (found,) = slabs_of(plan)
+    (found,) = tiles_of(plan)
     inside = {output.register for launch in found.launches for output in launch.outputs}
     columns = [k for launch in found.launches for k in launch.outputs if k.shape == (64,)]
     assert len(found.launches) == 3 and len(columns) == 1
@@ -164,12 +164,12 @@ def test_what_stays_in_the_cache_runs_whole() -> None:
     assert not groups(record(softmax, np.ones((64, 64))).plan)
 
 
-def test_a_large_chunk_is_cut_into_slabs() -> None:
+def test_a_large_chunk_is_cut_into_tiles() -> None:
     columns = 1024
-    rows = 5 * slabs.room() // (8 * columns)
+    rows = 5 * tiles.room() // (8 * columns)
     plan = record(softmax, np.ones((rows, columns))).plan
-    (found,) = slabs_of(plan)
-    assert found.rows * columns * 8 <= slabs.room() and not found.rows % TILE_ROWS
+    (found,) = tiles_of(plan)
+    assert found.rows * columns * 8 <= tiles.room() and not found.rows % TILE_ROWS
 
 
 def sorted_rows(x: Any) -> Any:
@@ -184,7 +184,9 @@ def peak(plan: Plan, registers: list[Any]) -> int:
     """Return the most bytes of results that a plan holds at a time."""
     held, most = set(), 0
     for step, _, ends in plan.stages:
-        held |= set().union(*map(written, step.launches if isinstance(step, Slabs) else [step]))
+        held |= set().union(
+            *map(written, step.launches if isinstance(step, TiledLaunches) else [step])
+        )
         most = max(most, sum(registers[k].nbytes for k in held))
         held -= set(ends)
     return most
@@ -192,7 +194,7 @@ def peak(plan: Plan, registers: list[Any]) -> int:
 
 @pytest.mark.parametrize("function", every(3, [*FUNCTIONS, sorted_rows]), ids=lambda f: f.__name__)
 def test_no_more_memory_is_held(function: Any) -> None:
-    x = np.ones((5 * slabs.room() // 8192, 1024))
+    x = np.ones((5 * tiles.room() // 8192, 1024))
     found = record(function, x)
     registers = [x, *[None] * (found.plan.size - 1)]
     for register, array in found.plan.constants:
@@ -200,11 +202,11 @@ def test_no_more_memory_is_held(function: Any) -> None:
     for step in found.plan.steps:
         step(registers)
     assert groups(found.plan)
-    assert peak(found.plan, registers) <= peak(alone(found.plan), registers) + slabs.room() // 8
+    assert peak(found.plan, registers) <= peak(alone(found.plan), registers) + tiles.room() // 8
 
 
 @pytest.mark.usefixtures("small")
-def test_errors_of_any_slab_are_noted() -> None:
+def test_errors_of_any_tile_are_noted() -> None:
     x = np.ones((512, 64))
     plan = record(scaled, x).plan
     assert groups(plan)
@@ -229,10 +231,10 @@ def test_profiles_time_each_kernel() -> None:
 def test_the_loop_comes_from_disk(tmp_path: Any) -> None:
     script = (
         "import sys, dask, numpy as np, gpusched\n"
-        "from gpusched.plan import slabs\n"
-        "from tests.plan import test_slabs as t\n"
-        "slabs.room = lambda: 1 << 15\n"
-        "slabs._Together._is_large = lambda self, registers: False\n"
+        "from gpusched.plan import tiles\n"
+        "from tests.plan import test_tiles as t\n"
+        "tiles.room = lambda: 1 << 15\n"
+        "tiles._Together._is_large = lambda self, registers: False\n"
         "x = np.ones((512, 64))\n"
         "plan = t.record(t.softmax, x).plan\n"
         "assert t.groups(plan)\n"
@@ -248,20 +250,20 @@ def test_the_loop_comes_from_disk(tmp_path: Any) -> None:
     assert int(run[0]) > 0 and int(run[1]) == 0
 
 
-def test_slabs_do_not_wait_for_kernels_of_other_slabs() -> None:
+def test_tiles_do_not_wait_for_kernels_of_other_tiles() -> None:
     compiled, asked = threading.Event(), threading.Event()
 
     def compile_slowly() -> None:
         asked.set()
         assert compiled.wait(60)
 
-    def slabs_with(wait: Any) -> Slabs:
+    def tiles_with(wait: Any) -> TiledLaunches:
         kernel = SimpleNamespace(native=None, wait=wait)
         launch: Any = MagicMock(kernel=kernel)
-        return Slabs((launch,), 8)
+        return TiledLaunches((launch,), 8)
 
-    waiting = threading.Thread(target=slabs_with(compile_slowly), args=([],))
-    other = threading.Thread(target=slabs_with(lambda: None), args=([],))
+    waiting = threading.Thread(target=tiles_with(compile_slowly), args=([],))
+    other = threading.Thread(target=tiles_with(lambda: None), args=([],))
     waiting.start()
     assert asked.wait(60)
     other.start()

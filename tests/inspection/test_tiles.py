@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.plan import slabs
+from gpusched.plan import tiles
 
 X = da.from_array(np.random.default_rng(0).random((240, 50)), chunks=(120, 50))
 
@@ -30,18 +30,18 @@ def chain(x: Any) -> Any:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[slabs.Slabs]]:
-    """Give the slabs that are run; a cache is small enough for small chunks to have several."""
-    found: list[slabs.Slabs] = []
+def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tiles.TiledLaunches]]:
+    """Give the tiles that are run; a cache is small enough for small chunks to have several."""
+    found: list[tiles.TiledLaunches] = []
 
-    call = slabs.Slabs.__call__
+    call = tiles.TiledLaunches.__call__
 
-    def noted(self: slabs.Slabs, registers: Any) -> None:
+    def noted(self: tiles.TiledLaunches, registers: Any) -> None:
         found.append(self)
         call(self, registers)
 
-    monkeypatch.setattr(slabs.Slabs, "__call__", noted)
-    monkeypatch.setattr(slabs, "room", lambda: 16 << 10)
+    monkeypatch.setattr(tiles.TiledLaunches, "__call__", noted)
+    monkeypatch.setattr(tiles, "room", lambda: 16 << 10)
     settings = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.merge-bytes": 1}
     with dask.config.set(settings):
         yield found
@@ -49,7 +49,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[slabs.Slabs]]:
 
 @pytest.mark.parametrize("program", [softmax, statistics, chain])
 def test_explained_as_they_run(
-    program: Callable[[Any], tuple[Any, ...]], run: list[slabs.Slabs]
+    program: Callable[[Any], tuple[Any, ...]], run: list[tiles.TiledLaunches]
 ) -> None:
     with gpusched.enable():
         explanation = gpusched.explain(*program(X))
@@ -68,14 +68,14 @@ def test_explained_as_they_run(
 
 
 def test_what_is_in_the_cache_takes_no_time_to_read(
-    run: list[slabs.Slabs], monkeypatch: pytest.MonkeyPatch
+    run: list[tiles.TiledLaunches], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def explained() -> gpusched.Explanation:
         with gpusched.enable():
             return gpusched.explain(*softmax(X))
 
     together = explained().stages[0]
-    monkeypatch.setattr(slabs, "room", lambda: 0)
+    monkeypatch.setattr(tiles, "room", lambda: 0)
     apart = explained().stages[0]
     assert together.bytes_read == apart.bytes_read
     # Both later kernels read the chunk again, and a number a row from those before them.

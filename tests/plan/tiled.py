@@ -1,4 +1,4 @@
-"""Plans whose kernels run together on slabs of rows, of small arrays too."""
+"""Plans whose kernels run together on tiles of rows, of small arrays too."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 from hypothesis import strategies as st
 
 from gpusched import events
-from gpusched.plan import slabs
+from gpusched.plan import tiles
 from gpusched.plan.plan import Plan
-from gpusched.plan.slabs import Slabs
+from gpusched.plan.tiles import TiledLaunches
 
 
 def make_small(patch: pytest.MonkeyPatch, room: int = 1 << 15) -> None:
-    """Let slabs have few rows, also of small arrays."""
-    patch.setattr(slabs, "room", lambda: room)
-    patch.setattr(slabs._Together, "_is_large", lambda self, registers: False)
+    """Let tiles have few rows, also of small arrays."""
+    patch.setattr(tiles, "room", lambda: room)
+    patch.setattr(tiles._Together, "_is_large", lambda self, registers: False)
 
 
-def slabs_of(plan: Plan) -> list[Slabs]:
-    return [step for step, _, _ in plan.stages if isinstance(step, Slabs)]
+def tiles_of(plan: Plan) -> list[TiledLaunches]:
+    return [step for step, _, _ in plan.stages if isinstance(step, TiledLaunches)]
 
 
 def put_some(x: np.ndarray, specials: tuple[float, ...], data: st.DataObject) -> None:
@@ -33,9 +33,9 @@ def put_some(x: np.ndarray, specials: tuple[float, ...], data: st.DataObject) ->
 
 def profiled(plan: Plan, *arrays: Any) -> tuple[Any, list[str]]:
     """Return a plan's results, and the kernels that a profile of its run times."""
-    found = events.start("slabs")
+    found = events.start("tiles")
     try:
         result, _ = plan.run(arrays)
     finally:
-        events.stop("slabs")
+        events.stop("tiles")
     return result, [event.name for event in events.taken(found) if event.kind == "kernel"]

@@ -51,7 +51,7 @@ def room() -> int:
 
 
 @dataclass
-class Slabs:
+class TiledLaunches:
     """Some launches, each called for one tile of rows after the other."""
 
     launches: tuple[Launch, ...]
@@ -86,7 +86,7 @@ class Slabs:
     def __call__(self, registers: Registers) -> None:
         """Run the kernels together, tile after tile."""
         if "natives" not in vars(self):
-            # Python 3.11 holds a lock that all slabs share while it makes such a property.
+            # Python 3.11 holds a lock that all tiles share while it makes such a property.
             for launch in self.launches:
                 launch.kernel.wait()
         natives = self.natives
@@ -222,7 +222,7 @@ def arranged(
                     later.append((step, ends))
         rows = together.rows()
         if rows:
-            found += [*before, Slabs(together.in_order(), rows, together.cached())]
+            found += [*before, TiledLaunches(together.in_order(), rows, together.cached())]
         else:
             found.append(first)
         waiting = later if rows else rest
@@ -362,6 +362,6 @@ class _Together:
 
 def read(step: Step) -> set[int]:
     """Return the registers a step reads; tiles also read what they have written."""
-    if isinstance(step, Slabs):
+    if isinstance(step, TiledLaunches):
         return set().union(*map(reads, step.launches))
     return reads(step)

@@ -80,7 +80,7 @@ class Region:
 
 
 @dataclass(kw_only=True)
-class Seamed(Launch):
+class UnjoinedLaunch(Launch):
     """A launch whose kernel is called for each part of its results by itself.
 
     Its inputs are all that it reads, in no order.
@@ -184,10 +184,10 @@ def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
             if views.keys().isdisjoint(written(step)):
                 found.append(step)
         elif type(step) is Launch:
-            seamed = _seamed(step, views, arrays)
-            if seamed is None:
+            unjoined = _unjoined(step, views, arrays)
+            if unjoined is None:
                 return read[-1]
-            found.append(seamed)
+            found.append(unjoined)
         elif isinstance(step, Call) and step.single and read[0].shows(arrays[step.results[0]]):
             views[step.results[0]] = read[0]
         else:
@@ -195,7 +195,7 @@ def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
     return next((views[register] for register in views if register in kept), found)
 
 
-def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed | None:
+def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> UnjoinedLaunch | None:
     """Return a launch that reads grids' arrays where they are; None if that gains nothing."""
     kernel = launch.kernel.kernel
     elementwise = set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
@@ -228,8 +228,8 @@ def _seamed(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Seamed
     read = min(launch.bytes_read, sum(arrays[register].nbytes for register in inputs))
     given = {field.name: getattr(launch, field.name) for field in fields(launch) if field.init}
     changed = {"inputs": inputs, "bytes_read": read}
-    seamed = Seamed(**given | changed, parts=len(parts), regions=found)
-    return seamed if 2 * seamed.bytes_copied <= nbytes else None
+    unjoined = UnjoinedLaunch(**given | changed, parts=len(parts), regions=found)
+    return unjoined if 2 * unjoined.bytes_copied <= nbytes else None
 
 
 class _Reading:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.emit.floatingpoint import DIVIDE, take
 from gpusched.graph.known import substitute_for
-from gpusched.plan import grids, seams
-from gpusched.plan.seams import Seamed
+from gpusched.plan import grids, unjoined
+from gpusched.plan.unjoined import UnjoinedLaunch
 from tests.record.recording import BACKENDS, Recording, assert_same, record
 
 JOIN: Callable[..., Any] = substitute_for(concatenate_shaped)
@@ -26,9 +26,9 @@ JOIN: Callable[..., Any] = substitute_for(concatenate_shaped)
 
 @pytest.fixture(autouse=True)
 def small_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seams, "LEAST_JOINED", 1)
+    monkeypatch.setattr(unjoined, "LEAST_JOINED", 1)
     monkeypatch.setattr(grids, "NARROWEST", 2)
-    monkeypatch.setattr(seams, "NARROWEST", 2)
+    monkeypatch.setattr(unjoined, "NARROWEST", 2)
 
 
 def grid(edges: list[list[int]], dtype: str, order: str = "C") -> list[np.ndarray]:
@@ -58,8 +58,8 @@ def check(function: Callable[..., Any], parts: list[np.ndarray], counts: tuple[i
     return found
 
 
-def seamed(found: Recording) -> list[Seamed]:
-    return [step for step in found.plan.steps if isinstance(step, Seamed)]
+def unjoined_launches(found: Recording) -> list[UnjoinedLaunch]:
+    return [step for step in found.plan.steps if isinstance(step, UnjoinedLaunch)]
 
 
 def joins(found: Recording) -> bool:
@@ -78,7 +78,7 @@ PADDED = [[1, 40, 1], [1, 30, 1]]
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_stencil_reads_the_chunk_where_it_lies(backend: str) -> None:
     found = check(stencil, grid(PADDED, "f4"), (3, 3), backend=backend)
-    (launch,) = seamed(found)
+    (launch,) = unjoined_launches(found)
     assert not joins(found)
     assert len(launch.regions) == 5
     assert launch.parts == 9
@@ -123,7 +123,7 @@ def test_any_views_of_any_grid(case: Any, dtype: str, order: str) -> None:
 
 def test_parts_side_by_side_need_no_copy() -> None:
     found = check(lambda u, v: (u + v) * 2, grid([[5, 7, 4], [6]], "f8"), (3, 1), np.ones(6))
-    (launch,) = seamed(found)
+    (launch,) = unjoined_launches(found)
     assert len(launch.regions) == 3
     assert launch.bytes_copied == 0
 
@@ -145,7 +145,7 @@ def test_parts_side_by_side_need_no_copy() -> None:
 def test_what_needs_the_whole_gets_it(function: Callable[[Any], Any]) -> None:
     found = check(function, grid(PADDED, "f8"), (3, 3))
     assert joins(found)
-    assert not seamed(found)
+    assert not unjoined_launches(found)
 
 
 def test_several_kernels_read_the_parts() -> None:
@@ -153,7 +153,7 @@ def test_several_kernels_read_the_parts() -> None:
         return stencil(u), u[2:, 1:-1] - u[:-2, 1:-1], u[3:] * 2 + 1
 
     found = check(several, grid(PADDED, "f8"), (3, 3))
-    assert len(seamed(found)) == 2
+    assert len(unjoined_launches(found)) == 2
     assert not joins(found)
 
 
@@ -162,7 +162,7 @@ def test_results_of_the_parts_are_read_by_others() -> None:
         return np.sort(stencil(u), axis=0) + 1
 
     found = check(twice, grid(PADDED, "f8"), (3, 3))
-    assert len(seamed(found)) == 1
+    assert len(unjoined_launches(found)) == 1
 
 
 def test_two_grids_are_read_where_they_lie() -> None:
@@ -177,7 +177,7 @@ def test_two_grids_are_read_where_they_lie() -> None:
     wholes = [concatenate_shaped(list(arrays[k : k + 9]), (3, 3)) for k in (0, 9)]
     for result in (found.result, again):
         assert_same(result, stencil(wholes[0]) + stencil(wholes[1]))
-    (launch,) = seamed(found)
+    (launch,) = unjoined_launches(found)
     assert launch.parts == 18
     assert not joins(found)
 
@@ -194,7 +194,7 @@ def test_grids_that_are_cut_elsewhere() -> None:
     expected = concatenate_shaped(tall, (2, 1)) * 2 - concatenate_shaped(wide, (1, 3))
     for result in (found.result, again):
         assert_same(result, expected)
-    (launch,) = seamed(found)
+    (launch,) = unjoined_launches(found)
     assert [region.index for region in launch.regions if not region.copies] == [
         (slice(0, 15), slice(1, 29)), (slice(15, 40), slice(1, 29))
     ]  # fmt: skip
@@ -212,7 +212,7 @@ def test_what_is_joined_twice_is_joined_first() -> None:
     expected = concatenate_shaped([inner[5:], arrays[2]], (2, 1)) * 2 + 1
     for result in (found.result, again):
         assert_same(result, expected)
-    assert len(seamed(found)) == 1
+    assert len(unjoined_launches(found)) == 1
 
 
 def test_of_two_grids_one_may_be_needed() -> None:
@@ -227,7 +227,7 @@ def test_of_two_grids_one_may_be_needed() -> None:
     for result in (found.result, again):
         assert_same(result[0], whole * 2 + whole)
         assert_same(result[1], np.sort(whole, axis=0))
-    (launch,) = seamed(found)
+    (launch,) = unjoined_launches(found)
     assert launch.parts == 2
     assert joins(found)
 
@@ -248,7 +248,7 @@ def test_parts_of_other_kinds_are_joined(change: Callable[[np.ndarray], np.ndarr
         return
     found = record(lambda *a: JOIN(list(a), (2, 1)) * 2 + 1, *parts)
     assert_same(found.result, expected)
-    assert not seamed(found)
+    assert not unjoined_launches(found)
 
 
 def test_what_would_be_copied_for_the_most_part_is_joined() -> None:
@@ -260,7 +260,7 @@ def test_what_would_be_copied_for_the_most_part_is_joined() -> None:
 def test_parts_that_are_slices_of_wider_arrays_are_read_too() -> None:
     wide = [np.tile(part, 2)[:, : part.shape[1]] for part in grid([[1, 40, 1], [30]], "f8")]
     assert not wide[1].flags.c_contiguous
-    (launch,) = seamed(check(lambda u: u[:-2] + u[2:] * 2, wide, (3, 1)))
+    (launch,) = unjoined_launches(check(lambda u: u[:-2] + u[2:] * 2, wide, (3, 1)))
     assert len(launch.regions) == 3
 
 
@@ -268,19 +268,19 @@ def test_narrow_parts_do_not_divide_the_loops(monkeypatch: pytest.MonkeyPatch) -
     parts = grid([[40], [16] * 4], "f8")
     (several,) = check(lambda u: u * 2 + 1, parts, (1, 4)).launches
     monkeypatch.setattr(grids, "NARROWEST", 64)
-    monkeypatch.setattr(seams, "NARROWEST", 64)
+    monkeypatch.setattr(unjoined, "NARROWEST", 64)
     (one,) = check(lambda u: u * 2 + 1, parts, (1, 4)).launches
     assert (len(several.kernel.kernel.loops), len(one.kernel.kernel.loops)) == (2, 1)
 
 
 def test_small_arrays_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seams, "LEAST_JOINED", 1 << 18)
+    monkeypatch.setattr(unjoined, "LEAST_JOINED", 1 << 18)
     assert joins(check(stencil, grid(PADDED, "f8"), (3, 3)))
 
 
 def test_many_narrow_parts_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "NARROWEST", 8)
-    monkeypatch.setattr(seams, "NARROWEST", 8)
+    monkeypatch.setattr(unjoined, "NARROWEST", 8)
     assert joins(check(lambda u: u * 2 + 1, grid([[4] * 6, [5]], "f8"), (6, 1)))
 
 
@@ -288,7 +288,7 @@ def test_errors_of_any_part_are_noted() -> None:
     parts = [np.zeros((8, 5)), np.ones((8, 5))]
     function = lambda *a: 1 / JOIN(list(a), (2, 1)) + 1  # noqa: E731
     found = record(lambda *a: function(*a), *(part + 1 for part in parts))
-    assert seamed(found)
+    assert unjoined_launches(found)
     take()
     result, _ = found.plan.run(tuple(parts))
     assert take() == DIVIDE
@@ -321,7 +321,7 @@ def test_map_overlap_joins_no_chunk(boundary: Any) -> None:
         expected = heat(x, boundary).compute(scheduler="sync")
     explained = gpusched.explain(heat(x, boundary))
     (last,) = (stage for stage in explained.stages if stage.layer == heat(x, boundary).name)
-    assert last.seams
+    assert last.unjoined
     assert "unjoined" in str(explained)
     assert not last.calls
     for scheduler in ("sync", "threads"):
@@ -356,12 +356,12 @@ def test_what_is_recorded_for_each_chunk_is_told_to_be_joined() -> None:
     y = x.map_overlap(read_each_time, depth={0: 1, 1: 0}, boundary="nearest", trim=False,
                       chunks=x.chunks, meta=x._meta)  # fmt: skip
     last = gpusched.explain(y).stages[-1]
-    assert not last.seams
+    assert not last.unjoined
     assert ("concatenate_shaped", 3) in last.calls
 
 
 @pytest.mark.usefixtures("switched_on")
-def test_copies_along_wide_seams_count_as_memory() -> None:
+def test_copies_along_wide_joints_count_as_memory() -> None:
     x = da.from_array(np.zeros((3000, 50)), chunks=(1000, 50)).persist(scheduler="sync")
 
     def spread(u: Any) -> Any:
@@ -370,6 +370,6 @@ def test_copies_along_wide_seams_count_as_memory() -> None:
     y = x.map_overlap(spread, depth={0: 50, 1: 0}, boundary="periodic", trim=False,
                       chunks=x.chunks, meta=x._meta)  # fmt: skip
     last = gpusched.explain(y).stages[-1]
-    assert last.seams
+    assert last.unjoined
     chunk, edge, copy = 1000 * 50 * 8, 50 * 50 * 8, 150 * 50 * 8
     assert last.peak == 2 * chunk + 2 * edge + copy
