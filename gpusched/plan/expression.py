@@ -105,6 +105,11 @@ class Scalar(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Constant(Scalar):
+    """A number that is part of a kernel's source, whatever it is: what loops inside it depend on."""
+
+
+@dataclass(frozen=True, eq=False)
 class Apply(Node):
     """A scalar operation on each element."""
 

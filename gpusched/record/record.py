@@ -21,6 +21,7 @@ from gpusched.plan import seams, slabs, tiers
 from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import (
     Apply,
+    Constant,
     Gather,
     Leaf,
     Node,
@@ -242,6 +243,11 @@ class Recorder:
         if isinstance(value, Scalar):
             return self.cast(value.value, dtype)
         return self.apply(conversion(value.dtype, dtype), (value,), dtype)
+
+    def number(self, value: int, dtype: np.dtype) -> Constant:
+        """Return the node of a number that is part of the source of kernels."""
+        key = "number", dtype, value
+        return cast(Constant, self._nodes.setdefault(key, Constant(dtype, (), dtype.type(value))))
 
     def ufunc(
         self, operation: Operation, ufunc: np.ufunc, operands: tuple[Value, ...]
