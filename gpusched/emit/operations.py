@@ -176,6 +176,10 @@ def _comparisons() -> None:
         _add(f"search_{side}", _kinds("iuf", f"search_{side}({{0}}, {{1}}, {{2}})"))
     place = "search_right({0}, {1}, {4})"
     _add("interpolate", {"f": f"interpolated({{0}}, {{1}}, {{2}}, {place}, {{3}})"})
+    lane = "shift({0}, {1})"
+    _add("select", {"f": f"selected({lane}, {{2}}, {{3}}, {{T}}(inf), {{T}}(nan))"}, heavy=True)
+    found = f"following({lane}, {{2}}, {{3}}, {{4}}, {{T}}(inf), {{T}}(nan))"
+    _add("select_next", {"f": found}, heavy=True)
     _add("heaviside", {"f": "heaviside_float({0}, {1}, {T}(0), {T}(1))"})
 
 

@@ -19,6 +19,7 @@ from gpusched.adapters.arrays import (
     block_histogramdd,
     cumprod_merge,
     cumsum_merge,
+    custom_nanquantile,
     nanmax_skip,
     nanmin_skip,
     prefixscan_combine,
@@ -36,7 +37,7 @@ from gpusched.graph.grouped import GROUPED, grouped_for
 from gpusched.graph.grouped_whole import extracted
 from gpusched.graph.partials import bare
 from gpusched.plan.expression import UnfusibleError
-from gpusched.record import foreign, functions, scans, searches, windows  # noqa: F401
+from gpusched.record import foreign, functions, scans, searches, selection, windows  # noqa: F401
 from gpusched.record.chunk import HANDLERS, LazyChunk, compute
 from gpusched.record.recorded import RecordedFunction, one_of
 
@@ -146,7 +147,7 @@ _CHUNK_FUNCTIONS = frozenset(
     [dask_chunk.astype, reductions.mean_chunk, reductions.moment_chunk, moments.moment_chunk,
      reductions.chunk_min, reductions.chunk_max, nanmin_skip, nanmax_skip,
      prefixscan_first, prefixscan_combine, block_histogram, block_histogramdd,
-     searchsorted_block, sqrt]
+     searchsorted_block, sqrt, custom_nanquantile]
 )  # fmt: skip
 
 _FIRST_STEPS = frozenset(
@@ -213,6 +214,13 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
         return plain(x, axis, keepdims)  # Which says why.
 
 
+def _custom_nanquantile(a: Any, q: Any, axis: Any = None, method: Any = "linear",
+                        keepdims: Any = False, **kwargs: Any) -> Any:  # fmt: skip
+    lazy = isinstance(a, LazyChunk)
+    function = selection.short_nanquantile if lazy else custom_nanquantile
+    return function(a, q, axis, method, keepdims, **kwargs)
+
+
 def _cumsum_merge(a: Any, b: Any) -> Any:
     return cumsum_merge(a, b) if _is_masked(a) or _is_masked(b) else a + b
 
@@ -273,6 +281,7 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     block_histogram: _block_histogram,
     block_histogramdd: _block_histogramdd,
     searchsorted_block: _searchsorted_block,
+    custom_nanquantile: _custom_nanquantile,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
 

@@ -106,7 +106,7 @@ class Scalar(Node):
 
 @dataclass(frozen=True, eq=False)
 class Constant(Scalar):
-    """A number that is part of a kernel's source, whatever it is: what loops inside it depend on."""
+    """A number that is part of a kernel's source, such as how often a loop in it repeats."""
 
 
 @dataclass(frozen=True, eq=False)

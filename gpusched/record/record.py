@@ -332,6 +332,17 @@ class Recorder:
 
         return cast(Leaf, self._intern(("labels", placed, register, *args), make))
 
+    def rearranged(self, node: Node, function: Callable[..., Any], *args: Any) -> Leaf:
+        """Return what a function that only moves elements makes of a node, once for each."""
+        register = self.register(node)
+
+        def make() -> Node:
+            found = self.call(function, (Register(register), *args), {}, copies=True)
+            assert isinstance(found, Leaf)
+            return found
+
+        return cast(Leaf, self._intern(("rearranged", function, register, *args), make))
+
     def table(self, leaf: Leaf) -> Table:
         """Return the node of an array of one axis that operations get as a whole."""
 

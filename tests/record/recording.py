@@ -12,7 +12,7 @@ import numpy as np
 from gpusched.backends.cache import kernels, reference
 from gpusched.backends.devices import HOST, Device
 from gpusched.plan.plan import Launch, Plan
-from gpusched.record import functions, scans, searches, segments, windows  # noqa: F401
+from gpusched.record import functions, scans, searches, segments, selection, windows  # noqa: F401
 from gpusched.record.chunk import LazyChunk, lazies, references
 from gpusched.record.record import Recorder
 
