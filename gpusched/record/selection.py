@@ -143,7 +143,7 @@ def _median(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = Fal
 
 
 def _nanmedian(recorder: Recorder, a: Any, axis: Any = None, *,
-               keepdims: Any = np._NoValue) -> Any:  # fmt: skip
+               keepdims: Any = False) -> Any:  # fmt: skip
     lanes = lanes_of(a, axis)
     found = _middle(lanes, lanes.numbers())
     return _kept(report_if_nan(found), lanes, keepdims)
@@ -179,7 +179,7 @@ def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: A
 
 
 def _nanquantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
-                 keepdims: Any = np._NoValue) -> Any:  # fmt: skip
+                 keepdims: Any = False) -> Any:  # fmt: skip
     q = _given(q, method)
     if method != "linear":
         raise UnfusibleError(GraphBreak.OPTION, f"option method {method!r}")
@@ -262,7 +262,7 @@ def _with_nan(a: LazyChunk, lanes: Lanes, found: Any, keepdims: Any) -> Any:
 
 def _kept(found: Any, lanes: Lanes, keepdims: Any) -> Any:
     """Return results with axes of length 1 where the lanes were, if they are kept."""
-    if keepdims is np._NoValue or not keepdims:
+    if not keepdims:
         return LazyChunk(lanes.recorder, found._node, scalar=not found.shape, fresh=True)
     more = found.ndim - lanes.starts.ndim
     return np.expand_dims(found, tuple(more + axis for axis in lanes.axes))
@@ -274,7 +274,7 @@ def _percentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method:
 
 
 def _nanpercentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
-                   keepdims: Any = np._NoValue) -> Any:  # fmt: skip
+                   keepdims: Any = False) -> Any:  # fmt: skip
     return _nanquantile(recorder, a, _share(q), axis, method=method, keepdims=keepdims)
 
 
