@@ -216,9 +216,9 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
 
 def _custom_nanquantile(a: Any, q: Any, axis: Any = None, method: Any = "linear",
                         keepdims: Any = False, **kwargs: Any) -> Any:  # fmt: skip
-    lazy = isinstance(a, LazyChunk)
-    function = selection.short_nanquantile if lazy else custom_nanquantile
-    return function(a, q, axis, method, keepdims, **kwargs)
+    if isinstance(a, LazyChunk) and not kwargs:  # which would be weights
+        return selection.short_nanquantile(a, q, axis, method, keepdims)
+    return custom_nanquantile(a, q, axis, method, keepdims, **kwargs)
 
 
 def _cumsum_merge(a: Any, b: Any) -> Any:

@@ -194,12 +194,11 @@ def _nanquantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method
     return _kept(_between(first, second, share), lanes, keepdims)
 
 
-def short_nanquantile(a: LazyChunk, q: Any, axis: Any, method: Any, keepdims: Any,
-                      **kwargs: Any) -> Any:  # fmt: skip
+def short_nanquantile(a: LazyChunk, q: Any, axis: Any, method: Any, keepdims: Any) -> Any:
     """Record dask's ``_custom_nanquantile``, which sorts short lanes, in arithmetic of its own."""
     last_axis = len(axis) == 1 and axis[0] == a.ndim - 1 > 0
-    if method != "linear" or not last_axis or a.shape[-1] > SHORT or q.ndim > 1 or kwargs:
-        return np.nanquantile(a, q, axis=axis, method=method, keepdims=keepdims, **kwargs)
+    if method != "linear" or not last_axis or a.shape[-1] > SHORT or q.ndim > 1:
+        return np.nanquantile(a, q, axis=axis, method=method, keepdims=keepdims)
     recorder = a._recorder
     try:
         lanes = lanes_of(a, axis[0])

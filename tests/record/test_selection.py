@@ -18,6 +18,7 @@ from gpusched.adapters.numpy import METHODS
 from gpusched.breaks import GraphBreak
 from gpusched.emit import scalars
 from gpusched.record.selection import lanes_of, side_by_side
+from gpusched.store.statistics import reset_statistics, statistics
 from tests.record.recording import check, record
 from tests.tiers import every, exhaustive
 
@@ -148,17 +149,41 @@ def test_what_is_left_to_numpy() -> None:
         np.testing.assert_array_equal(found.result, function(array))
 
 
-@pytest.mark.parametrize("function", [
-    lambda x: da.median(x * 2, axis=0), lambda x: da.nanmedian(x, axis=1),
-    lambda x: da.nanquantile(x, [0.2, 0.9], axis=1), lambda x: da.quantile(x, 0.2, axis=0),
-])  # fmt: skip
-def test_dask_s_are_fused(function: Callable[..., Any]) -> None:
+PROGRAMS = {
+    "nanquantile": lambda x: da.nanquantile(x, [0.2, 0.9], axis=1),
+    "median": lambda x: da.median(x * 2, axis=0),
+    "nanmedian": lambda x: da.nanmedian(x, axis=1),
+    "quantile": lambda x: da.quantile(x, 0.2, axis=0),
+}
+
+
+@pytest.mark.parametrize("name", exhaustive(*PROGRAMS))
+def test_dask_s_are_fused(name: str) -> None:
     array = np.where(RANDOM.random((300, 40)) < 0.1, np.nan, RANDOM.normal(size=(300, 40)))
-    lazy = function(da.from_array(array, chunks=(100, 40)))
+    lazy = PROGRAMS[name](da.from_array(array, chunks=(100, 40)))
     with gpusched.disable():
         expected = lazy.compute(scheduler="sync")
-    settings = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.compile": "off"}
+    settings = {"gpusched.fusion.minimum-elements": 0, "gpusched.fusion.compile": "wait"}
     with gpusched.enable(), dask.config.set(settings, scheduler="sync"):
-        assert not any("median" in b.operation or "quantile" in b.operation
-                       for b in gpusched.explain(lazy).breaks)  # fmt: skip
+        reset_statistics()
         np.testing.assert_array_equal(lazy.compute(), expected)
+        counted = statistics()
+    assert counted.launches
+    assert not any("median" in operation or "quantile" in operation
+                   for operation, _ in counted.breaks)  # fmt: skip
+
+
+def test_dask_s_own_quantiles_of_short_lanes_have_kernels() -> None:
+    lazy = PROGRAMS["nanquantile"](da.ones((300, 40), chunks=(100, 40)))
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        kernels = gpusched.explain(lazy).kernels
+    assert sum("select" in kernel.name for kernel in kernels) == 2
+
+
+def test_weights_are_numpy_s() -> None:
+    array, weights = RANDOM.normal(size=(6, 40)), RANDOM.random(40)
+    options: Any = {"axis": 1, "weights": weights, "method": "inverted_cdf"}
+    lazy = da.nanquantile(da.from_array(array, chunks=(3, 40)), 0.75, **options)
+    expected = np.nanquantile(array, 0.75, **options | {"weights": weights * np.ones((6, 1))})
+    with gpusched.enable(), dask.config.set({"gpusched.fusion.minimum-elements": 0}):
+        np.testing.assert_array_equal(lazy.compute(scheduler="sync"), expected)
