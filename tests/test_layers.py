@@ -47,7 +47,7 @@ MAY_USE = {
     "plan": {"backends", "breaks", "config", "emit", "events", "quantities", "store"},
     "chunking": {"config", "machine", "roles"},
     "editing": {"backends", "emit", "plan"},
-    "record": {"backends", "breaks", "emit", "plan", "store"},
+    "record": {"adapters", "backends", "breaks", "emit", "plan", "store"},
     "graph": {
         "adapters",
         "backends",

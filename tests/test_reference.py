@@ -45,11 +45,12 @@ def operations() -> str:
     lines = ["| operation | dtypes | ULP | CPU (float32, float64) | reports |",
              "| --- | --- | --- | --- | --- |"]  # fmt: skip
     for name, operation in sorted(OPERATIONS.items()):
-        if name.startswith(("astype_", "search_")) or name in (
+        if name.startswith(("astype_", "search_", "select")) or name in (
             "clip_by_arrays",
             "real",
             "imag",
             "complex",
+            "interpolate",
         ):
             continue
         kinds = ", ".join(KINDS[k] for k in "biuf" if k in operation.templates[0])

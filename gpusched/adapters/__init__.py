@@ -1,4 +1,4 @@
-"""What is not public of dask, distributed, numba and flox: a file for each part.
+"""What is not public of dask, distributed, NumPy, numba and flox: a file for each part.
 
 Where a new version of dask or distributed has other names, tests/adapters/test_upstream.py says
 which have moved; `bounds` has the releases that were tested, which errors and ``gpusched doctor``

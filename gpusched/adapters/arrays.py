@@ -33,6 +33,9 @@ try:
     from dask.array.reductions import _cumprod_merge as cumprod_merge
     from dask.array.reductions import _cumsum_merge as cumsum_merge
 
+    # Quantiles of chunks whose lanes are short.
+    from dask.array.reductions import _custom_nanquantile as custom_nanquantile
+
     # Chunk functions of reductions: `nanmax` and `nanmin` of empty chunks, and `std` of `var`.
     from dask.array.reductions import _nanmax_skip as nanmax_skip
     from dask.array.reductions import _nanmin_skip as nanmin_skip
@@ -63,6 +66,7 @@ __all__ = [
     "coordinate_mapping",
     "cumprod_merge",
     "cumsum_merge",
+    "custom_nanquantile",
     "enforce_dtype",
     "gradient_kernel",
     "matmul",

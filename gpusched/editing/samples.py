@@ -119,9 +119,18 @@ def sample(
         size = operand.buffer.size
         values = labels(size, kernel.segmented) if number == kernel.labels else None
         values = numbers(random, size, each.dtype, special) if values is None else values
-        operand.buffer[:] = np.sort(values) if number in kernel.tables else values
+        if number in kernel.tables:
+            values = np.sort(values)
+        elif kernel.tables and values.dtype == np.int64 and number != kernel.labels:
+            values %= 1 << (SEARCHED - 1)  # They may be places in a table, of two numbers at least.
+        operand.buffer[:] = values
         inputs.append(operand)
-    parameters = tuple(numbers(random, 1, dtype, special)[0] for dtype in kernel.parameters)
+    parameters = tuple(
+        numbers(random, 1, dtype, special)[0]
+        if dtype != "int64" or not kernel.tables
+        else np.int64(2 - number % 2)  # They may be lengths of a table, and ranks in it.
+        for number, dtype in enumerate(kernel.parameters)
+    )
     return Sample(kernel, tuple(inputs), parameters, sizes)
 
 

@@ -172,12 +172,14 @@ def _comparisons() -> None:
                   **_kinds("iu", f"{{2}} if ({clip}) > {{2}} else ({clip})")})  # fmt: skip
     _add("clip_by_arrays", {"f": "minimum_float(maximum_float({0}, {1}), {2})"})
     _add("where", _kinds("b", "{1} if {0} else {2}"))
-    for steps in range(1, SEARCHED + 1):
-        for side in ("left", "right"):
-            template = f"search_{side}({{0}}, {{1}}, {steps})"
-            _add(f"search_{side}_{steps}", _kinds("iuf", template))
-        place = f"search_right({{0}}, {{1}}, {steps})"
-        _add(f"search_between_{steps}", {"f": f"interpolated({{0}}, {{1}}, {{2}}, {place}, {{3}})"})
+    for side in ("left", "right"):
+        _add(f"search_{side}", _kinds("iuf", f"search_{side}({{0}}, {{1}}, {{2}})"))
+    place = "search_right({0}, {1}, {4})"
+    _add("interpolate", {"f": f"interpolated({{0}}, {{1}}, {{2}}, {place}, {{3}})"})
+    lane = "shift({0}, {1})"
+    _add("select", {"f": f"selected({lane}, {{2}}, {{3}}, {{T}}(inf), {{T}}(nan))"}, heavy=True)
+    found = f"following({lane}, {{2}}, {{3}}, {{4}}, {{T}}(inf), {{T}}(nan))"
+    _add("select_next", {"f": found}, heavy=True)
     _add("heaviside", {"f": "heaviside_float({0}, {1}, {T}(0), {T}(1))"})
 
 

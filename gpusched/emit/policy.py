@@ -36,6 +36,10 @@ ones as in a whole chunk."""
 USUAL_CACHE = 1 << 20
 """Bytes of a second-level cache where nothing states it."""
 
+LONGEST_LANE = 1 << 17
+"""Elements of a lane from which on NumPy's partition is no slower than to count them again and
+again, since they do not stay in the cache meanwhile."""
+
 # Loops of kernels on CPUs
 
 WIDEST = 512

@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import copysign, exp, exp2, floor, fmod, inf, log1p, trunc
 from typing import Any
 
-from numpy import floor_divide, remainder
+from numpy import floor_divide, maximum, minimum, remainder
 
 Number = Any
 
@@ -211,3 +211,63 @@ def interpolated(x: Number, points: Any, values: Any, place: int, count: int) ->
     found = beyond if at == count else found
     found = values[0] if at == 0 else found
     return x if x != x else found
+
+
+def selected(lane: Any, length: int, rank: int, infinity: Number, nothing: Number) -> Number:
+    # The number of a rank, from 0 on, among `length` numbers; NaN ranks behind all others. Each
+    # pass counts what is not more than a guess, and finds the next number, so that the answer stays
+    # between `low`, whose rank is `first`, and `high`, which `last` numbers are not more than.
+    low, high, last = infinity, -infinity, 0
+    for i in range(length):
+        x = lane[i]
+        low = minimum(low, x if x == x else infinity)
+        high = maximum(high, x if x == x else -infinity)
+        last += 1 if x == x else 0
+    if rank < 0 or rank >= last:
+        return nothing
+    first, at, jump, lowered, slow = 0, 0, (length * 633 >> 10) | 1, False, False
+    while first < rank and low < high:
+        # A little beside where the answer is if numbers are equally far apart, on the side of the
+        # bound that has not moved.
+        span = last - first
+        margin = 1 + (span >> 5)
+        share = (rank - first + (margin if lowered else -margin)) / span
+        guess = low + (high - low) * share
+        if slow or not (guess >= low and guess < high):
+            # Where they are not, one of them, from anywhere in the lane.
+            guess = low
+            for _ in range(length if span > 16 else 0):
+                at += jump
+                at -= length if at >= length else 0
+                if lane[at] >= low and lane[at] < high:
+                    guess = lane[at]
+                    break
+        count, above = 0, infinity
+        for i in range(length):
+            x = lane[i]
+            above = minimum(above, x if x > guess else infinity)
+            count += 1 if x <= guess else 0
+        lowered = count > rank
+        if not lowered:
+            low, first = above, count
+        elif guess == low:
+            return low
+        else:
+            high, last = guess, count
+        slow = 2 * (last - first) > span
+    return low
+
+
+def following(
+    lane: Any, length: int, rank: int, before: Number, infinity: Number, nothing: Number
+) -> Number:
+    # The same, where the number of the rank before is known.
+    count, numbers, above = 0, 0, infinity
+    for i in range(length):
+        x = lane[i]
+        above = minimum(above, x if x > before else infinity)
+        count += 1 if x <= before else 0
+        numbers += 1 if x == x else 0
+    if rank >= numbers:
+        return nothing
+    return before if count > rank else above

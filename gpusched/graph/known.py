@@ -18,6 +18,7 @@ from gpusched.adapters.arrays import (
     block_histogramdd,
     cumprod_merge,
     cumsum_merge,
+    custom_nanquantile,
     nanmax_skip,
     nanmin_skip,
     prefixscan_combine,
@@ -38,6 +39,7 @@ from gpusched.record import (  # noqa: F401
     gradients,
     scans,
     searches,
+    selection,
     windows,
 )
 from gpusched.record.catalogue import has, own
@@ -171,6 +173,13 @@ def _skip_nan(x: Any, axis: Any, keepdims: Any, combine: str, plain: Callable[..
         return plain(x, axis, keepdims)  # Which says why.
 
 
+def _custom_nanquantile(a: Any, q: Any, axis: Any = None, method: Any = "linear",
+                        keepdims: Any = False, **kwargs: Any) -> Any:  # fmt: skip
+    if isinstance(a, LazyChunk) and not kwargs:  # which would be weights
+        return selection.short_nanquantile(a, q, axis, method, keepdims)
+    return custom_nanquantile(a, q, axis, method, keepdims, **kwargs)
+
+
 def _cumsum_merge(a: Any, b: Any) -> Any:
     return cumsum_merge(a, b) if _is_masked(a) or _is_masked(b) else a + b
 
@@ -229,6 +238,7 @@ SUBSTITUTES: dict[Callable[..., Any], Callable[..., Any]] = {
     block_histogram: _block_histogram,
     block_histogramdd: _block_histogramdd,
     searchsorted_block: _searchsorted_block,
+    custom_nanquantile: _custom_nanquantile,
 }
 """What is called with lazy chunks instead of a function that would not take them."""
 

@@ -105,6 +105,11 @@ class Scalar(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Constant(Scalar):
+    """A number that is part of a kernel's source, such as how often a loop in it repeats."""
+
+
+@dataclass(frozen=True, eq=False)
 class Apply(Node):
     """A scalar operation on each element."""
 

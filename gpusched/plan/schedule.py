@@ -21,6 +21,7 @@ from gpusched.emit.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, 
 from gpusched.emit.policy import APART, BLOCK, REPEATS, STREAMED, WORTHWHILE
 from gpusched.plan.expression import (
     Apply,
+    Constant,
     Gather,
     Leaf,
     Node,
@@ -612,6 +613,8 @@ def baked(node: Scalar) -> str | None:
     so that a loop that changes a constant does not compile a kernel each time round.
     """
     value = node.value.item()
+    if isinstance(node, Constant):
+        return generate.literal(value, node.dtype.name)
     if node.dtype.kind != "b" and value not in _BAKED:
         return None
     if value == 0 and node.dtype.kind == "f" and np.signbit(node.value):

@@ -1,11 +1,11 @@
 """A program runs on lazy chunks, and what it computes becomes expressions (NEP 13, NEP 18).
 
 In the order of calls: `chunk` is the lazy chunk, whose NumPy functions are those of `functions`,
-`moments`, `segments`, `scans`, `gradients`, `searches` (places among sorted numbers), `gathers`
-(elements chosen by integers) and `windows` (that slide), and of `recorded`, which is how users'
-kernels and our own functions record themselves; `foreign` has the ufuncs of other libraries;
-`complexes` are NumPy's functions of complex numbers, on their `parts`; `pure` says which calls
-leave their arguments as they are; `catalogue` is the table of what is known of functions, and
-`bytecode` shows what users' functions do; `record` makes nodes of what they do, and has them
-planned.
+`moments`, `segments`, `scans`, `gradients`, `searches` (places among sorted numbers), `selection`
+(medians and quantiles), `gathers` (elements chosen by integers) and `windows` (that slide), and of
+`recorded`, which is how users' kernels and our own functions record themselves; `foreign` has the
+ufuncs of other libraries; `complexes` are NumPy's functions of complex numbers, on their `parts`;
+`pure` says which calls leave their arguments as they are; `catalogue` is the table of what is known
+of functions, and `bytecode` shows what users' functions do; `record` makes nodes of what they do,
+and has them planned.
 """

@@ -54,8 +54,8 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.chunk": "astype",
         "dask.array.core": "concatenate_shaped",
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
-        "gpusched.adapters.arrays": "block_histogram block_histogramdd nanmax_skip nanmin_skip "
-        "prefixscan_combine prefixscan_first searchsorted_block sqrt",
+        "gpusched.adapters.arrays": "block_histogram block_histogramdd custom_nanquantile "
+        "nanmax_skip nanmin_skip prefixscan_combine prefixscan_first searchsorted_block sqrt",
         "operator": "abs add and_ eq floordiv ge gt inv invert le lshift lt mod mul ne neg or_ "
         "pos pow rshift sub truediv xor",
     },

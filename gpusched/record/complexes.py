@@ -151,6 +151,119 @@ def _sqrt(a: Pair) -> Pair:
     )
 
 
+def _squared(a: Any) -> Pair:
+    """Return squares, and what rounding them has lost (Dekker, 1971)."""
+    halves = a * a.dtype.type(4097.0 if a.dtype == np.float32 else 134217729.0)
+    high = halves - (halves - a)
+    low, square = a - high, a * a
+    return square, ((high * high - square) + high * low * 2) + low * low
+
+
+def _log(a: Pair) -> Pair:
+    """Return logarithms as the C library does: exact where the size is nearly one, too.
+
+    The size less one is added up with what rounding loses there, since leading digits cancel.
+    """
+    number, limits = a[0].dtype.type, np.finfo(a[0].dtype)
+    real, imaginary = np.abs(a[0]), np.abs(a[1])
+    large, small = np.maximum(real, imaginary), np.minimum(real, imaginary)
+    inside = (large >= 0.5) & (large < 2)
+    x, y = np.where(inside, large, number(1)), np.where(inside, small, number(0))
+    (square, lost), (other, also) = _squared(x), _squared(y)
+    near = inside & (square + other >= 0.5)
+    one = square - 1
+    apart = one + other
+    back = apart - one
+    rest = (one - (apart - back)) + (other - back) + (lost + also)
+    close = np.log1p(np.where(near, apart + rest, number(0))) * number(0.5)
+    exponent = limits.nmant + 2
+    up = np.where(large < limits.tiny * 2**exponent, number(exponent), number(0))
+    shift = np.where(large > limits.max / 4, number(-2), up)
+    factor = np.where(shift == 0, number(1), np.where(shift < 0, number(0.25), number(2**exponent)))
+    # A power of two, so that its logarithm is as exact as a number can be.
+    size = np.hypot(np.where(near, number(1), real) * factor, imaginary * factor)
+    far = np.log(size) - shift * number(math.log(2))
+    return np.where(near, close, far), np.arctan2(a[1], a[0])
+
+
+def _scaled(function: Callable[[Pair], Pair], factor: float) -> Callable[[Pair], Pair]:
+    """Return a function whose results are multiplied by a real number."""
+
+    def scaled(a: Pair) -> Pair:
+        real, imaginary = function(a)
+        number = real.dtype.type
+        return real * number(factor), imaginary * number(factor)
+
+    return scaled
+
+
+def _hyperbolic(x: Any) -> tuple[Any, Any, Any]:
+    """Return hyperbolic cosines and sines, and a factor that may not be taken into them yet."""
+    number, limit = x.dtype.type, 80.0 if x.dtype == np.float32 else 700.0
+    large = (np.abs(x) > limit) & (np.abs(x) < math.inf)
+    near = np.where(large, number(0), x)
+    half = np.exp(np.where(large, np.abs(x) - number(limit), number(0))) * number(0.5)
+    factor = np.where(large, number(math.exp(limit)), number(1))
+    cosh = np.where(large, half, np.cosh(near))
+    return cosh, np.where(large, np.copysign(half, x), np.sinh(near)), factor
+
+
+def _turned(x: Any, y: Any) -> Any:
+    """Return angles; none is infinite where the size is not known, which is no error."""
+    return np.where(np.isnan(x) & np.isinf(y), x.dtype.type(math.nan), y)
+
+
+def _sinh(a: Pair) -> Pair:
+    x, y = a
+    number = x.dtype.type
+    cosh, sinh, factor = _hyperbolic(x)
+    angle, known = _turned(x, y), np.isfinite(y)
+    unknown = _invalid(np.isfinite(x) & (x != 0) & np.isnan(y))
+    real = np.where(unknown, number(math.nan), sinh * np.cos(angle) * factor)
+    imaginary = np.where(y == 0, number(1), cosh) * np.sin(angle) * factor
+    return (
+        np.where(~known & ((x == 0) | np.isinf(x)), np.where(x == 0, x, number(math.inf)), real),
+        np.where(y == 0, y, imaginary),
+    )
+
+
+def _cosh(a: Pair) -> Pair:
+    x, y = a
+    number = x.dtype.type
+    cosh, sinh, factor = _hyperbolic(x)
+    angle, known = _turned(x, y), np.isfinite(y)
+    real = cosh * np.cos(angle) * factor
+    imaginary = np.where(y == 0, np.copysign(number(1), x), sinh) * np.sin(angle) * factor
+    return (
+        np.where(~known & np.isinf(x), number(math.inf), real),
+        np.where(~known & (x == 0), number(0), np.where((y == 0) & np.isnan(x), y, imaginary)),
+    )
+
+
+def _sin(a: Pair) -> Pair:
+    imaginary, real = _sinh((a[1], a[0]))
+    return real, imaginary
+
+
+def _cos(a: Pair) -> Pair:
+    return _cosh((-a[1], a[0]))
+
+
+def _rint(a: Pair) -> Pair:
+    return np.rint(a[0]), np.rint(a[1])
+
+
+def _compared(first: Any, second: Any) -> Callable[[Pair, Pair], Any]:
+    """Return NumPy's own comparison, which reports NaN where it is compared."""
+
+    def compare(a: Pair, b: Pair) -> Any:
+        imaginary = np.isnan(a[1]) | np.isnan(b[1])
+        unknown = np.isnan(a[0]) | np.isnan(b[0]) | ((a[0] == b[0]) & imaginary)
+        return _ordered(first, second)(a, b) & ~_invalid(unknown)
+
+    return compare
+
+
 def _ordered(first: Any, second: Any) -> Callable[[Pair, Pair], Any]:
     """Return a comparison of complex numbers: by their real parts, and then by the imaginary ones.
 
@@ -229,6 +342,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "absolute": _absolute,
     "exp": _exp,
     "sqrt": _sqrt,
+    "log": _log,
+    "log2": _scaled(_log, math.log2(math.e)),
+    "log10": _scaled(_log, math.log10(math.e)),
+    "sin": _sin,
+    "cos": _cos,
+    "sinh": _sinh,
+    "cosh": _cosh,
+    "rint": _rint,
+    "less": _compared(np.less, np.less),
+    "less_equal": _compared(np.less, np.less_equal),
+    "greater": _compared(np.greater, np.greater),
+    "greater_equal": _compared(np.greater, np.greater_equal),
     "equal": _equal,
     "not_equal": _not_equal,
     "maximum": _chosen(_AT_LEAST, skip=False),

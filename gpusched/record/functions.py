@@ -408,13 +408,19 @@ def _report_if_all_nan(array: np.ndarray) -> np.ndarray:
 ON_DEVICE.add(_report_if_all_nan)
 
 
+def report_if_nan(found: LazyChunk) -> LazyChunk:
+    """Record that NumPy repeats the calls where there is NaN, since it may warn of it."""
+    recorder = found._recorder
+    checked = recorder.made_leaf(recorder.register(found._node), _report_if_all_nan)
+    return LazyChunk(recorder, checked, scalar=not checked.shape)
+
+
 def _nanextreme(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False,
                 combine: str) -> Any:  # fmt: skip
     found = extreme(recorder, a, axis, keepdims=keepdims, combine=combine)
     if found.dtype.kind != "f":
         return found
-    checked = recorder.made_leaf(recorder.register(found._node), _report_if_all_nan)
-    return LazyChunk(recorder, checked, scalar=not checked.shape)
+    return report_if_nan(found)
 
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {

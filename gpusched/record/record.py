@@ -21,6 +21,7 @@ from gpusched.plan import tiers, tiles, unjoined
 from gpusched.plan.bounds import bounds
 from gpusched.plan.expression import (
     Apply,
+    Constant,
     Gather,
     Leaf,
     Node,
@@ -247,6 +248,11 @@ class Recorder:
             return self.cast(value.value, dtype)
         return self.apply(conversion(value.dtype, dtype), (value,), dtype)
 
+    def number(self, value: int, dtype: np.dtype) -> Constant:
+        """Return the node of a number that is part of the source of kernels."""
+        key = "number", dtype, value
+        return cast(Constant, self._nodes.setdefault(key, Constant(dtype, (), dtype.type(value))))
+
     def ufunc(
         self, operation: Operation, ufunc: np.ufunc, operands: tuple[Value, ...]
     ) -> list[Node]:
@@ -329,6 +335,17 @@ class Recorder:
             return found
 
         return cast(Leaf, self._intern(("labels", placed, register, *args), make))
+
+    def rearranged(self, node: Node, function: Callable[..., Any], *args: Any) -> Leaf:
+        """Return what a function that only moves elements makes of a node, once for each."""
+        register = self.register(node)
+
+        def make() -> Node:
+            found = self.call(function, (Register(register), *args), {}, copies=True)
+            assert isinstance(found, Leaf)
+            return found
+
+        return cast(Leaf, self._intern(("rearranged", function, register, *args), make))
 
     def table(self, leaf: Leaf) -> Table:
         """Return the node of an array of one axis that operations get as a whole."""

@@ -70,7 +70,7 @@ def searched(array: LazyChunk, numbers: Any, side: str) -> Any:
         raise UnfusibleError(GraphBreak.DTYPE, f"a search of {array.dtype} among {node.dtype}")
     table = recorder.table(recorder.labels(node, padded, common, steps))
     value = recorder.cast(array._node, common)
-    found = recorder.apply(f"search_{side}_{steps}", (value, table), PLACE)
+    found = recorder.apply(f"search_{side}", (value, table, recorder.number(steps, PLACE)), PLACE)
     place = LazyChunk(recorder, found, fresh=True)
     return place if length == (1 << steps) - 1 else np.minimum(place, length)
 
@@ -128,8 +128,9 @@ def _interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None,
     wide = np.dtype(np.float64)
     points = recorder.table(recorder.labels(node, padded, wide, steps))
     table = recorder.table(recorder.labels(values, with_ends, left, right))
-    arguments = (recorder.cast(x._node, wide), points, table, recorder.cast(count, PLACE))
-    found = recorder.apply(f"search_between_{steps}", arguments, wide)
+    arguments = (recorder.cast(x._node, wide), points, table, recorder.cast(count, PLACE),
+                 recorder.number(steps, PLACE))  # fmt: skip
+    found = recorder.apply("interpolate", arguments, wide)
     return LazyChunk(recorder, found, fresh=True)
 
 

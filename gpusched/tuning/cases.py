@@ -102,12 +102,17 @@ def random_case(kernel: Kernel, launch: Launch, device: Device) -> Case:
     random = np.random.default_rng(0)
     case = Case(kernel, (), launch.constants, launch.loops)
     inputs = []
+    # Lengths of what operations get as a whole are among the constants.
+    lengths = (int(c) for c in launch.constants if isinstance(c, np.integer))
+    longest = max((1 << SEARCHED) - 1, *lengths) if kernel.tables else 0
     for number, each in enumerate(kernel.inputs):
         before, after = case.reach(number)
-        size = before + after if number not in kernel.tables else (1 << SEARCHED) - 1
+        size = before + after if number not in kernel.tables else longest
         values = numbers(random, size, each.dtype, special=False)
         if number == kernel.labels:
             values[:] = labels(size, kernel.segmented)
+        elif kernel.tables and values.dtype == np.int64 and number not in kernel.tables:
+            values[:] = 0  # They may be places in a table.
         if number in kernel.tables:
             values.sort()
         inputs.append((values if device.can.host_memory else device.take_in(values))[before:])

@@ -128,6 +128,12 @@ def quantile(nbytes: int) -> Program:
     return lambda: x.quantile([0.1, 0.9], "time").data
 
 
+def median_of_days(nbytes: int) -> Program:
+    """Return what half of the days are below at each place."""
+    x = field_of(nbytes, chunks=DAYS)
+    return lambda: x.median("time").data
+
+
 def accumulated(nbytes: int) -> Program:
     """Return sums up to each day of what is above freezing."""
     x = field_of(nbytes)
@@ -201,6 +207,7 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "change": change,
     "correlation": correlation,
     "quantile": quantile,
+    "median": median_of_days,
     "cumsum": accumulated,
     "histogram": histogram,
     "classes": classes,

@@ -12,7 +12,15 @@ import numpy as np
 from gpusched.backends.cache import kernels, reference
 from gpusched.backends.devices import HOST, Device
 from gpusched.plan.plan import Launch, Plan
-from gpusched.record import functions, gradients, scans, searches, segments, windows  # noqa: F401
+from gpusched.record import (  # noqa: F401
+    functions,
+    gradients,
+    scans,
+    searches,
+    segments,
+    selection,
+    windows,
+)
 from gpusched.record.chunk import LazyChunk, lazies, references
 from gpusched.record.record import Recorder
 

@@ -243,4 +243,22 @@ def _searched() -> list[Case]:
     ]
 
 
-REDUCTIONS = [*_reductions(), *_segments(), *_scans(), *_searched(), *_taken(), *_windows()]
+def _selected() -> list[Case]:
+    several = np.array([0.25, 0.8])
+    lanes = lambda: (numbers(9, 70),)  # noqa: E731
+    return [
+        Case("median-of-rows", lambda a: np.median(a * 2, axis=1), lanes),
+        Case("quantiles-of-columns", lambda a: np.quantile(a, several, axis=0), lanes),
+        Case("quantile-of-all", lambda a: np.nanquantile(a, 0.3), lanes),
+    ]
+
+
+REDUCTIONS = [
+    *_reductions(),
+    *_segments(),
+    *_scans(),
+    *_searched(),
+    *_selected(),
+    *_taken(),
+    *_windows(),
+]

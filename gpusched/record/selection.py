@@ -1,0 +1,287 @@
+"""Medians and quantiles: the elements of some ranks, found without sorting the others.
+
+NumPy partitions a copy of the elements, lane by lane. A kernel narrows down where the element of a
+rank is instead, by counting, in vectors, how many elements are not more than a guess; the lanes are
+put side by side before. What is made of the elements found is NumPy's arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from gpusched.adapters.numpy import is_discrete, is_method, quantile_places
+from gpusched.breaks import GraphBreak
+from gpusched.emit.dtypes import HALF
+from gpusched.emit.policy import LONGEST_LANE
+from gpusched.plan.expression import Node, Table, UnfusibleError
+from gpusched.plan.plan import Register
+from gpusched.record.chunk import HANDLERS, LazyChunk, operand
+from gpusched.record.functions import report_if_nan
+from gpusched.record.record import Recorder
+
+RANK = np.dtype(np.int64)
+"""Of ranks, and of places in a table of lanes."""
+
+SHORT = 1000
+"""Elements of the longest lanes for which dask has a function of its own, whose arithmetic is not
+NumPy's."""
+
+
+ROWS = 256
+"""Rows whose elements are put into columns in one go, which takes half the time of all at once:
+what is read stays in the cache for the columns beside."""
+
+
+class Lanes(NamedTuple):
+    """Elements by the results that they are selected for."""
+
+    array: LazyChunk
+    """As they were given."""
+    axes: tuple[int, ...]
+    """Those that a lane goes along."""
+    table: Table
+    """The elements, one lane after the other."""
+    starts: Node
+    """Where each lane begins in the table: of the shape of the results."""
+    length: int
+    """Of a lane."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """What records them."""
+        return self.array._recorder
+
+    def element(self, rank: Any) -> LazyChunk:
+        """Return the elements of a rank from 0 on, NaN where there are fewer numbers.
+
+        The rank is a number, or lazy ones that broadcast to the shape of the results.
+        """
+        return self._found("select", rank)
+
+    def next(self, rank: Any, before: LazyChunk) -> LazyChunk:
+        """Return the same, given those of the rank before."""
+        return self._found("select_next", rank, before._node)
+
+    def numbers(self) -> LazyChunk:
+        """Return how many elements of each lane are not NaN."""
+        found = np.sum(~np.isnan(self.array), axis=self.axes)
+        assert isinstance(found, LazyChunk)
+        return found
+
+    def _found(self, operation: str, rank: Any, *others: Node) -> LazyChunk:
+        recorder = self.recorder
+        ranks = recorder.cast(operand(recorder, rank), RANK)
+        if ranks.shape:
+            recorder.register(ranks)
+        length = recorder.cast(self.length, RANK)
+        arguments = (self.table, self.starts, length, ranks, *others)
+        node = recorder.apply(operation, arguments, self.table.dtype)
+        # A kernel of its own: processors note errors of its guesses that are none of NumPy's.
+        recorder.flush([node])
+        return LazyChunk(recorder, node, scalar=not node.shape, fresh=bool(node.shape))
+
+
+def side_by_side(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Return an array's elements in one axis, those along some axes next to each other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.record.selection import side_by_side
+    >>> side_by_side(np.array([[1, 2], [3, 4]]), (0,))
+    array([1, 3, 2, 4])
+    """
+    moved = np.moveaxis(array, axes, range(-len(axes), 0))
+    if moved.flags.c_contiguous:
+        return moved.reshape(-1)
+    found = np.empty(moved.shape, array.dtype)
+    for start in range(0, moved.shape[-1], ROWS):
+        part = (..., slice(start, start + ROWS))
+        found[part] = moved[part]
+    return found.reshape(-1)
+
+
+def lanes_of(array: Any, axis: Any, kinds: str = "f") -> Lanes:
+    """Return the lanes of an array along axes, or all of it for None.
+
+    Raises
+    ------
+    UnfusibleError
+        Where no kernel selects from them; the message is the reason.
+    """
+    if not isinstance(array, LazyChunk) or not array.shape or array.dtype == HALF:
+        raise UnfusibleError(GraphBreak.DTYPE, "elements that are not an array of floats")
+    exact = array.dtype.kind == "f" or array.dtype.itemsize <= 4
+    if array.dtype.kind not in kinds or not exact:
+        raise UnfusibleError(GraphBreak.DTYPE, f"a selection from {array.dtype}")
+    recorder = array._recorder
+    if not recorder.device.can.host_memory:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, "a selection on a GPU")
+    every = range(array.ndim)
+    axes = normalize_axis_tuple(tuple(every) if axis is None else axis, array.ndim)
+    kept = [array.shape[k] for k in every if k not in axes]
+    length = math.prod(array.shape[k] for k in axes)
+    if not axes or 0 in array.shape:
+        raise UnfusibleError(GraphBreak.EMPTY, "a selection from nothing")
+    if length > LONGEST_LANE:
+        raise UnfusibleError(GraphBreak.NO_KERNEL, f"a selection among {length:,} elements")
+    if array.dtype.kind != "f":
+        array = array.astype(np.float64)
+    table = recorder.table(recorder.rearranged(array._node, side_by_side, axes))
+    starts = np.arange(math.prod(kept), dtype=RANK).reshape(kept) * length
+    return Lanes(array, axes, table, recorder.constant(starts), length)
+
+
+def _median(recorder: Recorder, a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    lanes = lanes_of(a, axis, "fiu")
+    found = _middle(lanes, lanes.length)
+    return _with_nan(a, lanes, found, keepdims)
+
+
+def _nanmedian(recorder: Recorder, a: Any, axis: Any = None, *,
+               keepdims: Any = False) -> Any:  # fmt: skip
+    lanes = lanes_of(a, axis)
+    found = _middle(lanes, lanes.numbers())
+    return _kept(report_if_nan(found), lanes, keepdims)
+
+
+def _middle(lanes: Lanes, numbers: Any) -> Any:
+    """Return the middle of some numbers, or the mean of the two in the middle."""
+    first = lanes.element((numbers - 1) // 2)
+    if isinstance(numbers, int) and numbers % 2:
+        return first + 0.0  # NumPy's mean of a negative zero is positive.
+    both = (first + lanes.next(numbers // 2, first) + 0.0) / 2
+    return both if isinstance(numbers, int) else np.where(numbers % 2 == 0, both, first + 0.0)
+
+
+def _quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
+              keepdims: Any = False) -> Any:  # fmt: skip
+    q = _given(q, method)
+    lanes = lanes_of(a, axis)
+    places: Any
+    if isinstance(q, LazyChunk):
+        register = Register(recorder.register(q._node))
+        leaves = recorder.call(quantile_places, (register, lanes.length, method), {})
+        places = [LazyChunk(recorder, leaf) for leaf in leaves]
+    else:
+        places = quantile_places(np.asarray(q), lanes.length, method)
+    before, after, share = (_before(lanes, each) for each in places)
+    first = lanes.element(before)
+    if is_discrete(method):
+        return _with_nan(a, lanes, first, keepdims)
+    # A number of Python's leaves float32 what it is.
+    share = float(share) if type(q) in (int, float) else share
+    return _with_nan(a, lanes, _between(first, lanes.next(after, first), share), keepdims)
+
+
+def _nanquantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
+                 keepdims: Any = False) -> Any:  # fmt: skip
+    q = _given(q, method)
+    if method != "linear":
+        raise UnfusibleError(GraphBreak.OPTION, f"option method {method!r}")
+    lanes = lanes_of(a, axis)
+    last = lanes.numbers() - 1
+    places = last * _quantiles(recorder, lanes, q)
+    before = np.minimum(np.floor(places).astype(RANK), last)
+    first = lanes.element(before)
+    second = lanes.next(np.minimum(before + 1, last), first)
+    share = places - before
+    share = share.astype(a.dtype) if type(q) in (int, float) else share
+    return _kept(_between(first, second, share), lanes, keepdims)
+
+
+def short_nanquantile(a: LazyChunk, q: Any, axis: Any, method: Any, keepdims: Any) -> Any:
+    """Record dask's ``_custom_nanquantile``, which sorts short lanes, in arithmetic of its own."""
+    last_axis = len(axis) == 1 and axis[0] == a.ndim - 1 > 0
+    if method != "linear" or not last_axis or a.shape[-1] > SHORT or q.ndim > 1:
+        return np.nanquantile(a, q, axis=axis, method=method, keepdims=keepdims)
+    recorder = a._recorder
+    try:
+        lanes = lanes_of(a, axis[0])
+    except UnfusibleError as error:
+        recorder.stop(error.reason)
+    places = (lanes.numbers() - 1) * _quantiles(recorder, lanes, q)
+    lower, higher = np.floor(places).astype(RANK), np.ceil(places).astype(RANK)
+    first = lanes.element(lower)
+    second = lanes.next(higher, first)
+    above = places - lower
+    above = np.where(above == 0.0, 1.0, above)
+    return _kept(second * above + first * (higher - places), lanes, keepdims)
+
+
+def _given(q: Any, method: Any) -> Any:
+    """Return quantiles as they are recorded: a number of Python's, or an array."""
+    if not is_method(method):
+        raise UnfusibleError(GraphBreak.OPTION, f"option method {method!r}")
+    if type(q) in (int, float):
+        return q
+    found = q if isinstance(q, LazyChunk) else np.asarray(q)
+    if found.ndim > 1 or found.dtype.kind != "f":
+        raise UnfusibleError(GraphBreak.OPERAND, "quantiles that are not one axis of floats")
+    return found
+
+
+def _quantiles(recorder: Recorder, lanes: Lanes, q: Any) -> Any:
+    """Return quantiles that NumPy takes, with an axis of length 1 for each of the results'."""
+    if isinstance(q, LazyChunk):
+        register = Register(recorder.register(q._node))
+        q = LazyChunk(recorder, recorder.call(checked, (register,), {}))
+    else:
+        q = checked(np.asarray(q))
+    return _before(lanes, q)
+
+
+def checked(quantiles: np.ndarray) -> np.ndarray:
+    """Return quantiles; `ValueError` as NumPy raises it, where they are not from 0 to 1."""
+    quantile_places(quantiles, 1, "linear")
+    return quantiles + 0
+
+
+def _before(lanes: Lanes, array: Any) -> Any:
+    """Return an array whose axes are before those of the results."""
+    return array[(..., *[np.newaxis] * lanes.starts.ndim)] if array.ndim else array
+
+
+def _between(first: Any, second: Any, share: Any) -> Any:
+    """Return NumPy's interpolation between numbers."""
+    apart = second - first
+    return np.where(share >= 0.5, second - apart * (1 - share), first + apart * share)
+
+
+def _with_nan(a: LazyChunk, lanes: Lanes, found: Any, keepdims: Any) -> Any:
+    """Return results, NaN where one of the elements is, with the axes that NumPy's have."""
+    if a.dtype.kind == "f":
+        found = np.where(lanes.numbers() < lanes.length, np.nan, found)
+    return _kept(found, lanes, keepdims)
+
+
+def _kept(found: Any, lanes: Lanes, keepdims: Any) -> Any:
+    """Return results with axes of length 1 where the lanes were, if they are kept."""
+    if not keepdims:
+        return LazyChunk(lanes.recorder, found._node, scalar=not found.shape, fresh=True)
+    more = found.ndim - lanes.starts.ndim
+    return np.expand_dims(found, tuple(more + axis for axis in lanes.axes))
+
+
+def _percentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
+                keepdims: Any = False) -> Any:  # fmt: skip
+    return _quantile(recorder, a, _share(q), axis, method=method, keepdims=keepdims)
+
+
+def _nanpercentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, *, method: Any = "linear",
+                   keepdims: Any = False) -> Any:  # fmt: skip
+    return _nanquantile(recorder, a, _share(q), axis, method=method, keepdims=keepdims)
+
+
+def _share(q: Any) -> Any:
+    """Return percentiles as quantiles."""
+    return q / 100 if type(q) in (int, float) else np.true_divide(q, 100)
+
+
+HANDLERS[np.median], HANDLERS[np.nanmedian] = _median, _nanmedian
+HANDLERS[np.quantile], HANDLERS[np.nanquantile] = _quantile, _nanquantile
+HANDLERS[np.percentile], HANDLERS[np.nanpercentile] = _percentile, _nanpercentile
