@@ -83,8 +83,9 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
 @_records(np.clip)
 def _clip(recorder: Recorder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSING, *,
           min: Any = _MISSING, max: Any = _MISSING) -> Any:  # fmt: skip
-    if not (a_min is a_max is _MISSING or min is max is _MISSING):
-        raise UnfusibleError(GraphBreak.OPTION, "bounds given twice")
+    one = (a_min is _MISSING) is not (a_max is _MISSING)
+    if one or not (a_min is a_max is _MISSING or min is max is _MISSING):
+        raise UnfusibleError(GraphBreak.OPTION, "bounds that NumPy refuses")
     low = min if a_min is _MISSING else a_min
     high = max if a_max is _MISSING else a_max
     low, high = (None if v is _MISSING else v for v in (low, high))

@@ -242,6 +242,10 @@ def bounds_given_twice(x: Any) -> Any:
     return np.clip(x * 2, 0, 1, min=3)
 
 
+def one_bound_without_its_name(x: Any) -> Any:
+    return np.clip(x * 2, 0)
+
+
 def deletes_axis(x: Any) -> Any:
     return np.delete(x, 0, axis=0)[[0, 0, 1, 2]] + 1
 
@@ -269,7 +273,7 @@ FUNCTIONS = [
     round_into, handler, handler_of_errors, handler_at_the_end, where_and_out, divide_where,
     in_place_dtype, scalar_of_an_array, formats, formats_old, views_see_changes, expanded_view,
     real_is_no_copy, alias_of_a_result, accumulates, a_copy, same_dtype, item_assignment,
-    bounds_given_twice, deletes_axis, sorts, fills, nested_default,
+    bounds_given_twice, one_bound_without_its_name, deletes_axis, sorts, fills, nested_default,
 ]  # fmt: skip
 
 
