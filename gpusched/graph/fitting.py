@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
+from gpusched.graph.joins import copied
 
 if TYPE_CHECKING:
     from gpusched.graph.sizes import Sizes  # Imports dask.array, which clusters start without.
@@ -89,5 +90,9 @@ def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
 def _need(tasks: Mapping[Any, Any], key: Any, sizes: Sizes) -> tuple[int, int]:
     """Return the bytes of a task's inputs, and those that it takes besides, as far as known."""
     node = tasks[key]
-    inputs = sum(sizes.within(tasks, each) or 0 for each in node.dependencies)
-    return inputs, sizes.known_extra(node)
+    whole = copied(node)
+    inputs = {each: sizes.within(tasks, each) or 0 for each in node.dependencies}
+    # Workers lend those one after the other.
+    largest = max((inputs[each] for each in whole if each in inputs), default=0)
+    staying = sum(size for each, size in inputs.items() if each not in whole)
+    return staying + largest, sizes.known_extra(node)

@@ -13,6 +13,7 @@ from gpusched.adapters.tasks import DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph import safety
 from gpusched.graph.examination import bare_name, said_of
+from gpusched.graph.joins import copied
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
@@ -359,6 +360,9 @@ class Rehearser(Rehearsal):
         inputs = [*read, *(a for _, a in variant.inputs)]
         variant.peak, variant.peak_known = peak_of_calls(calls, inputs, arrays_in(result))
         variant.unfused_peak, variant.unfused_peak_known = variant.peak, variant.peak_known
+        if copied(node):
+            largest = max((extent(a) for a in read), default=0)
+            variant.joined = extent(result), largest
         return ordinary(small(result))
 
 

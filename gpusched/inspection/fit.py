@@ -123,8 +123,8 @@ def fit(stages: Iterable[Stage], kept: int, on: Described) -> Fit:
         The cluster.
     """
     stages = list(stages)
-    peak = max((stage.peak for stage in stages), default=0)
-    main = next((stage for stage in stages if stage.peak == peak), None)
+    peak = max((stage.peak_lent for stage in stages), default=0)
+    main = next((stage for stage in stages if stage.peak_lent == peak), None)
     room = on.for_tasks // peak if peak else on.threads
     return Fit(
         cluster=on,

@@ -169,6 +169,8 @@ class Stage:
     """Bytes of memory that a task needs at most, its inputs and its result included."""
     peak_exact: bool
     """False where functions are called of which it is not known how much more they need."""
+    peak_lent: int
+    """The same where a task that joins chunks gets them one by one, as workers lend them."""
     peak_unfused: int
     """Bytes that the same task needs in plain dask."""
     peak_unfused_exact: bool

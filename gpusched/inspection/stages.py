@@ -125,6 +125,7 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         ),
         peak=max(v.peak for v in variants),
         peak_exact=all(v.peak_known for v in variants),
+        peak_lent=max(sum(v.joined) if v.joined else v.peak for v in variants),
         peak_unfused=max(v.unfused_peak for v in variants),
         peak_unfused_exact=all(v.unfused_peak_known for v in variants),
         boundaries=tuple(_boundaries(name, numbers, tasks, walked)),

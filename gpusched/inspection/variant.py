@@ -116,6 +116,8 @@ class Variant:
     """Bytes of memory at most, inputs and result included."""
     peak_known: bool = True
     """False where a function may need more."""
+    joined: tuple[int, int] | None = None
+    """Bytes of the result and of the largest input, of a task that does nothing but to join."""
     unfused_peak: int = 0
     """The same where dask runs the task without gpusched."""
     unfused_peak_known: bool = True

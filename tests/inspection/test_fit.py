@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
 
 import gpusched
+from gpusched.graph.fitting import DoesNotFitError, refusing
 from gpusched.inspection.explanation import Explanation
 from gpusched.inspection.fit import OWN, Described, described
 
@@ -93,3 +95,14 @@ def test_cluster_is_described_by_its_smallest_worker() -> None:
     assert described(da.ones(3)) is None
     found = gpusched.explain(da.ones(3) + 1, cluster)
     assert found.fit is not None and not found.fit.fits
+
+
+def test_task_that_joins_chunks_needs_its_result_and_one_of_them() -> None:
+    x = da.random.default_rng(0).random((8, 1 << 17), chunks=(1, 1 << 17)).rechunk((8, 1 << 17))
+    with gpusched.enable():
+        found = gpusched.explain(x)
+        assert found.on(256 * MIB).fit.peak == 9 * MIB
+        with refusing(9 * MIB + 1000):
+            dask.optimize(x)
+        with refusing(9 * MIB - 1000), pytest.raises(DoesNotFitError):
+            dask.optimize(x)

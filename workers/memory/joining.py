@@ -5,7 +5,6 @@ Such a task needs room for its result and one chunk, rather than for its result 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.typing import Key
 
-from gpusched.adapters.tasks import Alias, GraphNode, NestedContainer, TaskRef
+from gpusched.graph.joins import copied
 
 if TYPE_CHECKING:
     from distributed.worker_state_machine import TaskState
@@ -86,31 +85,8 @@ def lendable(task: TaskState, store: Store) -> list[TaskState]:
     store
         What has them.
     """
-    spec: Any = task.run_spec
-    # Without this module, no task calls its functions.
-    core = sys.modules.get("dask.array.core")
-    function = getattr(spec, "func", None)
-    if core is None or not any(
-        function is each for each in (core.concatenate3, core.concatenate_shaped)
-    ):
-        return []
-    copied, read = set[Key](), set[Key]()
-    for argument in spec.args:
-        _note_keys(argument, copied, read)
-    forms = [store.array_of(key) for key in copied]
+    whole = copied(task.run_spec)
+    forms = [store.array_of(key) for key in whole]
     if not all(form and form[0] for form in forms):
         return []
-    return [each for each in task.dependencies if each.key in copied - read]
-
-
-def _note_keys(argument: Any, copied: set[Key], read: set[Key]) -> None:
-    """Note the keys of what a call is given itself, and of what calls within are given."""
-    if isinstance(argument, NestedContainer):
-        for each in argument.args:
-            _note_keys(each, copied, read)
-    elif isinstance(argument, Alias):
-        copied.add(argument.target)
-    elif isinstance(argument, TaskRef):
-        copied.add(argument.key)
-    elif isinstance(argument, GraphNode):
-        read |= argument.dependencies
+    return [each for each in task.dependencies if each.key in whole]
