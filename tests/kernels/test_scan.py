@@ -59,6 +59,13 @@ def test_values_are_joined_in_order() -> None:
     np.testing.assert_array_equal(last(x), expected)
 
 
+def test_no_recording_of_a_scan_fails() -> None:
+    x = da.ones((400, 300), chunks=(100, 300))
+    with gpusched.enable():
+        found = gpusched.explain(largest_so_far(x * 2, axis=0) + running_total(x, axis=1))
+    assert [each.reason for each in found.breaks if "recording failed" in each.reason] == []
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("chunks", [(7, 30), *exhaustive((10, 10), (40, 4))])
 def test_dask(axis: int, chunks: Any) -> None:
