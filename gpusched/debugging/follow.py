@@ -15,6 +15,7 @@ from gpusched.debugging.origins import (
     Called,
     FromCall,
     FromKernel,
+    FromParts,
     FromTask,
     Held,
     broadcast,
@@ -130,6 +131,8 @@ class Follower:
             return self.graph.where(origin.key, index, "held by the graph")
         if isinstance(origin, FromKernel):
             return self._kernel(run, origin, index, where, depth)
+        if isinstance(origin, FromParts):
+            return self._kernel(run, *origin.at(index, array.shape), where, depth)
         if isinstance(origin, FromCall):
             return self._call(run, origin.called, array, index, where, depth)
         return where or Where("data", None, note="held by the graph")
@@ -171,7 +174,7 @@ class Follower:
         use = made.use
         node = use.builder.group.nodes[made.number]
         original = use.kernel.original or use.kernel
-        array = use.recorder.registers()[use.launch.outputs[made.number].register]
+        array = made.array
         own = where or Where(original.name, None)
         self.steps.append(
             Step("call", "", f"your version of {original.name}", original.name, str(node.dtype),
@@ -232,7 +235,7 @@ class Follower:
     def _reduction(self, run: Run, made: FromKernel, node: Reduce, index: Index,
                    where: Where | None, depth: int) -> Where:  # fmt: skip
         kernel = self.kernel(made.use)
-        array = made.use.recorder.registers()[made.use.launch.outputs[made.number].register]
+        array = made.array
         part = kernel.region(index)
         argument = made.use.recorder.array(node.argument)[part]
         note = ""

@@ -16,6 +16,7 @@ from gpusched.graph.quick import parts
 from gpusched.inspection.places import Place
 from gpusched.inspection.standins import arrays_in, is_cupy, is_getter
 from gpusched.inspection.variant import KernelUse
+from gpusched.plan.plan import PartLaunch
 from gpusched.record.catalogue import has
 
 
@@ -41,6 +42,32 @@ class FromKernel:
     use: KernelUse
     number: int
     """Of the kernel's output."""
+
+    @property
+    def array(self) -> Any:
+        """What the kernel has written: of an array that several have, its part."""
+        launch = self.use.launch
+        found = self.use.recorder.registers()[launch.outputs[self.number].register]
+        return found[launch.index] if isinstance(launch, PartLaunch) else found
+
+
+@dataclass(frozen=True)
+class FromParts:
+    """Kernels of this task have each written a part of it."""
+
+    parts: list[FromKernel]
+
+    def at(
+        self, index: tuple[int, ...], shape: tuple[int, ...]
+    ) -> tuple[FromKernel, tuple[int, ...]]:
+        """Return which kernel has written an element, and where that is in its part."""
+        for each in self.parts:
+            launch = each.use.launch
+            assert isinstance(launch, PartLaunch)
+            ends = [along.indices(n)[:2] for along, n in zip(launch.index, shape, strict=True)]
+            if all(a <= k < b for k, (a, b) in zip(index, ends, strict=True)):
+                return each, tuple(k - a for k, (a, _) in zip(index, ends, strict=True))
+        raise IndexError(index)
 
 
 @dataclass(eq=False)
@@ -75,7 +102,7 @@ class FromCall:
     called: Called = field(repr=False)
 
 
-Origin = FromTask | Held | FromKernel | FromCall
+Origin = FromTask | Held | FromKernel | FromParts | FromCall
 
 
 _MOVES = (np.copy, np.ascontiguousarray, core.finalize, owned)

@@ -14,6 +14,7 @@ from gpusched.debugging.origins import (
     Called,
     FromCall,
     FromKernel,
+    FromParts,
     FromTask,
     Held,
     Origin,
@@ -37,7 +38,7 @@ from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.variant import KernelUse
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.overrides import OverrideError
-from gpusched.plan.plan import Call, Empty, Launch, Register, Registers, substitute
+from gpusched.plan.plan import Call, Empty, Launch, PartLaunch, Register, Registers, substitute
 from gpusched.plan.schedule import KernelBuilder, Part
 from gpusched.record.chunk import LazyChunk
 from gpusched.store.handles import Runnable
@@ -176,7 +177,12 @@ class Run:
                 use = next(use for use in recorder.uses if use.launch is step)
                 for number, output in enumerate(step.outputs):
                     made = recorder.registers()[output.register]
-                    self._note(made, FromKernel(use, number))
+                    if not isinstance(step, PartLaunch):
+                        self._note(made, FromKernel(use, number))
+                    elif isinstance(found := self.origin(made), FromParts):
+                        found.parts.append(FromKernel(use, number))
+                    else:
+                        self._note(made, FromParts([FromKernel(use, number)]))
             elif isinstance(step, Call):
                 called = recorder.called(step)
                 self._note(called.result, FromCall(called))

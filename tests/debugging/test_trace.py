@@ -143,3 +143,13 @@ def test_all_forms(name: str) -> None:
         tags.feed(trace._repr_html_())
         assert not tags.open
         assert all(step.dtype for step in trace.steps)
+
+
+def test_each_part_of_an_array_is_traced_to_its_own_kernel() -> None:
+    values = np.random.default_rng(0).normal(size=(12, 5))
+    x = da.from_array(values, chunks=(6, 5))
+    gradient = da.gradient(x, axis=0) * 3
+    for row, neighbours in [(0, {0, 1}), (3, {2, 4}), (6, {5, 7}), (11, {10, 11})]:
+        found = traced(gradient, (row, 2))
+        assert {values[k, 2] for k in neighbours} <= {step.value for step in found.steps}
+        assert found.steps[-1].value == 3 * np.gradient(values, axis=0)[row, 2]
