@@ -40,6 +40,7 @@ try:
     # Histograms, searches and products of chunks.
     from dask.array.routines import _block_hist as block_histogram
     from dask.array.routines import _block_histogramdd_multiarg as block_histogramdd
+    from dask.array.routines import _chunk_sum as chunk_sum
     from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
     from dask.array.routines import _tensordot as tensordot
@@ -54,6 +55,7 @@ __all__ = [
     "apply_random_func",
     "block_histogram",
     "block_histogramdd",
+    "chunk_sum",
     "concatenate2",
     "concatenate_arrays",
     "coordinate_mapping",

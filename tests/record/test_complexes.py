@@ -86,7 +86,7 @@ def checked(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "c
     with np.errstate(all="ignore"):
         expected = function(*arrays)
         found = record(function, *arrays, backend=backend)
-        again, _ = found.plan.run(arrays)
+        again = found.run(*arrays)
     assert not found.recorder.breaks
     for result in (found.result, again):
         assert_alike(result, expected, ulp)
@@ -162,7 +162,7 @@ def test_conversions_that_lose_parts_are_numpy_s_with_its_warning() -> None:
         found = check(lambda z: (z * 2).astype("f4") + 1, z, ulp=2)
     assert ("astype", "complex64 to float32, of which NumPy warns") in found.recorder.breaks
     with pytest.warns(np.exceptions.ComplexWarning):
-        found.plan.run((z,))
+        found.run(z)
 
 
 LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -264,7 +264,7 @@ def errors_of(function: Callable[..., Any], array: np.ndarray, backend: str) -> 
     with np.errstate(all="warn"):
         found = record(function, array, backend=backend)
         take()
-        found.plan.run((array,))
+        found.run(array)
     return take()
 
 

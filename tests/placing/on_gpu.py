@@ -1,0 +1,61 @@
+"""A pytest plugin that runs tests of NumPy programs with their chunks on a GPU.
+
+``pytest -p tests.placing.on_gpu tests/record tests/graph``. What tests compute with dask is computed
+as a worker that owns a GPU does: every chunk is moved to the device for whatever can run there,
+however small, and the results come back as NumPy's arrays. What they record is recorded on CuPy's
+arrays.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+
+_open = ExitStack()
+
+
+def pytest_sessionstart() -> None:
+    # Not imported at the top: `tests.conftest` sets the environment before dask reads it.
+    import dask.base
+
+    from gpusched.backends.devices import cuda
+    from tests.placing.__main__ import always
+    from tests.placing.gpuworker import gpu_worker
+    from tests.record import recording
+
+    worker = _open.enter_context(gpu_worker())
+    _open.enter_context(always())
+    dask.config.set({"scheduler": "sync"})
+    for name in ("sync", "synchronous", "single-threaded", "threads", "threading"):
+        dask.base.named_schedulers[name] = worker.get
+
+    def to_host(found: Any) -> Any:
+        if type(found) in (tuple, list):
+            return type(found)(map(to_host, found))
+        if type(found) is dict:
+            return {key: to_host(value) for key, value in found.items()}
+        if type(found) is not np.ndarray and hasattr(found, "get"):
+            found = worker.mover.to_host(found)
+        # CuPy has no scalars.
+        return found[()] if isinstance(found, np.ndarray) else found
+
+    recording.PLACES["gpu"] = recording.Place(cuda(), worker.mover.to_device, to_host)
+    recording.BACKENDS.update(dict.fromkeys(recording.BACKENDS, cuda().compile))
+
+
+def pytest_unconfigure() -> None:
+    _open.close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of other backends: the two that the tests name are the GPU's now."""
+    again = [item for item in items if _parameters(item).get("backend") == "cpu"]
+    config.hook.pytest_deselected(items=again)
+    items[:] = [item for item in items if item not in again]
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    return getattr(getattr(item, "callspec", None), "params", {})
