@@ -1,9 +1,9 @@
 """A pytest plugin that runs tests of NumPy programs with their chunks on a GPU.
 
-``pytest -p tests.placing.on_gpu tests/record tests/graph``. What tests compute with dask is computed
-as a worker that owns a GPU does: every chunk is moved to the device for whatever can run there,
-however small, and the results come back as NumPy's arrays. What they record is recorded on CuPy's
-arrays.
+``pytest -p tests.placing.on_gpu tests/graph tests/record``. What tests compute with dask is
+computed as a worker that owns a GPU does: every chunk is moved to the device for whatever can run
+there, however small, and the results come back as NumPy arrays. What tests record is recorded on
+CuPy arrays.
 """
 
 from __future__ import annotations
@@ -24,18 +24,11 @@ _open = ExitStack()
 def pytest_collection_finish() -> None:
     """Take the GPU, in each process that runs tests."""
     # Not imported at the top: `tests.conftest` sets the environment before dask reads it.
-    import dask.base
-
     from gpusched.backends.devices import cuda
-    from tests.placing.__main__ import always
-    from tests.placing.gpuworker import gpu_worker
+    from tests.placing.gpuworker import everywhere
     from tests.record import recording
 
-    worker = _open.enter_context(gpu_worker())
-    _open.enter_context(always())
-    dask.config.set({"scheduler": "sync"})
-    for name in ("sync", "synchronous", "single-threaded", "threads", "threading"):
-        dask.base.named_schedulers[name] = worker.get
+    worker = _open.enter_context(everywhere())
 
     def to_host(found: Any) -> Any:
         if type(found) in (tuple, list):
