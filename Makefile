@@ -10,6 +10,7 @@
 # make test-exhaustive  all combinations of which the default tier runs some, and slow tests
 # make test-cuda        compile for GPUs and run their kernels on the CPU: needs no GPU
 # make test-gpu         tests with CuPy: on a GPU if there is one, else on an emulated one
+# make test-gpu-chunks  tests of graphs and of recordings, with their chunks on that GPU
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
@@ -32,8 +33,8 @@ EVERY := --hypothesis-profile=ci
 WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all test-processes test-processes-common test-exhaustive test-cuda test-gpu test-gpu-common \
-    gpu-report test-models test-interop test-peers test-peers-common test-nightly fuzz coverage bench docs lint format clean
+.PHONY: help demo check test test-all test-processes test-processes-common test-exhaustive test-cuda test-gpu \
+    test-gpu-chunks test-gpu-common gpu-report test-models test-interop test-peers test-peers-common test-nightly fuzz coverage bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -72,6 +73,13 @@ ON_GPU = GPUSCHED_EMULATED_GPU=$(GPUSCHED_EMULATED_GPU) \
     PYTHONPATH=$(CURDIR)/tests/emulated_gpu/start$${PYTHONPATH:+:$$PYTHONPATH}
 test-gpu: $(VENV)/.gpu-test
 	$(ON_GPU) $(PYTEST) $(PARALLEL) $(EVERY) -m "gpu and not nightly" $(ARGS)
+
+# Tests that know nothing of a GPU, with their chunks on it; tests/placing/host_only.py has those
+# that cannot be.
+test-gpu-chunks: $(VENV)/.gpu-test
+	$(ON_GPU) $(PYTEST) $(PARALLEL) -p tests.placing.on_gpu \
+	    -m "not (gpu or processes or peers or nightly or slow or exhaustive)" \
+	    tests/graph tests/record/test_segments.py tests/record/test_windows.py $(ARGS)
 
 # Those that have found most: programs, memory, the emulator's own, and one of each kind of cluster.
 test-gpu-common: $(VENV)/.gpu-test

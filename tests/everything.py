@@ -32,6 +32,7 @@ PARTS = (
     "test-models",
     "test-cuda",
     "test-gpu",
+    "test-gpu-chunks",
     "test-interop",
     "check",
     "docs",

@@ -46,10 +46,14 @@ try:
     # Histograms, searches and products of chunks.
     from dask.array.routines import _block_hist as block_histogram
     from dask.array.routines import _block_histogramdd_multiarg as block_histogramdd
+    from dask.array.routines import _chunk_sum as chunk_sum
     from dask.array.routines import _gradient_kernel as gradient_kernel
     from dask.array.routines import _matmul as matmul
     from dask.array.routines import _searchsorted_block as searchsorted_block
     from dask.array.routines import _tensordot as tensordot
+
+    # What `ones`, `zeros` and `full` make their chunks with.
+    from dask.array.wrap import _broadcast_trick_inner as broadcast_trick
 
     # How a blockwise layer's indices become its tasks' keys; the layer writes itself out.
     from dask.blockwise import _get_coord_mapping as coordinate_mapping
@@ -61,6 +65,8 @@ __all__ = [
     "apply_random_func",
     "block_histogram",
     "block_histogramdd",
+    "broadcast_trick",
+    "chunk_sum",
     "concatenate2",
     "concatenate_arrays",
     "coordinate_mapping",

@@ -13,7 +13,7 @@ import numpy as np
 from dask.array import chunk, reductions
 from dask.array.einsumfuncs import chunk_einsum
 
-from gpusched.adapters.arrays import matmul, tensordot
+from gpusched.adapters.arrays import chunk_sum, matmul, tensordot
 from gpusched.graph.partials import applied, bare
 
 _SEARCHES = (chunk.argmax, chunk.argmin)
@@ -77,7 +77,9 @@ class _ByLibrary:
             raise MemoryError(f"{bare(self._function).__name__}: {error}") from error
 
 
-_PRODUCTS = (matmul, tensordot, chunk_einsum, np.dot, np.matmul, np.tensordot)
+_PRODUCTS = (matmul, tensordot, chunk_einsum, chunk_sum, np.dot, np.matmul, np.tensordot)
+"""Products of matrices, and the sum of those of which dask makes one chunk."""
+
 _TRANSFORMS = tuple(
     getattr(np.fft, inverse + kind + rank)
     for inverse in ("", "i")

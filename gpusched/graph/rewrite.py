@@ -31,6 +31,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
+from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.grouped import GROUPED, Grouped
 from gpusched.graph.grouped_whole import GroupedWhole, extracted, extracts, labelled
@@ -234,6 +235,7 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
 def worthwhile(task: Task, functions: Functions) -> bool:
     """Return whether a task has a function that is recorded and computes, or one of `EXACT`.
 
+    Or one that CUDA's libraries compute, for which a worker that owns a GPU moves the chunks.
     dask puts programs of a graph that is optimised again into tasks of other tasks and their other
     names: a worker must see that there is a program, whose chunks may stay on its device.
     """
@@ -242,7 +244,7 @@ def worthwhile(task: Task, functions: Functions) -> bool:
         found = any(type(node.func) is Program or worthwhile(node, functions) for node in inner)
         return found or computes_located(task)
     function, kwargs = called(task)
-    if exact_for(function) is not function:
+    if exact_for(function) is not function or by_library(function):
         return True
     joins = is_join(bare(function))  # done without beside other calls, and no gain by itself
     recorded = functions.traits(function, task.args, kwargs).recorded

@@ -366,7 +366,7 @@ class KernelBuilder:
         for register in self.registers:
             array = self.arrays[register]
             owner = _owner(array)
-            whole = getattr(owner, "nbytes", array.size * array.itemsize)
+            whole = _span(array) if owner is array else owner.nbytes
             shown, _ = owners.get(id(owner), (0, 0))
             owners[id(owner)] = shown + array.size * array.itemsize, whole
         return sum(min(shown, whole) for shown, whole in owners.values())
@@ -509,6 +509,12 @@ def _owner(array: Any) -> Any:
     while (array := getattr(array, "base", None)) is not None:
         found = array if hasattr(array, "nbytes") else found
     return found
+
+
+def _span(array: Any) -> int:
+    """Return the bytes from an array's first element to its last: CuPy's windows have no base."""
+    axes = zip(array.shape, array.strides, strict=True)
+    return int(array.itemsize + sum((size - 1) * abs(stride) for size, stride in axes))
 
 
 def _chosen(order: list[Apply]) -> set[int]:

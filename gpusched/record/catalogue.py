@@ -103,13 +103,11 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "quick": {
         "dask.array.chunk": "arange argmax argmin astype linspace sum trim view",
-        "dask.array.core": "_pass_extra_kwargs",
         "dask.array.dispatch": "concatenate_lookup",
         "dask.array.reductions": "arg_agg arg_chunk arg_combine mean_agg mean_combine moment_agg "
         "moment_combine",
-        "dask.array.routines": "_chunk_sum",
-        "dask.array.wrap": "_broadcast_trick_inner",
-        "gpusched.adapters.arrays": "concatenate_arrays enforce_dtype",
+        "gpusched.adapters.arrays": "broadcast_trick chunk_sum concatenate_arrays enforce_dtype "
+        "pass_located",
         "numpy": "empty empty_like full full_like max min ones ones_like stack sum zeros "
         "zeros_like",
     },
@@ -118,9 +116,7 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.core": "finalize",
         "dask.array.dispatch": "concatenate_lookup",
         "dask.array.reductions": "chunk_max chunk_min mean_agg mean_chunk mean_combine",
-        "dask.array.routines": "_chunk_sum",
-        "dask.array.wrap": "_broadcast_trick_inner",
-        "gpusched.adapters.arrays": "matmul",
+        "gpusched.adapters.arrays": "broadcast_trick chunk_sum matmul",
         "numpy": "all any argmax argmin copy cumprod cumsum empty empty_like full full_like max "
         "mean min ones ones_like prod repeat roll sort stack sum tile zeros zeros_like",
     },

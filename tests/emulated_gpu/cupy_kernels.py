@@ -21,7 +21,7 @@ _KERNEL = re.compile(
     r"(template\s*<[^;{}]*>\s*)?__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\("
 )
 _DYNAMIC_SHARED = re.compile(
-    r"extern\s+__shared__\s+(?:__align__\(\d+\)\s*)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;"
+    r"extern\s+__shared__\s+(?:__align__\(\d+\)\s*)?([\w:<>, ]+?)\s+(\w+)\s*\[\s*\]\s*;"
 )
 _WAITING = ("__syncthreads", "__syncwarp", "__shfl")
 

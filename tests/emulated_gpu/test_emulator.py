@@ -133,6 +133,8 @@ def test_lanes_of_one_warp_wait_without_the_others() -> None:
     x = cupy.asarray(values)
     assert np.array_equal(x[x > 0].get(), values[values > 0])
     assert np.allclose(cupy.cumsum(x).get(), np.cumsum(values))
+    pairs = values[:600].view("c16").reshape(3, 100)
+    assert np.allclose(cupy.cumsum(cupy.asarray(pairs), axis=1).get(), np.cumsum(pairs, axis=1))
 
 
 def test_several_devices_have_memory_and_streams_of_their_own() -> None:

@@ -9,12 +9,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-import dask.base
-
 from tests.peers import fused
 from tests.peers.fused import pytest_collection_finish, pytest_runtest_call, pytest_sessionfinish
-from tests.placing.__main__ import always
-from tests.placing.gpuworker import gpu_worker
+from tests.placing.gpuworker import everywhere
 
 __all__ = ["pytest_collection_finish", "pytest_runtest_call", "pytest_sessionfinish"]
 
@@ -23,11 +20,7 @@ _open = ExitStack()
 
 def pytest_configure(config: Any) -> None:
     fused.pytest_configure(config)
-    worker = _open.enter_context(gpu_worker())
-    _open.enter_context(always())
-    dask.config.set({"scheduler": "sync"})
-    for name in ("sync", "synchronous", "single-threaded", "threads", "threading"):
-        dask.base.named_schedulers[name] = worker.get
+    _open.enter_context(everywhere())
 
 
 def pytest_unconfigure() -> None:

@@ -10,13 +10,11 @@ import argparse
 import sys
 from collections import Counter
 from typing import Any
-from unittest.mock import patch
 
 import gpusched
-from gpusched.graph.transfers import Work
 from tests.differential.campaign import GENERATORS, Counts, Result, campaign
 from tests.differential.running import Schedulers
-from tests.placing.gpuworker import GpuWorker, gpu_worker
+from tests.placing.gpuworker import GpuWorker, always, gpu_worker
 
 
 class OnGpu(Schedulers):
@@ -54,11 +52,6 @@ def differences(
             GENERATORS, first, cases=cases, seconds=seconds, schedulers=schedulers, on_result=note
         )
     return counts, failed
-
-
-def always() -> Any:
-    """Have the device taken, whatever copies cost."""
-    return patch.object(Work, "pays", lambda self: True)
 
 
 def main() -> int:

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from graphlib import TopologicalSorter
 from typing import Any
+from unittest.mock import patch
 
+import dask.base
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, convert_legacy_graph
 from dask.typing import Key
 
 import gpusched.serialization
 from gpusched import placed
+from gpusched.graph.transfers import Work
 from gpusched.placed import Placed, hosted
 from gpusched.workers.task_inputs import CountingMover, TaskInputs
 
@@ -77,3 +80,21 @@ def gpu_worker() -> Iterator[GpuWorker]:
 
     gpusched.serialization.register()
     yield GpuWorker(CudaDevice(""))
+
+
+def always() -> Any:
+    """Have the device taken, whatever copies cost."""
+    return patch.object(Work, "pays", lambda self: True)
+
+
+@contextmanager
+def everywhere() -> Iterator[GpuWorker]:
+    """Have dask compute all graphs by such a worker, on the device whatever copies cost."""
+    names = ("sync", "synchronous", "single-threaded", "threads", "threading")
+    with (
+        gpu_worker() as worker,
+        always(),
+        dask.config.set(scheduler="sync"),
+        patch.dict(dask.base.named_schedulers, dict.fromkeys(names, worker.get)),
+    ):
+        yield worker

@@ -352,6 +352,18 @@ def test_products_and_transforms_are_cudas_libraries(
     assert dtype == "i4" or counts.device_tasks >= 2
 
 
+@pytest.mark.parametrize("name", ["matmul", "fft"])
+def test_chunks_that_are_loaded_go_to_cudas_libraries(name: str, worker: GpuWorker) -> None:
+    """Also where no kernel of gpusched's has anything to do with them."""
+    x = da.from_array(host(), chunks=(32, 256 if name == "matmul" else 512))
+    with gpusched.disable():
+        expected = LIBRARIES[name](x).compute(scheduler="sync")
+    with always():
+        found, counts = counted(lambda: LIBRARIES[name](x).compute(scheduler=worker.get))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * abs(expected).max())
+    assert counts.device_tasks >= 2 and counts.host_tasks == 0
+
+
 def test_tasks_with_calls_on_the_host_count_as_the_hosts(worker: GpuWorker) -> None:
     x = da.exp(da.from_array(host(), chunks=(32, 512)) * 2).map_blocks(_type_of, dtype=float)
     with always():

@@ -207,7 +207,7 @@ def errors_of(function: Callable[..., Any], *arrays: np.ndarray) -> int:
     with np.errstate(all="warn"):
         found = record(function, *arrays)
         take()
-        found.plan.run(arrays)
+        found.run(*arrays)
     return take()
 
 

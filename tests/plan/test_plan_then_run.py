@@ -88,7 +88,7 @@ def test_the_first_result_is_that_of_the_plan(
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         make_small(patch, 4096)
         recorded = record(program, x)
-        again = recorded.plan.run((x,))[0]
+        again = recorded.run(x)
     assert bits(recorded.result) == bits(again)
     assert recorded.recorder.repeatable == ("sort" not in steps)
 
@@ -173,6 +173,6 @@ def test_rows_and_columns_share_tiles_from_the_first_chunk_on(
     x = 1e8 + RANDOM.normal(size=(900, 64))
     recorded = record(ENDS["variances"], x)
     assert tiles_of(recorded.plan)
-    assert bits(recorded.result) == bits(recorded.plan.run((x,))[0])
+    assert bits(recorded.result) == bits(recorded.run(x))
     for found, wanted in zip(recorded.result, ENDS["variances"](x), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12)

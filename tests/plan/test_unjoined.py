@@ -52,7 +52,7 @@ def check(function: Callable[..., Any], parts: list[np.ndarray], counts: tuple[i
     with np.errstate(all="ignore"):
         expected = whole(concatenate_shaped)(*given_)
         found = record(whole(JOIN), *given_, backend=backend)
-        again, _ = found.plan.run(given_)
+        again = found.run(*given_)
     for result in (found.result, again):
         assert_same(result, expected)
     return found
@@ -173,7 +173,7 @@ def test_two_grids_are_read_where_they_lie() -> None:
 
     arrays = (*parts, *(part + 1 for part in parts))
     found = record(both, *arrays)
-    again, _ = found.plan.run(arrays)
+    again = found.run(*arrays)
     wholes = [concatenate_shaped(list(arrays[k : k + 9]), (3, 3)) for k in (0, 9)]
     for result in (found.result, again):
         assert_same(result, stencil(wholes[0]) + stencil(wholes[1]))
@@ -190,7 +190,7 @@ def test_grids_that_are_cut_elsewhere() -> None:
 
     arrays = (*tall, *wide)
     found = record(both, *arrays)
-    again, _ = found.plan.run(arrays)
+    again = found.run(*arrays)
     expected = concatenate_shaped(tall, (2, 1)) * 2 - concatenate_shaped(wide, (1, 3))
     for result in (found.result, again):
         assert_same(result, expected)
@@ -207,7 +207,7 @@ def test_what_is_joined_twice_is_joined_first() -> None:
 
     arrays = tuple(grid([[10, 10, 10], [20]], "f8"))
     found = record(twice, *arrays)
-    again, _ = found.plan.run(arrays)
+    again = found.run(*arrays)
     inner = concatenate_shaped(list(arrays[:2]), (2, 1))
     expected = concatenate_shaped([inner[5:], arrays[2]], (2, 1)) * 2 + 1
     for result in (found.result, again):
@@ -222,7 +222,7 @@ def test_of_two_grids_one_may_be_needed() -> None:
 
     arrays = tuple(grid([[10, 10], [20]], "f8")) * 2
     found = record(sorted_too, *arrays)
-    again, _ = found.plan.run(arrays)
+    again = found.run(*arrays)
     whole = concatenate_shaped(list(arrays[:2]), (2, 1))
     for result in (found.result, again):
         assert_same(result[0], whole * 2 + whole)
@@ -290,7 +290,7 @@ def test_errors_of_any_part_are_noted() -> None:
     found = record(lambda *a: function(*a), *(part + 1 for part in parts))
     assert unjoined_launches(found)
     take()
-    result, _ = found.plan.run(tuple(parts))
+    result = found.run(*parts)
     assert take() == DIVIDE
     np.testing.assert_array_equal(result[:8], np.inf)
 

@@ -27,6 +27,26 @@ from gpusched.record.record import Recorder
 BACKENDS = {"python": reference, "cpu": kernels.get}
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where the chunks of recordings are."""
+
+    device: Device
+    to_device: Callable[[np.ndarray], Any] = lambda array: array
+    """Returns a chunk with the values and strides of an array."""
+    to_host: Callable[[Any], Any] = lambda result: result
+    """Returns results, and NumPy's own, with NumPy's arrays and scalars."""
+
+
+PLACES = {"host": Place(HOST)}
+"""The last is taken; `tests.placing.on_gpu` adds one."""
+
+
+def place() -> Place:
+    """Return where chunks are in this test run."""
+    return list(PLACES.values())[-1]
+
+
 @dataclass
 class Recording:
     """What came of recording a function."""
@@ -39,18 +59,26 @@ class Recording:
     def launches(self) -> list[Launch]:
         return self.plan.launches
 
+    def run(self, *arrays: np.ndarray) -> Any:
+        """Return what the plan makes of other arrays."""
+        return place().to_host(self.plan.run(tuple(map(place().to_device, arrays)))[0])
+
 
 def record(
-    function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", device: Device = HOST
+    function: Callable[..., Any],
+    *arrays: np.ndarray,
+    backend: str = "cpu",
+    device: Device | None = None,
 ) -> Recording:
     """Record `function` on lazy chunks that stand for `arrays`."""
-    recorder = Recorder(replace(device, compile=BACKENDS[backend]))
-    chunks = [LazyChunk(recorder, recorder.leaf(array)) for array in arrays]
+    recorder = Recorder(replace(device or place().device, compile=BACKENDS[backend]))
+    given = tuple(map(place().to_device, arrays))
+    chunks = [LazyChunk(recorder, recorder.leaf(array)) for array in given]
     result = function(*chunks)
     recorder.flush(lazies(result))
     structure = references(recorder, result)
-    plan = recorder.plan(tuple((k, k) for k in range(len(arrays))), structure)
-    return Recording(recorder.run(plan, arrays)[0], plan, recorder)
+    plan = recorder.plan(tuple((k, k) for k in range(len(given))), structure)
+    return Recording(place().to_host(recorder.run(plan, given)[0]), plan, recorder)
 
 
 def check(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu", ulp: int = 0,
@@ -62,7 +90,7 @@ def check(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "cpu
     with warnings.catch_warnings(action="ignore"), np.errstate(all=errors):
         expected = function(*arrays)
         found = record(function, *arrays, backend=backend)
-        again, _ = found.plan.run(arrays)
+        again = found.run(*arrays)
     for result in (found.result, again):
         assert_same(result, expected, ulp, scale)
     return found
@@ -74,6 +102,7 @@ def assert_same(found: Any, expected: Any, ulp: int = 0, scale: float | None = N
     `scale` widens the unit to that of numbers of that size, where the result is less: sums are as
     exact as their terms.
     """
+    expected = place().to_host(expected)
     if isinstance(expected, tuple):
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):

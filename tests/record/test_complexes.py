@@ -86,7 +86,7 @@ def checked(function: Callable[..., Any], *arrays: np.ndarray, backend: str = "c
     with np.errstate(all="ignore"):
         expected = function(*arrays)
         found = record(function, *arrays, backend=backend)
-        again, _ = found.plan.run(arrays)
+        again = found.run(*arrays)
     assert not found.recorder.breaks
     for result in (found.result, again):
         assert_alike(result, expected, ulp)
@@ -320,7 +320,7 @@ def errors_of(function: Callable[..., Any], array: np.ndarray, backend: str) -> 
     with np.errstate(all="warn"):
         found = record(function, array, backend=backend)
         take()
-        found.plan.run((array,))
+        found.run(array)
     return take()
 
 

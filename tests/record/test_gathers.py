@@ -43,7 +43,7 @@ def test_what_is_taken_is_part_of_the_kernel(order: Any, axis: int, backend: str
     found = check(anomaly, array, means, labels, backend=backend)
     assert len(found.launches) == 1
     other = np.roll(labels, 3)  # Other labels, and the same plan.
-    again, _ = found.plan.run((array, means, other))
+    again = found.run(array, means, other)
     np.testing.assert_array_equal(again, anomaly(array, means, other))
 
 
@@ -109,9 +109,9 @@ def test_labels_out_of_bounds_are_numpy_s_error(axis: int, wrong: int) -> None:
     with pytest.raises(IndexError) as found:
         record(taken, means, labels)
     assert str(found.value) == str(expected.value)
-    plan = record(taken, means, np.array([0, 1])).plan
+    recorded = record(taken, means, np.array([0, 1]))
     with pytest.raises(IndexError) as found:
-        plan.run((means, labels))
+        recorded.run(means, labels)
     assert str(found.value) == str(expected.value)
 
 

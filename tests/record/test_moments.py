@@ -131,7 +131,7 @@ def test_squares_are_exact_of_any_layout(
     }[layout]
     with np.errstate(all="ignore"):
         recorded = record(lambda chunk: of_dask(chunk, axis), x, backend=backend)
-        again = recorded.plan.run((x,))[0]
+        again = recorded.run(x)
         wide = x.astype("f8")
         total = wide.sum(axis=axis, keepdims=True)
         squares = ((wide - wide.mean(axis=axis, keepdims=True)) ** 2).sum(axis=axis, keepdims=True)
@@ -202,7 +202,7 @@ def test_sums_beside_moments_of_rows_share_tiles() -> None:
 
     x = RANDOM.normal(size=(2000, 1500)).astype("f4")
     recorded = record(rows, x)
-    again = recorded.plan.run((x,))[0]
+    again = recorded.run(x)
     assert tiles_of(recorded.plan)
     for one, other, wanted in zip(recorded.result, again, rows(x), strict=True):
         np.testing.assert_array_equal(one, other)

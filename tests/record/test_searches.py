@@ -42,7 +42,7 @@ def test_one_kernel_digitizes_what_it_computes(backend: str, right: bool) -> Non
     found = check(lambda a, b: np.digitize(a * 2 - 1, b, right) * 2, array, EDGES,
                   backend=backend, errors="warn")  # fmt: skip
     assert len(found.launches) == 1
-    again, _ = found.plan.run((array, EDGES + 1))  # Other numbers, and the same plan.
+    again = found.run(array, EDGES + 1)  # Other numbers, and the same plan.
     np.testing.assert_array_equal(again, np.digitize(array * 2 - 1, EDGES + 1, right) * 2)
 
 

@@ -45,7 +45,7 @@ def test_one_kernel_reduces_by_label(combine: str, order: Any, axis: int, backen
     assert len(found.launches) == 1
     expected = by_label(np.abs(array) + 1, labels, 4, combine, axis)
     np.testing.assert_allclose(found.result, expected, rtol=1e-13)
-    again, _ = found.plan.run((array, np.roll(labels, 3)))  # Other labels, and the same plan.
+    again = found.run(array, np.roll(labels, 3))  # Other labels, and the same plan.
     expected = by_label(np.abs(array) + 1, np.roll(labels, 3), 4, combine, axis)
     np.testing.assert_allclose(again, expected, rtol=1e-13)
 

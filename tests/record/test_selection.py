@@ -77,10 +77,10 @@ def test_methods_are_numpy_s(method: str) -> None:
 
 def test_quantiles_may_be_another_array() -> None:
     found = check(lambda a, q: np.quantile(a, q, axis=0), FULL, SOME, backend="python")
-    again, _ = found.plan.run((FULL, SOME[::-1].copy()))
+    again = found.run(FULL, SOME[::-1].copy())
     np.testing.assert_array_equal(again, np.quantile(FULL, SOME[::-1], axis=0))
     with pytest.raises(ValueError, match="range"):
-        found.plan.run((FULL, SOME + 1))
+        found.run(FULL, SOME + 1)
 
 
 ELEMENTS = st.one_of(
