@@ -17,6 +17,7 @@ from gpusched.graph.devicechoice import note_returns
 from gpusched.graph.examination import Examination
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.libraries import KEPT, package
+from gpusched.graph.partials import bare
 from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.quick import callables, parts
@@ -27,6 +28,7 @@ from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
 from gpusched.plan.plan import Registers
 from gpusched.plan.tiers import UNFUSED
+from gpusched.record.catalogue import has
 from gpusched.roles import current_key
 
 
@@ -265,6 +267,7 @@ def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
 
     Functions that decide for themselves where they run are not grouped with others.
     """
+    steps = _with_numpy_s_views(steps, inputs)
     done = set(range(inputs))
     waiting = list(range(len(steps)))
     parts: list[tuple[bool, list[int]]] = []
@@ -281,6 +284,21 @@ def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
             parts.append((recorded, part))
         recorded = not recorded
     return [_segment(steps, inputs, parts, number) for number in range(len(parts))]
+
+
+def _with_numpy_s_views(steps: tuple[ProgramStep, ...], inputs: int) -> tuple[ProgramStep, ...]:
+    """Return steps of which none is recorded that gives views to functions which are not.
+
+    Those may see that it is one: by its strides, or as `reshape` copies it or not before it is
+    changed in place. A view that is recorded is computed as an array of its own.
+    """
+    found, shown = list(steps), set[int]()
+    for k, step in reversed(list(enumerate(steps))):
+        if step.recorded and inputs + k in shown and has(bare(step.function), "view"):
+            found[k] = replace(step, recorded=False)
+        if not found[k].recorded:
+            shown |= step.registers
+    return tuple(found)
 
 
 def _decides(step: ProgramStep) -> bool:

@@ -821,3 +821,32 @@ def test_each_task_that_is_sent_has_functions_as_they_were_sent() -> None:
         np.testing.assert_array_equal(program(values()), values() + 1)
     np.testing.assert_array_equal(one(values()), (values() + 1) * 2)
     assert statistics().recordings == 1
+
+
+def changes_where_reshape_copies_nothing(x: Any) -> Any:
+    flat = x.reshape(-1)
+    flat += 1
+    return x
+
+
+def layout(x: Any) -> Any:
+    return np.array([[*x.strides, x.flags.owndata]])
+
+
+CUTS: dict[str, Callable[[Any], Any]] = {
+    "steps": lambda x: x[::2],
+    "columns": lambda x: x[:, :2],
+    "backwards": lambda x: x[:, ::-1],
+    "transposed": lambda x: x.T[:, ::2],
+    "new axis": lambda x: x[None, ::2][0],
+    "rows": lambda x: x[[2, 0]],
+    "broadcast": lambda x: da.broadcast_to(x[:1], x.shape),
+    "real": lambda x: (x + 1j * x).real,
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_views_of_computed_chunks_are_numpy_s(cut: str) -> None:
+    """Functions that are not recorded may see whether they get a view."""
+    compare(lambda x: CUTS[cut](x * 1).map_blocks(changes_where_reshape_copies_nothing))
+    compare(lambda x: CUTS[cut](x * 1).map_blocks(layout, dtype=int))
