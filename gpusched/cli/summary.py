@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dask.utils import format_bytes
 
 from gpusched import config
-from gpusched.store.statistics import Statistics
+from gpusched.store.statistics import Committed, Statistics
 
 _BREAKS_SHOWN = 8
 
@@ -128,7 +128,20 @@ def _memory(counted: Statistics) -> Sequence[tuple[str, str]]:
         (counted.memory_refusals, f"{_tasks(counted.memory_refusals)} refused"),
     ]  # fmt: skip
     said = "; ".join(text for happened, text in told if happened)
-    return [("memory", said)] if said else []
+    if not said:
+        return []
+    reasons = ", ".join(f"{what} ({_times(n)})" for what, n in counted.memory_reasons.most_common())
+    lines = [("memory", said), *([("", f"waited for: {reasons}")] if reasons else [])]
+    return [*lines, *([("", _fullest(counted.memory_fullest))] if counted.memory_fullest else [])]
+
+
+def _fullest(most: Committed) -> str:
+    """Return what the worker took that had least left."""
+    sizes = {"held": most.held, "received": most.in_flight, "reserved": most.reserved,
+             "unmanaged": most.unmanaged}  # fmt: skip
+    parts = ", ".join(f"{format_bytes(n)} {name}" for name, n in sizes.items() if n)
+    of = f"{format_bytes(most.total)} of the {format_bytes(most.limit)} for tasks"
+    return f"a worker took at most {of}: {parts}"
 
 
 def _tasks(number: int) -> str:

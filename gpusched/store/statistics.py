@@ -15,6 +15,42 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import EDITED
 
 
+@dataclass(frozen=True)
+class Committed:
+    """Bytes of a worker's memory that are taken, or that running tasks may still take.
+
+    Examples
+    --------
+    >>> from gpusched.store.statistics import Committed
+    >>> (Committed(limit=100, held=40) + Committed(limit=100, held=30, reserved=60)).total
+    90
+    """
+
+    limit: int = 0
+    """Within which tasks are started; 0 where none asked for memory."""
+    held: int = 0
+    """Of results."""
+    in_flight: int = 0
+    """Of results that are being received."""
+    reserved: int = 0
+    """That running tasks may still take."""
+    unmanaged: int = 0
+    """That the process takes for anything else."""
+
+    @property
+    def total(self) -> int:
+        """The bytes of all four."""
+        return self.held + self.in_flight + self.reserved + self.unmanaged
+
+    def __bool__(self) -> bool:
+        return self.total > 0
+
+    def __add__(self, other: Committed) -> Committed:
+        """Return the one that leaves the smaller share of its limit."""
+        fuller = other.total * self.limit > self.total * other.limit or not self.limit
+        return other if fuller else self
+
+
 @dataclass
 class Statistics:
     """Counts of one process, or of several merged.
@@ -103,6 +139,10 @@ class Statistics:
     """Tasks started on parts of their chunks, as they did not fit as a whole."""
     memory_refusals: int = 0
     """Tasks that were refused, as they cannot fit."""
+    memory_reasons: Counter[str] = field(default_factory=Counter)
+    """Tasks that did not start at once, by what they waited for last."""
+    memory_fullest: Committed = field(default_factory=Committed)
+    """What was taken of a worker's memory when least was left."""
     breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
 

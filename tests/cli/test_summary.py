@@ -7,7 +7,7 @@ from collections import Counter
 import dask
 
 from gpusched.cli.summary import summary
-from gpusched.store.statistics import Statistics
+from gpusched.store.statistics import Committed, Statistics
 
 
 def test_everything_counted_is_told() -> None:
@@ -50,10 +50,20 @@ def test_where_a_numpy_program_ran_is_told() -> None:
 def test_what_had_no_room_is_told() -> None:
     counted = Statistics(spilled_bytes=2**30, unspilled_bytes=2**29, memory_waits=1200,
                          memory_wait_seconds=3.456, memory_pieces=1)  # fmt: skip
-    assert summary(counted, 2.0).splitlines()[-1] == (
+    told = (
         "  memory    1.00 GiB of results spilled to disk, 512.00 MiB read back; 1,200 tasks waited "
         "for room, 3.46 s together; one task run on parts of their chunks"
     )
+    assert summary(counted, 2.0).splitlines()[-1] == told
+    counted.memory_reasons.update({"running tasks": 1199, "spilling": 1})
+    counted.memory_fullest += Committed(2**30, held=2**29, reserved=2**28, unmanaged=2**27)
+    counted.memory_fullest += Committed(2**30, held=2**29)
+    assert summary(counted, 2.0).splitlines()[-3:] == [
+        told,
+        "            waited for: running tasks (1,199 times), spilling (once)",
+        "            a worker took at most 896.00 MiB of the 1.00 GiB for tasks: 512.00 MiB held, "
+        "256.00 MiB reserved, 128.00 MiB unmanaged",
+    ]
 
 
 def test_rare_reasons_are_counted_together() -> None:

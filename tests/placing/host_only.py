@@ -26,7 +26,7 @@ LEFT_OUT: dict[str, str] = {
     "graph/test_tiled.py": PROCESSOR,
     "graph/test_tiers.py": PROCESSOR,
     "plan/test_precision.py": PROCESSOR,
-    "plan/test_slabs.py": PROCESSOR,
+    "plan/test_tiles.py": PROCESSOR,
     "record/test_scans.py": CUPY,
     "record/test_segments.py::test_what_is_no_segmented_reduction_is_numpy_s": CUPY,
     "record/test_segments.py::test_reduceat_raises_what_numpy_raises": CUPY,

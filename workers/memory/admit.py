@@ -66,6 +66,8 @@ class _Waiting:
     need: Need
     future: asyncio.Future[Decision | None]
     since: float = field(default_factory=time.monotonic)
+    reason: str = "others before it"
+    """What it waited for last."""
 
     @property
     def priority(self) -> Any:
@@ -96,6 +98,7 @@ class Admission:
         self.ledger = Ledger(memory.limit, memory.hard, memory.resident() or 0)
         self.estimates = Estimates()
         self.counters = Counters()
+        self._fullest = self.ledger.fullest
         self.most_resident = 0
         """The most bytes that the process was seen to take."""
         self.reason = ""
@@ -294,7 +297,7 @@ class Admission:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
             if isinstance(waiting.request, Running):
-                self._count_wait(time.monotonic() - waiting.since)
+                self._count_wait(waiting)
             self._arrange()
 
     def _pump(self) -> None:
@@ -306,9 +309,10 @@ class Admission:
             first = min(self._waiting, key=attrgetter("priority"))
             decision = self._decide(first)
             if decision.verdict is Verdict.SPILL:
+                first.reason = "spilling"
                 self._spill(decision.nbytes, first.request.inputs)
             elif decision.verdict is Verdict.WAIT:
-                self.reason = decision.reason
+                self.reason = first.reason = decision.reason
                 break
             else:
                 self._settle(first, decision)
@@ -353,13 +357,15 @@ class Admission:
                 self._start(waiting.request, waiting.need)
         _answer(waiting, decision)
 
-    def _count_wait(self, seconds: float) -> None:
+    def _count_wait(self, waiting: _Waiting) -> None:
         """Count a task that waited, for this worker's metrics and the summary of a run."""
+        seconds = time.monotonic() - waiting.since
         self.counters.waited += 1
         self.counters.wait_seconds += seconds
         with updating() as total:
             total.memory_waits += 1
             total.memory_wait_seconds += seconds
+            total.memory_reasons[waiting.reason] += 1
 
     def _count(self, verdict: Verdict) -> None:
         refused, in_pieces = verdict is Verdict.REFUSE, verdict is Verdict.PIECES
@@ -389,6 +395,10 @@ class Admission:
         """Note for the running tasks what something that has started beside them may take."""
         for each in self._started.values():
             each.beside += nbytes
+        if self.ledger.fullest is not self._fullest:
+            self._fullest = self.ledger.fullest
+            with updating() as total:
+                total.memory_fullest += self._fullest
 
     def _measure(self, started: Running) -> None:
         """Look at the process where a task begins to run, if it is large, or the first of its kind.

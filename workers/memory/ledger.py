@@ -16,6 +16,8 @@ from typing import NamedTuple
 from dask.typing import Key
 from dask.utils import format_bytes
 
+from gpusched.store.statistics import Committed
+
 SLIGHT = 1 / 1000
 """Share of the limit that a task may need to start at once: it is within the margin."""
 
@@ -115,8 +117,8 @@ class Ledger:
         """Bytes that nothing here accounts for: modules, caches, other threads, fragments."""
         self.resident: int | None = None
         """Bytes that the process takes, where that is known."""
-        self.most = 0
-        """The most bytes that were ever committed."""
+        self.fullest = Committed(limit)
+        """What was committed when that was most."""
         self.spilling = False
         self.disk_full = False
         """Whether results were left in memory as no file could be written."""
@@ -133,6 +135,11 @@ class Ledger:
     def committed(self) -> int:
         """The bytes that are taken, and those that may be."""
         return self.held + self.in_flight + self.unmanaged + self._reserved
+
+    @property
+    def most(self) -> int:
+        """The most bytes that were ever committed."""
+        return self.fullest.total
 
     @property
     def running(self) -> int:
@@ -272,9 +279,10 @@ class Ledger:
         self._exhausted = False
 
     def _note_most(self) -> None:
-        committed = self.committed
-        if committed > self.most:
-            self.most = committed
+        if self.committed > self.fullest.total:
+            self.fullest = Committed(
+                self.limit, self.held, self.in_flight, self._reserved, self.unmanaged
+            )
 
     def _fits_as_measured(self, need: Need) -> bool:
         return self.resident is not None and self.resident + need.total <= self.limit

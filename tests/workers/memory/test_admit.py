@@ -18,6 +18,7 @@ from distributed import Client
 
 from gpusched import Cluster
 from gpusched.graph.fitting import DoesNotFitError
+from gpusched.store.statistics import reset_statistics, statistics
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.worker import DeviceWorker
 from tests.waiting import PATIENCE, wait_for
@@ -60,6 +61,7 @@ def test_task_waits_for_another_and_starts_when_that_has_ended(
     running: tuple[Client, DeviceWorker], gate: Gate
 ) -> None:
     client, worker = running
+    reset_statistics()
     x = client.scatter(np.ones(4 * PART, np.uint8))
     futures = [client.submit(at_the_gate, x, number, pure=False) for number in range(2)]
     admission = admission_of(worker)
@@ -71,6 +73,11 @@ def test_task_waits_for_another_and_starts_when_that_has_ended(
     wait_for(lambda: admission.ledger.running == 0)
     assert admission.metrics()["reserved_bytes"] == 0
     assert (admission.waiting, admission.counters.waited) == (0, 1)
+    counted = statistics()
+    assert counted.memory_reasons == {"running tasks": 1}
+    fullest = counted.memory_fullest
+    assert fullest == admission.ledger.fullest
+    assert fullest.held >= 4 * PART <= fullest.reserved
 
 
 def test_cancelled_task_waits_no_more(running: tuple[Client, DeviceWorker], gate: Gate) -> None:

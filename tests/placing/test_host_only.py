@@ -1,0 +1,17 @@
+"""The lists of tests that are the processor's name tests that there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.placing.host_only import COUNTED, LEFT_OUT
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", [*LEFT_OUT, *COUNTED])
+def test_it_is_there(name: str) -> None:
+    file, _, function = name.partition("::")
+    assert f"def {function}" in (TESTS / file).read_text("utf-8")
