@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from typing import Any, TypeVar
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
-class Newest(dict[_Key, _Value]):
+class Newest(OrderedDict[_Key, _Value]):
     """A dictionary that lets go of the entries that were set longest ago.
 
     Parameters
@@ -35,26 +36,22 @@ class Newest(dict[_Key, _Value]):
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
-        self._lock = threading.Lock()
+        # Its methods call each other.
+        self._lock = threading.RLock()
 
     def __setitem__(self, key: _Key, value: _Value) -> None:
         with self._lock:
-            super().pop(key, None)
             super().__setitem__(key, value)
-            self._shrink()
+            self.move_to_end(key)
+            while len(self) > self.limit:
+                self.popitem(last=False)
 
     def setdefault(self, key: _Key, default: Any = None) -> Any:
         """Return what is there, as new as before, or what is put there now."""
         with self._lock:
-            found = super().setdefault(key, default)
-            self._shrink()
-            return found
+            return super().setdefault(key, default)
 
     def pop(self, key: _Key, *default: Any) -> Any:
         """Remove an entry, and return its value or what is to be returned where there is none."""
         with self._lock:
             return super().pop(key, *default)
-
-    def _shrink(self) -> None:
-        while len(self) > self.limit:
-            super().pop(next(iter(self)))

@@ -64,6 +64,7 @@ PACKAGE = ("dask_array._expr", "dask_array._blockwise", "dask_array.io._from_arr
            "dask_array._collection")  # fmt: skip
 
 COUNTERPARTS = {
+    "dask.array._array_expr._overlap": ("dask.array.overlap",),
     "dask_array._chunk": ("dask.array.chunk",),
     "dask_array._core_utils": ("dask.array.core",),
     "dask_array._dispatch": ("dask.array.backends",),
@@ -80,7 +81,8 @@ COUNTERPARTS = {
     "dask_array.reductions._cumulative": ("dask.array.reductions",),
     "dask_array.slicing._utils": ("dask.array.slicing",),
 }
-"""Modules of dask-array, and those of dask with functions of the same names."""
+"""Modules of dask-array, and of dask's array expressions, and those of dask with functions of the
+same names."""
 
 REWRITTEN = {
     "dask_array._core_utils._concatenate2":

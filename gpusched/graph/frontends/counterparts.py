@@ -1,6 +1,6 @@
-"""dask-array's chunk functions -> those of dask that do the same, which the other modules know.
+"""Other front ends' chunk functions -> those of dask.array that do the same, which others know.
 
-dask-array has copies of dask's chunk functions. A copy is exchanged for the original if its code
+They have copies of dask's chunk functions. A copy is exchanged for the original if its code
 and all that it refers to are the same. The few that were written again are named in the adapter,
 with a digest of both texts: they are no longer exchanged once one of the two changes.
 """
@@ -19,7 +19,7 @@ from typing import Any
 import tlz  # type: ignore[import-untyped]
 import toolz  # type: ignore[import-untyped]
 
-from gpusched.adapters.tasks import GraphNode, Task
+from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.graph.frontends.adapter import COUNTERPARTS, REWRITTEN, TOGETHER
 from gpusched.graph.frontends.alike import alike
 
@@ -30,20 +30,24 @@ Pairs = dict[Callable[..., Any], Callable[..., Any]]
 
 
 def counterparts() -> Pairs:
-    """Return dask's function for each of dask-array's that does the same, if that is imported."""
-    return _found() if "dask_array" in sys.modules else {}
+    """Return dask's function for each that does the same of the front ends that are imported."""
+    return _found(tuple(name for name in _PACKAGES if name in sys.modules))
 
 
-@functools.lru_cache(maxsize=1)
-def _found() -> Pairs:
+_PACKAGES = "dask_array", "dask.array._array_expr"
+
+
+@functools.lru_cache(maxsize=2 ** len(_PACKAGES))
+def _found(packages: tuple[str, ...]) -> Pairs:
     pairs = {
         theirs: ours
         for name, (other, digest) in REWRITTEN.items()
-        if digest_of(theirs := _named(name), ours := _named(other)) == digest
+        if name.startswith(packages)
+        and digest_of(theirs := _named(name), ours := _named(other)) == digest
     }
     equal = list(pairs.items())
     for name, others in COUNTERPARTS.items():
-        if _module(name) is None:
+        if not name.startswith(packages) or _module(name) is None:
             continue
         own = map(_without_curry, vars(_module(name)).values())
         functions = [f for f in own if isinstance(f, FunctionType) and f.__module__ == name]
@@ -52,7 +56,7 @@ def _found() -> Pairs:
                 original = _without_curry(getattr(other, function.__name__, None))
                 if function not in pairs and alike(function, original, equal):
                     pairs[function] = original
-    for names in TOGETHER:
+    for names in (names for names in TOGETHER if names[0].startswith(packages)):
         group = [_named(name) for name in names]
         if any(function not in pairs for function in group):
             for function in group:
@@ -109,6 +113,9 @@ class Exchange:
             return value
         if isinstance(value, FunctionType):
             return self._pairs.get(value, value)
+        if type(value) is DataNode:
+            found = self.value(value.value) if callable(value.value) else value.value
+            return value if found is value.value else DataNode(value.key, found)
         if isinstance(value, GraphNode):
             return self._task(value) if type(value) is Task else value
         if isinstance(value, functools.partial | _CURRIED) or hasattr(value, "funcs"):

@@ -118,6 +118,7 @@ class _Layers:
                 value, collections = unpack_collections(normalised(value))
                 if collections:
                     return None
+                value = self._exchange.value(value)
             elif end.is_number(value):
                 value, indices = value.array[()], None
             elif not isinstance(value, ArrayBlockwiseDep):
