@@ -16,7 +16,8 @@ FOR_RESULTS = 0.6
 FOR_TRANSFERS = 0.1
 """Share of it that results take while they are received (distributed.worker.memory.transfer)."""
 OWN = 200 << 20
-"""Bytes that a worker's process takes for itself, with numba and NumPy loaded."""
+"""Bytes that a worker's process takes for itself, with numba and NumPy loaded; where there is one,
+it says itself."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,13 @@ class Described:
     workers: int = 1
     threads: int = 1
     """Of each worker; of the one with most where they differ."""
+    own: int = OWN
+    """Bytes that each worker's process takes for itself; of the one that takes most."""
 
     @property
     def for_tasks(self) -> int:
         """The bytes that a worker has for its tasks, their inputs included."""
-        return max(0, int(FOR_TASKS * self.memory) - OWN)
+        return max(0, int(FOR_TASKS * self.memory) - self.own)
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,10 @@ class Fit:
         """
         on = self.cluster
         if not self.peak and not self.exact:
-            return OWN + on.for_tasks
+            return on.own + on.for_tasks
         received = min(self.kept, int(FOR_TRANSFERS * on.memory)) if on.workers > 1 else 0
         wanted = self.kept // on.workers + received + max(1, self.at_once) * self.peak
-        return OWN + min(wanted, max(self.peak, on.for_tasks))
+        return on.own + min(wanted, max(self.peak, on.for_tasks))
 
     def __str__(self) -> str:
         on = self.cluster
@@ -148,4 +151,13 @@ def described(cluster: Any) -> Described | None:
     if not limits:
         return None
     threads = max(int(each["nthreads"]) for each in workers)
-    return Described(min(limits), len(workers), threads)
+    own = max(filter(None, map(_own, workers)), default=OWN)
+    return Described(min(limits), len(workers), threads, own)
+
+
+def _own(worker: dict[str, Any]) -> int | None:
+    """Return the bytes that a worker's process takes for itself; None if it is not known."""
+    metrics = worker.get("metrics") or {}
+    if not worker.get("nanny") or not {"memory", "managed_bytes"} <= metrics.keys():
+        return None  # Within a process of somebody else's.
+    return max(0, int(metrics["memory"]) - int(metrics["managed_bytes"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import dask
 import dask.array as da
@@ -86,12 +87,18 @@ def test_it_is_part_of_text_and_data(explained: Explanation) -> None:
 
 
 def test_cluster_is_described_by_its_smallest_worker() -> None:
-    workers = {"a": {"memory_limit": 5, "nthreads": 2}, "b": {"memory_limit": 7, "nthreads": 1}}
+    workers: dict[str, dict[str, Any]] = {
+        "a": {"memory_limit": 5, "nthreads": 2},
+        "b": {"memory_limit": 7, "nthreads": 1},
+    }
     cluster = SimpleNamespace(scheduler_info={"workers": workers})
     assert described(cluster) == Described(memory=5, workers=2, threads=2)
     client = SimpleNamespace(scheduler_info=lambda: {"workers": workers})
     assert described(client) == described(cluster)
     assert described(SimpleNamespace(scheduler_info={"workers": {}})) is None
+    workers["a"] |= {"nanny": "tcp://a:1", "metrics": {"memory": 4, "managed_bytes": 1}}
+    workers["b"] |= {"nanny": None, "metrics": {"memory": 9, "managed_bytes": 1}}
+    assert described(cluster) == Described(memory=5, workers=2, threads=2, own=3)
     assert described(da.ones(3)) is None
     found = gpusched.explain(da.ones(3) + 1, cluster)
     assert found.fit is not None and not found.fit.fits

@@ -20,6 +20,7 @@ from distributed import Client, LocalCluster, Worker
 from gpusched import Cluster, enable
 from gpusched.adapters.distributed import run_on_workers
 from gpusched.inspection.explanation import explain_graph
+from gpusched.inspection.fit import described, fit
 from gpusched.inspection.gather import wanted_of
 from tests.benchmarks.memory.programs import PROGRAMS, Sizes
 
@@ -82,12 +83,12 @@ def run(request: Request) -> Outcome:
     """Run a program, and give up in time, whatever has become of the workers."""
     folder = Path(request.folder)
     made = PROGRAMS[request.program](Sizes(request.total, request.chunk), folder)
-    try:
-        predicted, unexplained = _predicted(request, made), ""
-    except Exception as error:  # noqa: BLE001  whatever ends it belongs in the table
-        predicted, unexplained = 0, type(error).__name__
     with _cluster(request, folder) as cluster, Client(cluster) as client:
         client.wait_for_workers(request.workers)
+        try:
+            predicted, unexplained = _predicted(request, made, client), ""
+        except Exception as error:  # noqa: BLE001  whatever ends it belongs in the table
+            predicted, unexplained = 0, type(error).__name__
         request.begun.touch()
         started = perf_counter()
         value = None
@@ -108,14 +109,14 @@ def run(request: Request) -> Outcome:
     return found
 
 
-def _predicted(request: Request, made: Any) -> int:
-    if request.system != "admission":
+def _predicted(request: Request, made: Any, client: Client) -> int:
+    on = described(client)
+    if request.system != "admission" or on is None:
         return 0
     with enable():
         wanted = wanted_of(made.__dask_graph__(), list(flatten([made.__dask_keys__()])))
         explanation, _ = explain_graph(wanted)
-    fit = explanation.on(request.limit, request.workers, request.threads).fit
-    return fit.worker_peak if fit is not None else 0
+    return fit(explanation.stages, explanation.totals.kept, on).worker_peak
 
 
 def _say(found: Outcome) -> None:
