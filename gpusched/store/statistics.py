@@ -50,6 +50,10 @@ class Committed:
         fuller = other.total * self.limit > self.total * other.limit or not self.limit
         return other if fuller else self
 
+    def __sub__(self, earlier: Committed) -> Committed:
+        """Return what it has been since then, of the same worker; nothing if no less was left."""
+        return self if self.total > earlier.total else Committed()
+
 
 @dataclass
 class Statistics:

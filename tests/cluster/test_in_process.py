@@ -12,7 +12,7 @@ from distributed import default_client
 
 import gpusched
 from gpusched.cluster.statistics import difference, gather
-from gpusched.store.statistics import Statistics
+from gpusched.store.statistics import Committed, Statistics
 
 
 def test_is_the_default_client_within_the_block() -> None:
@@ -78,3 +78,13 @@ def test_difference_counts_new_processes_fully_and_lost_ones_not_at_all() -> Non
     before = {("host", 1): Statistics(tasks=1), ("host", 2): Statistics(tasks=5)}
     after = {("host", 1): Statistics(tasks=3), ("host", 3): Statistics(tasks=10)}
     assert difference(after, before).tasks == 12
+
+
+def test_fullest_memory_is_told_of_the_time_between() -> None:
+    full, fuller = Committed(100, held=60), Committed(100, held=40, reserved=30)
+    before = {("host", 1): Statistics(memory_fullest=full)}
+    after = {("host", 2): Statistics(memory_fullest=Committed(200, held=80))}
+    found = difference(after | before, before)
+    assert found.memory_fullest == Committed(200, held=80)
+    found = difference(after | {("host", 1): Statistics(memory_fullest=fuller)}, before)
+    assert found.memory_fullest == fuller

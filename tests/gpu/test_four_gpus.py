@@ -84,6 +84,19 @@ def test_results_spill_on_each_gpu() -> None:
         assert float(x.sum().compute()) == COUNT * (COUNT - 1)
 
 
+def test_tasks_start_when_there_is_room_on_their_gpu() -> None:
+    """Forty chunks of 100 kB, and tasks of three, on four GPUs that have room for four."""
+    with cluster(gpus="all", device_memory_limit="450 kB") as (_, client):
+        client.wait_for_workers(4, timeout=120)
+        x = on_gpus(40).persist()
+        y = (x + x[::-1]).persist()
+        assert float(y.sum().compute()) == COUNT * (COUNT - 1)
+        fullest = client.run(lambda dask_worker: dask_worker.admission.ledger.fullest)
+        assert {each.limit for each in fullest.values()} == {450_000}
+        assert any(each.reserved for each in fullest.values())
+        assert all(each.total - each.in_flight <= each.limit for each in fullest.values())
+
+
 def lose_context() -> None:
     import cupy
 
