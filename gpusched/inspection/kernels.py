@@ -238,7 +238,7 @@ _lately: Newest[str, Kernel] = Newest(1024)
 
 def lately_explained() -> tuple[Kernel, ...]:
     """Return the kernels that were explained in this process."""
-    return tuple(_lately.copy().values())
+    return tuple(_lately.values())
 
 
 def arguments(use: KernelUse) -> tuple[ChunkArray, ...]:

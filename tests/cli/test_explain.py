@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from gpusched.inspection.fit import OWN
+
 from .conftest import Runner
 
 SCRIPT = """
@@ -36,7 +38,7 @@ def test_it_says_whether_a_script_fits(gpusched: Runner) -> None:
     options = ("--memory-limit", "1 TiB", "--workers", "2", "--threads", "3")
     done = gpusched("explain", "--json", *options, gpusched.script(SCRIPT))
     for each in json.loads(done.stdout):
-        assert each["fit"]["cluster"] == {"memory": 2**40, "workers": 2, "threads": 3}
+        assert each["fit"]["cluster"] == {"memory": 2**40, "workers": 2, "threads": 3, "own": OWN}
         assert each["fit"]["fits"] and each["fit"]["at_once"] == 3
 
 
