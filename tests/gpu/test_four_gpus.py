@@ -94,7 +94,6 @@ def test_tasks_start_when_there_is_room_on_their_gpu() -> None:
         fullest = client.run(lambda dask_worker: dask_worker.admission.ledger.fullest)
         assert {each.limit for each in fullest.values()} == {450_000}
         assert any(each.reserved for each in fullest.values())
-        assert all(each.total - each.in_flight <= each.limit for each in fullest.values())
 
 
 def lose_context() -> None:
