@@ -59,7 +59,9 @@ def test_results_are_numpy_s(backend: str, name: str) -> None:
     function, array = CASES[name]
     found = check(function, array, backend=backend, errors="warn")
     assert not found.recorder.breaks
-    assert sum("select" in launch.name for launch in found.launches) == 2
+    # The one in the middle, or the two on either side of it.
+    selections = sum("select" in launch.name for launch in found.launches)
+    assert selections == (1 if name == "median-odd" else 2)
 
 
 def test_compiled_kernels_select() -> None:
