@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -16,16 +15,17 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.metrics import time
 from distributed.scheduler import KilledWorker, WorkerState
 
+from gpusched.newest import Newest
 from gpusched.workers import exits
 
 _REMEMBERED = 1000
 """Workers whose end is remembered."""
 _PATIENCE = 10.0
 """Seconds to wait for a nanny's word on how its worker's process ended: its machine may be busy."""
-_reasons: OrderedDict[str, str] = OrderedDict()
+_reasons: Newest[str, str] = Newest(_REMEMBERED)
 """By worker's address. Of the whole process, because distributed raises `KilledWorker` in a place
 that knows no more than that."""
-_samples: OrderedDict[str, str] = OrderedDict()
+_samples: Newest[str, str] = Newest(_REMEMBERED)
 """The last memory figures of workers that ended, in words, by address."""
 
 
@@ -75,7 +75,7 @@ class ExitReasons(SchedulerPlugin):
             return
         worker = self._worker_of(msg)
         # A worker's own word comes before its nanny's, and tells more than an exit code.
-        _remember(_reasons, worker, msg["reason"])
+        _reasons.setdefault(worker, msg["reason"])
         if worker in self._waiting:
             self._waiting[worker].set()
 
@@ -93,7 +93,7 @@ class ExitReasons(SchedulerPlugin):
     async def _remove(self, address: str, **kwargs: Any) -> Any:
         worker = self._scheduler.workers.get(address)
         if worker is not None and not kwargs.get("expected"):
-            _remember(_samples, address, _sample(worker))
+            _samples.setdefault(address, _sample(worker))
             await self._hear_of(worker)
             if self._scheduler.workers.get(address) is not worker:
                 # Its successor has made it go, and may have the same address.
@@ -103,7 +103,7 @@ class ExitReasons(SchedulerPlugin):
     async def _remove_at_once(self, address: str, **kwargs: Any) -> Any:
         worker = self._scheduler.workers.get(address)
         if worker is not None:
-            _remember(_samples, address, _sample(worker))
+            _samples.setdefault(address, _sample(worker))
         return await self._removing(address, **kwargs)
 
     async def _make_way(self, name: Any) -> None:
@@ -155,12 +155,6 @@ def _explain_killed_workers() -> None:
             )
 
     KilledWorker.__init__ = explained  # type: ignore[method-assign, assignment]
-
-
-def _remember(texts: OrderedDict[str, str], worker: str, text: str) -> None:
-    texts.setdefault(worker, text)
-    while len(texts) > _REMEMBERED:
-        texts.popitem(last=False)
 
 
 def _sample(worker: WorkerState) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from zict import LRU
 
 from gpusched import config
+from gpusched.newest import Newest
 from gpusched.store import codefiles
 from gpusched.workers import versions
 from gpusched.workers.kernels import GIVE, HERE, KEPT, LATE, MADE, MAKE, REQUEST
@@ -107,7 +107,7 @@ class Kernels(SchedulerPlugin):
         )
         self._codes: LRU[str, bytes] = LRU(limit, {}, weight=lambda key, sealed: len(sealed))
         self._making: dict[str, Making] = {}
-        self._owners: OrderedDict[str, set[str]] = OrderedDict()
+        self._owners: Newest[str, set[str]] = Newest(_KNOWN)
         self._scheduler = scheduler
         scheduler.handlers[REQUEST] = self.request
         scheduler.stream_handlers |= {MADE: self.made, KEPT: self.kept}
@@ -177,12 +177,9 @@ class Kernels(SchedulerPlugin):
 
     def kept(self, key: str, worker: str) -> None:
         """Remember who has code in a file."""
-        owners = self._owners.setdefault(key, set())
-        self._owners.move_to_end(key)
+        owners = self._owners[key] = self._owners.get(key, set())
         if len(owners) < _OWNERS:
             owners.add(worker)
-        while len(self._owners) > _KNOWN:
-            self._owners.popitem(last=False)
 
     def _pass_on(self, key: str) -> None:
         making = self._making[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,7 +58,7 @@ class Observer(SchedulerPlugin):
         """Names of workers, each with a `gpusched.workers.watched.Span`."""
         self.left_out = 0
         """Spans that were too many to send."""
-        self.sources: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self.sources: Newest[tuple[str, str], str] = Newest(_SOURCES)
         """By a kernel's name and device; empty for one that no worker knows."""
         self._asked = -LEASE
         self._ran: Newest[tuple[str, str], str] = Newest(KEPT)
@@ -164,8 +164,6 @@ class Observer(SchedulerPlugin):
 
     def _source(self, worker: str, name: str, device: str, source: str) -> None:
         self.sources[name, device] = source
-        while len(self.sources) > _SOURCES:
-            self.sources.popitem(last=False)
 
     def _limit(self, worker: str, host: str, device: str, limit: list[float] | None) -> None:
         if limit is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from gpusched.newest import Newest
 
 _KINDS = 4096
 """Kinds that are remembered at most."""
@@ -34,7 +34,7 @@ class Estimates:
     """
 
     def __init__(self) -> None:
-        self._learned: OrderedDict[Kind, int] = OrderedDict()
+        self._learned: Newest[Kind, int] = Newest(_KINDS)
 
     def learned(self, prefix: str, inputs: int) -> bool:
         """Return whether a task of this kind has ended."""
@@ -58,7 +58,5 @@ class Estimates:
     def learn(self, prefix: str, inputs: int, taken: int) -> None:
         """Remember the bytes that a task has taken: its result, or more if that was seen."""
         kind = prefix, inputs.bit_length()
-        known = self._learned.pop(kind, 0)
+        known = self._learned.get(kind, 0)
         self._learned[kind] = max(taken, known - known // _FORGOTTEN)
-        if len(self._learned) > _KINDS:
-            self._learned.popitem(last=False)

@@ -15,12 +15,12 @@ import os
 import socket
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gpusched.newest import Newest
 from gpusched.store import codefiles, kernelfiles
 from gpusched.store.service import frames
 from gpusched.store.service.crew import Crew
@@ -67,7 +67,7 @@ class Server:
         self._number = 0
         self._compiled = 0
         self._spent = 0.0
-        self._seconds: OrderedDict[str, float] = OrderedDict()
+        self._seconds: Newest[str, float] = Newest(_NAMED)
         self._last = time.monotonic()
         self._stopping = asyncio.Event()
 
@@ -184,9 +184,7 @@ class Server:
     def _count(self, name: str, seconds: float) -> None:
         self._compiled += 1
         self._spent += seconds
-        self._seconds[name] = self._seconds.pop(name, 0.0) + seconds
-        if len(self._seconds) > _NAMED:
-            self._seconds.popitem(last=False)
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
     def _keep(self, job: Job, sealed: bytes) -> None:
         path = job.request.get("path")
