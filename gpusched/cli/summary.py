@@ -130,9 +130,13 @@ def _memory(counted: Statistics) -> Sequence[tuple[str, str]]:
     said = "; ".join(text for happened, text in told if happened)
     if not said:
         return []
-    reasons = ", ".join(f"{what} ({_times(n)})" for what, n in counted.memory_reasons.most_common())
-    lines = [("memory", said), *([("", f"waited for: {reasons}")] if reasons else [])]
-    return [*lines, *([("", _fullest(counted.memory_fullest))] if counted.memory_fullest else [])]
+    lines = [("memory", said)]
+    reasons = [f"{what} ({_times(n)})" for what, n in counted.memory_reasons.most_common()]
+    if reasons:
+        lines.append(("", f"waited for: {', '.join(reasons)}"))
+    if counted.memory_fullest:
+        lines.append(("", _fullest(counted.memory_fullest)))
+    return lines
 
 
 def _fullest(most: Committed) -> str:

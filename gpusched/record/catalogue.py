@@ -39,7 +39,7 @@ IMPLIED = {
     "view": ("recorded", "quick", "lean"),
     "picks": ("view", "cuts", "keeps", "recorded", "quick", "lean", "moves"),
     "keeps": ("moves", "quick", "lean"),
-    "elementwise": ("lean",),
+    "elementwise": ("recorded", "lean"),
     "passes": ("view", "elementwise", "recorded", "quick", "lean"),
     "reads": ("quick", "lean"),
     "draws": ("quick", "lean"),
@@ -56,8 +56,6 @@ NAMES: dict[str, dict[str, str]] = {
         "dask.array.reductions": "chunk_max chunk_min mean_chunk moment_chunk",
         "gpusched.adapters.arrays": "block_histogram block_histogramdd custom_nanquantile "
         "nanmax_skip nanmin_skip prefixscan_combine prefixscan_first searchsorted_block sqrt",
-        "operator": "abs add and_ eq floordiv ge gt inv invert le lshift lt mod mul ne neg or_ "
-        "pos pow rshift sub truediv xor",
     },
     "view": {
         "gpusched.adapters.arrays": "take trim",

@@ -85,7 +85,7 @@ def test_results_spill_on_each_gpu() -> None:
 
 
 def test_tasks_start_when_there_is_room_on_their_gpu() -> None:
-    """Forty chunks of 100 kB, and tasks of three, on four GPUs that have room for four."""
+    """Forty chunks of 80 kB, and tasks of three, on four GPUs that have room for five."""
     with cluster(gpus="all", device_memory_limit="450 kB") as (_, client):
         client.wait_for_workers(4, timeout=120)
         x = on_gpus(40).persist()

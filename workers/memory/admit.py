@@ -380,10 +380,12 @@ class Admission:
         if isinstance(request, Arriving):
             self._receiving[request.worker] = request.nbytes
             self.ledger.receive(request.nbytes)
+            self._note_fullest()
             self._note_beside(request.nbytes)
             return
         key = request.task.key if isinstance(request, Running) else request.key
         self.ledger.start(key, need)
+        self._note_fullest()
         self._note_beside(need.total)
         self._worker.data.use(request.inputs)
         if isinstance(request, Running):
@@ -395,6 +397,9 @@ class Admission:
         """Note for the running tasks what something that has started beside them may take."""
         for each in self._started.values():
             each.beside += nbytes
+
+    def _note_fullest(self) -> None:
+        """Note for the summary of a run what is committed, if it never was more."""
         if self.ledger.fullest is not self._fullest:
             self._fullest = self.ledger.fullest
             with updating() as total:
