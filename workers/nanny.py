@@ -6,10 +6,12 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Awaitable
 from typing import Any, Literal
 
 from dask.utils import format_bytes
 from distributed import Nanny
+from distributed.comm import CommClosedError
 from distributed.core import Status
 from distributed.utils import wait_for
 
@@ -135,11 +137,22 @@ class DeviceNanny(Nanny):
         address = self.worker_address
         if not address:
             return False
-        await self._unregister()
         try:
-            return had_tasks(await wait_for(self.scheduler.events(topic=address), _PATIENCE))
+            await self._unregister()
+            events = await self._ask(self.scheduler.events(topic=address))
         except (OSError, TimeoutError):
             return True
+        return had_tasks(events)
+
+    async def _ask(self, request: Awaitable[Any]) -> Any:
+        """Return the scheduler's answer; an `OSError` where this nanny has closed meanwhile."""
+        try:
+            return await wait_for(request, _PATIENCE)
+        except RuntimeError as error:
+            # As distributed's pool says that it is closed.
+            if self.rpc.status == Status.running:
+                raise
+            raise CommClosedError(str(error)) from error
 
     async def _give_up(self, reason: str) -> None:
         self.gave_up = (
@@ -165,9 +178,7 @@ class DeviceNanny(Nanny):
         worker = self.worker_address or ""
         message = {"worker": worker, "nanny": self.address, "reason": f"its process {reason}"}
         try:
-            await wait_for(
-                self.scheduler.log_event(topic=exits.EVENTS, msg=message), timeout=_PATIENCE
-            )
+            await self._ask(self.scheduler.log_event(topic=exits.EVENTS, msg=message))
         except (OSError, TimeoutError) as error:
             logger.warning(
                 "the scheduler could not be reached to report that worker %s %s: %s",

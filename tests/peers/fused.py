@@ -9,6 +9,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import dask
@@ -75,4 +76,4 @@ def pytest_sessionfinish(session: Any) -> None:
         }
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         with open(f"{path}.{worker}", "w") as file:
-            json.dump(found, file)
+            json.dump(found, file, default=asdict)
