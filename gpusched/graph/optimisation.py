@@ -11,6 +11,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from gpusched import events
 from gpusched.graph.absorbing import absorbed
+from gpusched.graph.aliases import without_names
+from gpusched.graph.batch_limits import limits
 from gpusched.graph.batching import batched
 from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
@@ -19,9 +21,7 @@ from gpusched.graph.direct import optimised
 from gpusched.graph.drawing import drawn
 from gpusched.graph.fitting import check
 from gpusched.graph.items import taken_inside
-from gpusched.graph.limits import limits
 from gpusched.graph.merging import merge_bytes, merged
-from gpusched.graph.names import without_names
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes

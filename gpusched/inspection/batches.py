@@ -9,9 +9,9 @@ import dask
 from dask.array.core import finalize
 
 from gpusched.adapters.tasks import List, Task, TaskRef
+from gpusched.graph.batch_limits import limits
 from gpusched.graph.batching import batched
 from gpusched.graph.items import taken_inside
-from gpusched.graph.limits import limits
 from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
