@@ -20,8 +20,8 @@ class Newest(OrderedDict[_Key, _Value]):
 
     Notes
     -----
-    Thread-safe: looking up, setting and `pop` are each done at once. To keep an entry for having
-    been used, set it again.
+    Thread-safe: looking up, setting, `pop` and `now` are each done at once. To keep an entry for
+    having been used, set it again.
 
     Examples
     --------
@@ -45,6 +45,11 @@ class Newest(OrderedDict[_Key, _Value]):
             self.move_to_end(key)
             while len(self) > self.limit:
                 self.popitem(last=False)
+
+    def now(self) -> list[tuple[_Key, _Value]]:
+        """Return all entries as they are now, the oldest first."""
+        with self._lock:
+            return list(self.items())
 
     def setdefault(self, key: _Key, default: Any = None) -> Any:
         """Return what is there, as new as before, or what is put there now."""

@@ -12,7 +12,7 @@ from distributed.utils import log_errors
 
 from gpusched.dashboard.components.base import Component
 from gpusched.dashboard.components.breaks import Breaks
-from gpusched.dashboard.components.committed import Committed
+from gpusched.dashboard.components.committed import CommittedByWorker
 from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.fusedtasks import FusedTasks
 from gpusched.dashboard.components.kernelbars import KernelBars
@@ -56,7 +56,7 @@ _GPUS = _page("gpus", (Memory,), (Utilization, Spill))
 APPLICATIONS: dict[str, Document] = {
     "/gpusched": _GPUS,
     "/gpus": _GPUS,
-    "/memory": _page("memory", (Committed,), (Waiting,)),
+    "/memory": _page("memory", (CommittedByWorker,), (Waiting,)),
     "/kernels": _page("kernels", (KernelBars,), (KernelTable,)),
     "/fusion": _page("fusion", (FusedTasks,), (Breaks,)),
     "/compiling": _page("compiling", (Compiling,)),
@@ -64,7 +64,7 @@ APPLICATIONS: dict[str, Document] = {
     "/individual-gpusched-memory": individual_doc(Memory, INTERVAL),
     "/individual-gpusched-utilization": individual_doc(Utilization, INTERVAL),
     "/individual-gpusched-spill": individual_doc(Spill, INTERVAL),
-    "/individual-gpusched-committed": individual_doc(Committed, INTERVAL),
+    "/individual-gpusched-committed": individual_doc(CommittedByWorker, INTERVAL),
     "/individual-gpusched-waiting": individual_doc(Waiting, INTERVAL),
     "/individual-gpusched-kernels": individual_doc(KernelBars, INTERVAL),
     "/individual-gpusched-kernel-source": individual_doc(KernelTable, INTERVAL),

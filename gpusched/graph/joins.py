@@ -10,24 +10,6 @@ from dask.typing import Key
 from gpusched.adapters.tasks import Alias, GraphNode, NestedContainer, TaskRef
 
 
-def joins(function: Any) -> bool:
-    """Return whether a function is one by which dask joins arrays.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dask.array.core import concatenate3
-    >>> from gpusched.graph.joins import joins
-    >>> joins(concatenate3), joins(np.stack)
-    (True, False)
-    """
-    # Without this module, which clusters start without, no task calls its functions.
-    core = sys.modules.get("dask.array.core")
-    return core is not None and (
-        function is core.concatenate3 or function is core.concatenate_shaped
-    )
-
-
 def copied(node: Any) -> set[Key]:
     """Return the keys of what a task only copies into its result.
 
@@ -39,7 +21,12 @@ def copied(node: Any) -> set[Key]:
     >>> copied(Task("x", concatenate3, List(TaskRef("a"), Task("b", abs, TaskRef("c")))))
     {'a'}
     """
-    if not joins(getattr(node, "func", None)):
+    # Without this module, which clusters start without, no task calls its functions.
+    core = sys.modules.get("dask.array.core")
+    function = getattr(node, "func", None)
+    if core is None or (
+        function is not core.concatenate3 and function is not core.concatenate_shaped
+    ):
         return set()
     whole, read = set[Key](), set[Key]()
     for argument in node.args:

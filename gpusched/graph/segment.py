@@ -30,6 +30,7 @@ from gpusched.graph.moved import Moved
 from gpusched.graph.results import Results
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.tiled import Part, parts
+from gpusched.newest import Newest
 from gpusched.placed import Placed
 from gpusched.plan import shortage, tiers
 from gpusched.plan.expression import UnrecordableError
@@ -157,7 +158,7 @@ class Segment:
         """Of the program."""
         self.returns = False
         """Whether a later segment of the program needs the results in host memory."""
-        self._plans: dict[Any, Plan | Direct | Waiting] = {}
+        self._plans: Newest[Any, Plan | Direct | Waiting] = Newest(PLANS)
         self._news = ""
         """Why the next inputs are recorded, where it is not for what they are."""
         self._lock = threading.Lock()
@@ -399,8 +400,8 @@ class Segment:
             return
         room = max(CONSTANTS - held(found), 0)
         with self._lock:
-            while len(self._plans) >= PLANS or sum(map(held, self._plans.values())) > room:
-                del self._plans[next(iter(self._plans))]
+            while sum(map(held, self._plans.values())) > room:
+                self._plans.popitem(last=False)
             self._plans[key] = found
 
     def _replay(self, plan: Plan, inputs: tuple[Any, ...], registers: Registers) -> None:

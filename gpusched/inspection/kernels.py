@@ -238,7 +238,7 @@ _lately: Newest[str, Kernel] = Newest(1024)
 
 def lately_explained() -> tuple[Kernel, ...]:
     """Return the kernels that were explained in this process."""
-    return tuple(_lately.values())
+    return tuple(kernel for _, kernel in _lately.now())
 
 
 def arguments(use: KernelUse) -> tuple[ChunkArray, ...]:

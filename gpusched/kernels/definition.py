@@ -18,6 +18,7 @@ import numpy as np
 
 from gpusched.dataclass import dataclass
 from gpusched.kernels.errors import KernelError, location
+from gpusched.newest import Newest
 from gpusched.record.bytecode import instructions, looked_up
 
 Value = Any
@@ -26,7 +27,7 @@ Value = Any
 _NUMBERS = (bool, int, float, complex, str, type(None), np.generic, np.dtype)
 _UNKNOWN = object()
 
-FACTS: dict[str, dict[Any, Any]] = {}
+FACTS: Newest[str, dict[Any, Any]] = Newest(4096)
 """What has been found out of definitions, by digest; it travels with them, so that workers need
 not find it out again."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import types
 from collections.abc import Callable
 from functools import cached_property, lru_cache
@@ -128,9 +127,6 @@ class Typed:
     """What changes nothing when joined, for an operation of reductions."""
 
 
-_lock = threading.Lock()
-
-
 @lru_cache(maxsize=4096)
 def typed(
     definition: Definition, arguments: Dtypes, declared: Dtypes | None = None,
@@ -181,9 +177,8 @@ def typed(
         dict.fromkeys("biuf", _converted(call if single else f"{call}[{k}]", result))
         for k, result in enumerate(results)
     )
-    with _lock:
-        # Heavy, since nothing is known of what is in it.
-        DEFINED[name] = Operation(name, templates, heavy=True, function=chosen, identity=identity)
+    # Heavy, since nothing is known of what is in it.
+    DEFINED[name] = Operation(name, templates, heavy=True, function=chosen, identity=identity)
     return Typed(name, arguments, results, single, identity)
 
 

@@ -151,7 +151,7 @@ def _rest(index: Index, along: slice, shape: Shape) -> Index:
 
 
 def is_join(function: Any) -> bool:
-    """Return whether a function joins arrays side by side."""
+    """Return whether a function joins arrays side by side, in a way that a plan can do without."""
     return function is concatenate_shaped
 
 

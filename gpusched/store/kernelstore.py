@@ -7,13 +7,14 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import field
 from functools import partial
-from typing import Any
 
 from gpusched import events
+from gpusched.dataclass import dataclass
 from gpusched.emit.kernel import Kernel
+from gpusched.newest import Newest
 from gpusched.store.handles import CompiledKernel, Handle
 
 MOST = 4096
@@ -21,6 +22,16 @@ MOST = 4096
 
 _stores: weakref.WeakSet[KernelStore] = weakref.WeakSet()
 """All stores of this process; changed only where one is made, which takes no lock."""
+
+
+@dataclass
+class _Held:
+    """What a store has of a kernel."""
+
+    handle: Handle
+    compiled: CompiledKernel | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it is loaded or compiled."""
 
 
 class KernelStore(ABC):
@@ -32,9 +43,7 @@ class KernelStore(ABC):
     """
 
     def __init__(self) -> None:
-        self._compiled: dict[Kernel, CompiledKernel] = {}
-        self._handles: dict[Kernel, Handle] = {}
-        self._locks: defaultdict[Kernel, threading.Lock] = defaultdict(threading.Lock)
+        self._held: Newest[Kernel, _Held] = Newest(MOST)
         _stores.add(self)
 
     @abstractmethod
@@ -46,78 +55,68 @@ class KernelStore(ABC):
         """Return a kernel from a file, from other processes, or compiled now."""
 
     def __len__(self) -> int:
-        return len(self._compiled)
+        return sum(1 for _ in self)
 
     def __contains__(self, kernel: Kernel) -> bool:
-        return kernel in self._compiled
+        found = self._held.get(kernel)
+        return found is not None and found.compiled is not None
 
     def __iter__(self) -> Iterator[Kernel]:
         """Yield the kernels in memory."""
-        return iter(list(self._compiled))
+        return (kernel for kernel, held in self._held.now() if held.compiled is not None)
 
     def handle(self, kernel: Kernel) -> Handle:
         """Return `kernel` as launches hold it, the same for all; nothing is compiled or read."""
-        found = self._handles.get(kernel)
+        return self._of(kernel).handle
+
+    def _of(self, kernel: Kernel) -> _Held:
+        found = self._held.get(kernel)
         if found is None:
-            made = Handle(kernel, partial(self.known, kernel), partial(self.get, kernel))
-            found = self._handles.setdefault(kernel, made)
-            self._forget_oldest(self._handles)
+            handle = Handle(kernel, partial(self.known, kernel), partial(self.get, kernel))
+            found = self._held.setdefault(kernel, _Held(handle))
         return found
 
     def known(self, kernel: Kernel) -> CompiledKernel | None:
         """Return `kernel` compiled, from memory or from disk; None if it is in neither."""
-        found = self._compiled.get(kernel)
-        if found is not None:
-            return found
-        lock = self._locks[kernel]
-        if not lock.acquire(blocking=False):
-            return None  # Somebody is compiling it.
-        try:
-            found = self._compiled.get(kernel) or self.loaded(kernel)
-            if found is not None:
-                self._compiled[kernel] = found
-            return found
-        finally:
-            lock.release()
-            self._forget_oldest(self._compiled)
+        held = self._of(kernel)
+        # Whoever has the lock is compiling it.
+        if held.compiled is None and held.lock.acquire(blocking=False):
+            try:
+                held.compiled = held.compiled or self.loaded(kernel)
+            finally:
+                held.lock.release()
+        return held.compiled
 
     def get(self, kernel: Kernel) -> CompiledKernel:
         """Return `kernel` compiled, from memory, from disk, or compiled now."""
-        found = self._compiled.get(kernel)
+        held = self._of(kernel)
+        found = held.compiled
         if found is not None:
             return found
         started = time.perf_counter()
-        with self._locks[kernel]:
-            found = self._compiled.get(kernel)
+        with held.lock:
+            found = held.compiled
             if found is None:
-                found = self._compiled[kernel] = self.obtained(kernel)
+                found = held.compiled = self.obtained(kernel)
             elif events.active:
                 events.record_since("compile", kernel.name, started, about="thread")
-        self._forget_oldest(self._compiled)
         return found
-
-    def _forget_oldest(self, kept: dict[Kernel, Any]) -> None:
-        while len(kept) > MOST:
-            oldest = next(iter(list(kept)))
-            kept.pop(oldest, None)
-            if oldest not in self._compiled and oldest not in self._handles:
-                self._locks.pop(oldest, None)
 
     def clear(self) -> None:
         """Forget what is in memory; files stay."""
-        self._compiled.clear()
-        self._handles.clear()
+        self._held.clear()
 
     def begin_again(self) -> None:
         """Let go of locks that threads held which a forked process has none of."""
-        self._locks = defaultdict(threading.Lock)
-        for handle in self._handles.values():
-            handle.begin_again()
+        before, self._held = self._held, Newest(MOST)
+        for kernel, held in before.items():
+            held.lock = threading.Lock()
+            held.handle.begin_again()
+            self._held[kernel] = held
 
     def forget(self, kernel: Kernel) -> None:
         """Forget one kernel, so that it is looked for again."""
-        self._compiled.pop(kernel, None)
-        self._handles.pop(kernel, None)
+        self._held.pop(kernel, None)
 
 
 def forget(kernel: Kernel) -> None:

@@ -7,6 +7,8 @@ import types
 from collections.abc import Iterator, MappingView
 from typing import Any, Literal
 
+from gpusched.newest import Newest
+
 Verdict = Literal["data", "handle", "ask", "container", "asynchronous"]
 
 PLAIN = frozenset((bool, bytearray, bytes, complex, float, int, range, slice, str, type(None),
@@ -66,7 +68,7 @@ class Package:
     def __init__(self, name: str, results: bool = True) -> None:
         self.name = "" if name == "builtins" else name
         self.results = results
-        self._verdicts: dict[type, Verdict] = {}
+        self._verdicts: Newest[type, Verdict] = Newest(_KEPT)
 
     @classmethod
     def of(cls, value: Any, results: bool = True) -> Package:
@@ -89,8 +91,6 @@ class Package:
             return False
         verdict = self._verdicts.get(kind)
         if verdict is None:
-            if len(self._verdicts) > _KEPT:
-                self._verdicts.clear()
             verdict = self._verdicts[kind] = self._judge(kind)
         if verdict == "data":
             return False

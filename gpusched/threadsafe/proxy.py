@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
 
+from gpusched.newest import Newest
 from gpusched.threadsafe import operations
 from gpusched.threadsafe.guards import Guard, Made, is_maker
 from gpusched.threadsafe.handle_classes import PLAIN, Package
@@ -270,9 +271,8 @@ def _class_of(self: Proxy, target: Any) -> type:
     return type(self) if kind in (None, types.FunctionType) else kind
 
 
-_methods: dict[type, frozenset[str]] = {}
-"""What `_methods_of` has found, for types that have been asked for lately."""
-_TYPES = 4096
+_methods: Newest[type, frozenset[str]] = Newest(4096)
+"""What `_methods_of` has found."""
 
 
 def _methods_of(kind: type) -> frozenset[str]:
@@ -282,8 +282,6 @@ def _methods_of(kind: type) -> frozenset[str]:
         for base in reversed(kind.__mro__):
             found |= vars(base)
     names = {name for name, value in found.items() if isinstance(value, _METHODS)}
-    if len(_methods) >= _TYPES:
-        _methods.clear()
     methods = _methods[kind] = frozenset(names - _OWN)
     return methods
 

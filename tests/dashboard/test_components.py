@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpusched.dashboard.components.breaks import Breaks
-from gpusched.dashboard.components.committed import Committed
+from gpusched.dashboard.components.committed import CommittedByWorker
 from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.figures import SHOWN
 from gpusched.dashboard.components.fusedtasks import FusedTasks
@@ -58,7 +58,7 @@ def legend(plot: Any) -> list[str]:
 
 def test_nothing_is_there_yet(scheduler: Any) -> None:
     told = []
-    for kind in (Memory, Committed, Utilization, Spill, FusedTasks, Timeline):
+    for kind in (Memory, CommittedByWorker, Utilization, Spill, FusedTasks, Timeline):
         plot: Any = kind(scheduler)
         plot.update()
         told.append(plot.root.title.text)
@@ -103,7 +103,7 @@ def test_gpus_have_their_tiers(scheduler: Any) -> None:
 
 
 def test_what_is_committed_is_shown_with_what_tasks_wait_for(scheduler: Any) -> None:
-    committed, waiting = Committed(scheduler), Waiting(scheduler)
+    committed, waiting = CommittedByWorker(scheduler), Waiting(scheduler)
     told = {
         "limit_bytes": 900, "held_bytes": 400, "in_flight_bytes": 30, "reserved_bytes": 200,
         "unmanaged_bytes": 100, "waiting": 3, "reason": "running tasks", "waited": 7,

@@ -31,7 +31,7 @@ _COLORS = {
 }
 
 
-class Committed(Component):
+class CommittedByWorker(Component):
     """A bar per worker: what is in its memory, what running tasks may still take, and the limit."""
 
     @log_errors
