@@ -13,9 +13,10 @@ that they need (`joins` finds those that only copy); `drawing` has GPUs draw ran
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
 `payload`, kept by `lasting`; `segment` is a group of its calls, with its `decisions`, the
 `examination` of the user's functions, the `newness` of chunks without a plan and the `results` of a
-recording. Calls without kernels run by tiles (`tiled`), and where memory is short in `pieces`;
-`alone` says which single calls gain from a kernel. On a GPU, `placing` runs what `devicechoice`
-decides, by `movement`, `cupycalls` and `transfers`, on what `moved` holds; `gpu_failures` warns.
+recording. `shown` says whose memory layout other functions may see, which is NumPy's then. Calls
+without kernels run by tiles (`tiled`), and where memory is short in `pieces`; `alone` says which
+single calls gain from a kernel. On a GPU, `placing` runs what `devicechoice` decides, by
+`movement`, `cupycalls` and `transfers`, on what `moved` holds; `gpu_failures` warns.
 
 What both need is imported `early`, in processes that wait for their first graph.
 

@@ -67,7 +67,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     wanted = list(flatten([keys]))
     table = regrouped(Table(tasks, wanted, Sizes(layers), Functions(overrides)))
     check(table.tasks, table.sizes)
-    rewritten = rewrite(table.tasks, table.functions)
+    rewritten = rewrite(table.tasks, table.functions, table.wanted)
     _declare(rewritten, table)
     return taken_inside(batched(rewritten, table, limits()).tasks, table.items)
 
@@ -106,7 +106,8 @@ def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],
     layers = {}
     for name, layer in graph.layers.items():
         tasks = dict(layer)
-        rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions)
+        # Any layer may be read by another one, or be a result.
+        rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions, tasks)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
     return HighLevelGraph(layers, graph.dependencies)

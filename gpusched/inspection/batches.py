@@ -50,7 +50,7 @@ def batches(wanted: Wanted) -> Batches:
     joins = [Task(f"gpusched-{name}", finalize, List(*refs)) for name, refs in by_name.items()]
     tasks = wanted.tasks | {task.key: task for task in joins}
     table = Table(tasks, [task.key for task in joins], Sizes(wanted.built.layers))
-    found = batched(rewrite(tasks, table.functions), table, limits())
+    found = batched(rewrite(tasks, table.functions, table.wanted), table, limits())
     reasons = found.reasons.copy()
     reasons.pop("all chunks become one", None)
     ran = taken_inside(found.tasks, wanted.items).values()
