@@ -37,16 +37,6 @@ AS_USERS_HAVE_IT: dict[str, dict[str, Any]] = {
 """Settings of tests, by name, that what is set here would disturb."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every", type=int, default=1, help="run each n-th test only")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    every = config.getoption("--every")
-    config.hook.pytest_deselected(items=[t for k, t in enumerate(items) if k % every])
-    items[:] = items[::every]
-
-
 def pytest_configure(config: Any) -> None:
     from gpusched.graph import enable
 
