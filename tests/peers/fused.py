@@ -16,6 +16,7 @@ import dask
 import pytest
 
 from tests import tiers
+from tests.peers.calledtasks import CalledTasks
 
 EVERYTHING = {
     "gpusched.fusion.minimum-elements": 0,
@@ -42,6 +43,10 @@ def pytest_configure(config: Any) -> None:
 
     dask.config.set(EVERYTHING)
     enable()
+    _called.register()
+
+
+_called = CalledTasks()
 
 
 def pytest_collection_finish() -> None:
@@ -64,6 +69,7 @@ def pytest_sessionfinish(session: Any) -> None:
             name: list(value.items()) if isinstance(value, Counter) else value
             for name, value in vars(statistics()).items()
         }
+        found["called"] = _called.found.most_common()
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         with open(f"{path}.{worker}", "w") as file:
             json.dump(found, file, default=asdict)
