@@ -14,7 +14,8 @@
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
-# And beside it: make gpu-report measures a GPU, make test-nightly searches for new defects, make fuzz
+# And beside it: make test-ecosystem runs the tests of packages that use dask's arrays with all chunks
+# fused, make gpu-report measures a GPU, make test-nightly searches for new defects, make fuzz
 # loads a million forged files, make coverage says what tests reach.
 #
 # PYTHON=python3.12 chooses the interpreter, VENV=path the virtual environment, ARGS="-k name" adds
@@ -34,7 +35,7 @@ WHOLE = $(PARALLEL) $(EVERY) -m "not nightly"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-all test-processes test-processes-common test-exhaustive test-cuda test-gpu \
-    test-gpu-chunks test-gpu-common gpu-report test-models test-interop test-peers test-peers-common test-nightly fuzz coverage bench docs lint format clean
+    test-gpu-chunks test-gpu-common gpu-report test-models test-interop test-peers test-peers-common test-ecosystem test-nightly fuzz coverage bench docs lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -110,6 +111,13 @@ test-peers: $(VENV)/.test
 # Each third test of the modules that use chunks most.
 test-peers-common: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) tests/peers -m "peers and not exhaustive" $(ARGS)
+
+# Hours; writes docs/reference/compatibility.md. ARGS="--only flox xgcm" measures those packages and
+# keeps what was measured of the others, --missing those of which nothing is kept;
+# --sources /folder takes clones that lie there, as /folder/dask/dask-ml.
+test-ecosystem: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m tests.peers.compatibility $(ARGS)
 
 test-nightly: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly -m "not peers" $(ARGS)

@@ -82,6 +82,10 @@ class GraphBreak(enum.Enum):
     CHANGES = (
         "return a new array instead of changing one, and use slices instead of loops over an array"
     )
+    LAYOUT = (
+        "nothing, or keep functions that take the result to NumPy calls: others may see how it is "
+        "laid out in memory"
+    )
     CONFLICT = "have the function return a new array instead of changing the one it is given"
     RECORDING = "if the program runs without gpusched, please report this"
     COMPILATION = "if it is not a matter of the installation, please report this"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dask.utils import format_bytes
 from distributed import Nanny
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 from distributed.core import Status
 from distributed.utils import wait_for
 

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any, BinaryIO
 
-from gpusched.store.service import frames
+from gpusched.store.service import protocol
 from gpusched.store.service.definitions import from_data
 
 
@@ -29,13 +29,13 @@ def main() -> None:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until there are none."""
-    while (frame := frames.read(requests)) is not None:
+    while (frame := protocol.read(requests)) is not None:
         answer, code = answer_to(frame[0])
-        answers.write(frames.packed(answer, code))
+        answers.write(protocol.packed(answer, code))
         answers.flush()
 
 
-def answer_to(request: dict[str, Any]) -> frames.Frame:
+def answer_to(request: dict[str, Any]) -> protocol.Frame:
     """Return the answer to a client's request, and the code; no code after an error."""
     started = time.process_time()
     try:

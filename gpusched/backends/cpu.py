@@ -20,7 +20,7 @@ from gpusched.backends import (
     names,
     objectcode,
     primitives,
-    quiet,
+    silent_nans,
     subnormals,
 )
 from gpusched.emit import generate
@@ -79,7 +79,7 @@ def pipeline(vector: int | None, interleave: int = 0, apart: bool = False) -> ty
 @cache
 def _inlined(silent: bool, apart: bool) -> type[numba_code.Inlined]:
     """Return the pipeline for functions that become part of such kernels."""
-    base = quiet.Inlined if silent else numba_code.Inlined
+    base = silent_nans.Inlined if silent else numba_code.Inlined
     return type("Inlined", (base,), {"apart": apart})
 
 
@@ -121,9 +121,9 @@ def namespace(text: str, fast: bool = False, silent: bool = False) -> dict[str, 
     fewer = FEWER_STEPS if fast else {}
     found |= {name: fewer[name].function for name in fewer.keys() & found.keys()}
     if silent:
-        found |= quiet.EXTREMES
+        found |= silent_nans.EXTREMES
         numeric = called.intersection([*names.math_names(), "fmod"])
-        found |= {name: quiet.of_numbers(name, found[name]) for name in numeric}
+        found |= {name: silent_nans.of_numbers(name, found[name]) for name in numeric}
     return found
 
 

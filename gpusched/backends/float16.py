@@ -36,10 +36,10 @@ class _Model(models.PrimitiveModel):
 
 ELEMENT = Float16()
 
-Step = Callable[[Any, Any], Any]
+Conversion = Callable[[Any, Any], Any]
 
 
-def conversions(widened: Step, narrowed: Step) -> tuple[Any, Any, Any]:
+def conversions(widened: Conversion, narrowed: Conversion) -> tuple[Any, Any, Any]:
     """Return ``from_float16``, ``to_float16`` and ``round_to_float16`` by such instructions."""
 
     @intrinsic

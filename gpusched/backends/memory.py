@@ -15,7 +15,7 @@ import dask
 import numpy as np
 from dask.utils import parse_bytes, parse_timedelta
 
-from gpusched.backends import pages
+from gpusched.backends import huge_pages
 from gpusched.emit.choices import ChoiceError
 from gpusched.store.statistics import updating
 
@@ -135,10 +135,10 @@ class BufferPool:
         with updating() as counters:
             counters.buffers_made += 1
         try:
-            return pages.block(size)
+            return huge_pages.block(size)
         except MemoryError:
             self.clear()
-        return pages.block(size)
+        return huge_pages.block(size)
 
     def held(self) -> int:
         """Return the bytes in free buffers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from distributed.client import AllExit
+from tornado import gen
 
 
 def log_warnings_only() -> None:
@@ -24,5 +25,6 @@ def log_nothing_more() -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    # Raised where a script was interrupted while it waited for results.
-    return not (record.exc_info and isinstance(record.exc_info[1], AllExit))
+    # AllExit: a script was interrupted while it waited for results. Timeouts: of the connections
+    # that wait for something to send while their event loop stops.
+    return not (record.exc_info and isinstance(record.exc_info[1], AllExit | gen.TimeoutError))

@@ -110,9 +110,9 @@ def _watch(client: Client, line: _Line | _Lines, stop: threading.Event, interval
         if before is None or not pending:
             before, started = done, time.monotonic()
         if pending:
-            told = service.status() or {"jobs": ()}
+            told = service.status() or {"compilations": ()}
             seconds = time.monotonic() - started
-            line.draw(done - before, pending, seconds, len(told["jobs"]))
+            line.draw(done - before, pending, seconds, len(told["compilations"]))
         else:
             line.erase()
 

@@ -12,7 +12,7 @@ from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from gpusched.adapters.tasks import Task, execute_subgraph
-from gpusched.graph.messages import EMBED, OPERATION, refer
+from gpusched.graph.program_tokens import EMBED, OPERATION, refer
 
 if TYPE_CHECKING:
     from gpusched.graph.program import Program

@@ -28,7 +28,7 @@ from gpusched.debugging.origins import (
 from gpusched.debugging.readable import ReadableKernel, needed
 from gpusched.debugging.run import Execution, Run
 from gpusched.debugging.sources import follows, told_of
-from gpusched.debugging.steps import Index, Step, Where, is_finite
+from gpusched.debugging.steps import Index, TracedValue, Where, is_finite
 from gpusched.inspection.source import place_of_node
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.units import count
@@ -66,7 +66,7 @@ class Follower:
     def __init__(self, graph: Graph, depth: int, into_reductions: bool,
                  execution: Execution | None = None) -> None:  # fmt: skip
         self.graph = graph
-        self.steps: list[Step] = []
+        self.steps: list[TracedValue] = []
         self.visits: list[Visit] = []
         self._depth = depth
         self._into = into_reductions
@@ -177,9 +177,17 @@ class Follower:
         array = made.array
         own = where or Where(original.name, None)
         self.steps.append(
-            Step("call", "", f"your version of {original.name}", original.name, str(node.dtype),
-                 array[index], place_of_node(use, node), own)
-        )  # fmt: skip
+            TracedValue(
+                "call",
+                "",
+                f"your version of {original.name}",
+                original.name,
+                str(node.dtype),
+                array[index],
+                place_of_node(use, node),
+                own,
+            )
+        )
         self.visits.append(Visit(made, index))
         return own
 
@@ -208,16 +216,33 @@ class Follower:
             each = use.builder.order[number]
             shown = with_values(expression, constants)
             self.steps.append(
-                Step("operation", name, shown, short_name(each.operation), str(each.dtype),
-                     each.dtype.type(values[number]), place_of_node(use, each), own)
-            )  # fmt: skip
+                TracedValue(
+                    "operation",
+                    name,
+                    shown,
+                    short_name(each.operation),
+                    str(each.dtype),
+                    each.dtype.type(values[number]),
+                    place_of_node(use, each),
+                    own,
+                )
+            )
         return where or (replace(own, array=name or own.array) if own else Where(name, None))
 
     def _input(self, name: str, where: Where, value: Any) -> None:
         self.steps.append(
-            Step("input", name, str(where), "", str(np.asarray(value).dtype), value, where.place,
-                 where, where.note)
-        )  # fmt: skip
+            TracedValue(
+                "input",
+                name,
+                str(where),
+                "",
+                str(np.asarray(value).dtype),
+                value,
+                where.place,
+                where,
+                where.note,
+            )
+        )
 
     def _constants(self, run: Run, kernel: ReadableKernel, read: set[str],
                    depth: int) -> dict[str, str]:  # fmt: skip
@@ -249,9 +274,18 @@ class Follower:
         told = f"{short_name(node.combine)} over {argument.size:,} elements"
         place = place_of_node(made.use, node)
         self.steps.append(
-            Step("reduction", "", told, short_name(node.combine), str(node.dtype), array[index],
-                 place, where, note)
-        )  # fmt: skip
+            TracedValue(
+                "reduction",
+                "",
+                told,
+                short_name(node.combine),
+                str(node.dtype),
+                array[index],
+                place,
+                where,
+                note,
+            )
+        )
         self.visits.append(Visit(made, index))
         return where or Where(told, None, place=place)
 
@@ -281,9 +315,18 @@ class Follower:
         value = array[index]
         dtype = str(np.asarray(value).dtype)
         self.steps.append(
-            Step("call", "", f"{called.name}({shown})", called.name, dtype, value,
-                 called.place, own, f"not fused: {called.reason}")
-        )  # fmt: skip
+            TracedValue(
+                "call",
+                "",
+                f"{called.name}({shown})",
+                called.name,
+                dtype,
+                value,
+                called.place,
+                own,
+                f"not fused: {called.reason}",
+            )
+        )
         return own
 
     def _culprit(self, run: Run, called: Called, depth: int) -> None:

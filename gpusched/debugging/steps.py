@@ -36,7 +36,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Step:
+class TracedValue:
     """One value."""
 
     kind: Kind

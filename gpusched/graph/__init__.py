@@ -2,25 +2,26 @@
 
 In the order of calls, where a graph is optimised: `hook` is what dask calls (and `frontends`, for
 array expressions), `callsites` notes the user's lines; `optimisation` runs the passes. `direct`
-makes dask's own tasks; `table` holds them, with their `sizes`; `names`, `chains`, `absorbing`,
+makes dask's own tasks; `table` holds them, with their `sizes`; `aliases`, `chains`, `absorbing`,
 `merging` and `cutting` put tasks together, and `fitting` refuses those that cannot have the memory
 that they need (`joins` finds those that only copy); `drawing` has GPUs draw random numbers;
 `rewrite` translates each into a program, by what `known`, `located`, `grouped`, `grouped_whole`,
 `moments`, `marking`, `changing` and `safety` say about its functions, and `templates` (with
-`signature`) once for all tasks of a form; `batching` puts tiny tasks side by side (`limits`,
+`signature`) once for all tasks of a form; `batching` puts tiny tasks side by side (`batch_limits`,
 `cheap`, `grouping`, `batch`), and `items` and `gathering` take results apart.
 
-Where a task runs: `program` is its function, found by name by `messages`, packed by `payload`, kept
-by `lasting`; `segment` is a group of its calls, with its `decisions`, the `examination` of the
-user's functions, the `newness` of chunks without a plan and the `results` of a recording. Calls
+Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
+`payload`, kept by `lasting`; `segment` is a group of its calls, with its `decisions`, the
+`examination` of the user's functions, the `newness` of chunks without a plan and the `results` of a
+recording. `shown` says whose memory layout other functions may see, which is NumPy's then. Calls
 without kernels run by tiles (`tiled`), and where memory is short in `pieces`; `alone` says which
 single calls gain from a kernel. On a GPU, `placing` runs what `devicechoice` decides, by
 `movement`, `cupycalls` and `transfers`, on what `moved` holds; `gpu_failures` warns.
 
 What both need is imported `early`, in processes that wait for their first graph.
 
-What these share: `subgraph`, `partials`, `quick`, `libraries`, `renaming`, `collector`,
-and `rehearsal`, which goes through tasks without computing.
+What these share: `subgraph`, `partials`, `quick`, `libraries`, `renaming`, `collector`, and
+`rehearsal`, which goes through tasks without computing.
 """
 
 from gpusched.graph.hook import disable, enable, optimize

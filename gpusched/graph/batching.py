@@ -15,13 +15,13 @@ from dask.utils import key_split
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
+from gpusched.graph.aliases import resolved
 from gpusched.graph.batch import Batch
+from gpusched.graph.batch_limits import Limits
 from gpusched.graph.cheap import Cheap, moves
 from gpusched.graph.cutting import cut_off
 from gpusched.graph.grouping import Group, Grouping
 from gpusched.graph.items import taking
-from gpusched.graph.limits import Limits
-from gpusched.graph.names import resolved
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import constant, translated
 from gpusched.graph.segment import ProgramStep

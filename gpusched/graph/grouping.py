@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
-from gpusched.graph.limits import Limits
+from gpusched.graph.batch_limits import Limits
 
 
 class Group:
@@ -81,7 +81,7 @@ class Grouping:
     Examples
     --------
     >>> from gpusched.graph.grouping import Grouping
-    >>> from gpusched.graph.limits import Limits
+    >>> from gpusched.graph.batch_limits import Limits
     >>> operands = {"a": [], "b": [], "ab": ["a", "b"], "c": [], "d": [], "cd": ["c", "d"]}
     >>> limits = Limits(tasks=2, nbytes=1000, chunk=100, least=1)
     >>> sizes = dict.fromkeys(operands, 8)

@@ -11,6 +11,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from gpusched import events
 from gpusched.graph.absorbing import absorbed
+from gpusched.graph.aliases import without_names
+from gpusched.graph.batch_limits import limits
 from gpusched.graph.batching import batched
 from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
@@ -19,9 +21,7 @@ from gpusched.graph.direct import optimised
 from gpusched.graph.drawing import drawn
 from gpusched.graph.fitting import check
 from gpusched.graph.items import taken_inside
-from gpusched.graph.limits import limits
 from gpusched.graph.merging import merge_bytes, merged
-from gpusched.graph.names import without_names
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
@@ -68,7 +68,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     wanted = list(flatten([keys]))
     table = regrouped(Table(tasks, wanted, Sizes(layers), Functions(overrides)))
     check(table.tasks, table.sizes)
-    rewritten = rewrite(table.tasks, table.functions)
+    rewritten = rewrite(table.tasks, table.functions, table.wanted)
     _declare(rewritten, table)
     found = batched(rewritten, table, limits())
     with updating() as counters:
@@ -111,7 +111,8 @@ def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],
     layers = {}
     for name, layer in graph.layers.items():
         tasks = dict(layer)
-        rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions)
+        # Any layer may be read by another one, or be a result.
+        rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions, tasks)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
     return HighLevelGraph(layers, graph.dependencies)

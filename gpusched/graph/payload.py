@@ -36,8 +36,8 @@ class _Compact(cloudpickle.Pickler):
             return Register, (value.number,) if whole else (value.number, value.item)
         if kind is ProgramStep:
             flags = value.recorded, value.replayed
-            taken = () if value.taken is None else (value.taken,)
-            return ProgramStep, (value.function, value.args, value.kwargs, *flags, *taken)
+            rest = (value.taken, True) if value.shown else (value.taken,) if value.taken else ()
+            return ProgramStep, (value.function, value.args, value.kwargs, *flags, *rest)
         if kind is Remaining:
             return Remaining, ()  # What a program is says nothing of how often it runs.
         if kind is curry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,7 @@ from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
 from gpusched.graph.quick import callables, parts
 from gpusched.graph.segment import ProgramStep, Segment
+from gpusched.graph.shown import sees, shown_registers
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan import shortage
 from gpusched.plan.grids import is_join
@@ -65,6 +67,9 @@ class Program:
         """Whether another process has sent it."""
         self.names: dict[tuple[str, str], Any] = {}
         """What names stood for when it was received: other processes may replace functions."""
+        self._shown: Callable[[], Program | None] = lambda: None
+        self._made_of: Program | None = None
+        """What is kept with it, as graphs may have use of it, too."""
         self._payload: bytes | None = None
         self._token = ""
         self._examined: list[Examination] = []
@@ -154,6 +159,23 @@ class Program:
             if type(step.function) not in (Batch, Program)
         ]
         return any(program._changes for program in self._batched) or not lasts(calls)
+
+    @cached_property
+    def sees(self) -> bool:
+        """Whether it calls a function that may see how its arguments are laid out in memory."""
+        return any(map(sees, (*self.steps, *self._batch)))
+
+    def shown(self) -> Program:
+        """Return the program whose result is laid out in memory as NumPy's own is."""
+        found = self._shown()
+        if found is None:
+            steps = (*self.steps[:-1], replace(self.steps[-1], shown=True))
+            found = Program(steps, self.inputs, self.overrides)
+            found._made_of = self
+            self._shown = weakref.ref(found)
+        if lasts([(step.function, step.args, step.kwargs) for step in self.steps]):
+            keep((Program, id(found)), found)
+        return found
 
     @cached_property
     def _batch(self) -> list[ProgramStep]:
@@ -267,6 +289,7 @@ def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
 
     Functions that decide for themselves where they run are not grouped with others.
     """
+    shown = shown_registers(steps, inputs)
     steps = _with_numpy_s_views(steps, inputs)
     done = set(range(inputs))
     waiting = list(range(len(steps)))
@@ -283,7 +306,10 @@ def _segments(steps: tuple[ProgramStep, ...], inputs: int) -> list[Segment]:
         if part:
             parts.append((recorded, part))
         recorded = not recorded
-    return [_segment(steps, inputs, parts, number) for number in range(len(parts))]
+    found = [_segment(steps, inputs, parts, number) for number in range(len(parts))]
+    for segment in found:
+        segment.shown = not shown.isdisjoint(segment.outputs)
+    return found
 
 
 def _with_numpy_s_views(steps: tuple[ProgramStep, ...], inputs: int) -> tuple[ProgramStep, ...]:
@@ -292,7 +318,8 @@ def _with_numpy_s_views(steps: tuple[ProgramStep, ...], inputs: int) -> tuple[Pr
     Those may see that it is one: by its strides, or as `reshape` copies it or not before it is
     changed in place. A view that is recorded is computed as an array of its own.
     """
-    found, shown = list(steps), set[int]()
+    found = list(steps)
+    shown = {inputs + k for k, step in enumerate(steps) if step.shown}
     for k, step in reversed(list(enumerate(steps))):
         if step.recorded and inputs + k in shown and has(bare(step.function), "view"):
             found[k] = replace(step, recorded=False)

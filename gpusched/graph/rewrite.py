@@ -41,7 +41,9 @@ from gpusched.graph.located import computes_located, located
 from gpusched.graph.marking import FUSIBLE
 from gpusched.graph.partials import Guard, applied, bare
 from gpusched.graph.program import Program, name_of
+from gpusched.graph.quick import callables
 from gpusched.graph.segment import ProgramStep, Taken
+from gpusched.graph.shown import sees
 from gpusched.graph.templates import Templates
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
@@ -150,16 +152,86 @@ def _examined(function: Any, kinds: tuple[Any, ...], names: dict[str, Any]) -> T
     return Traits(safe or asked, safe, (_identity(function), verdict.outside.identity), refused)
 
 
-def rewrite(graph: dict[Any, Any], functions: Functions) -> dict[Any, Any]:
-    """Return `graph` with a program in every task that computes with known functions."""
+def rewrite(
+    graph: dict[Any, Any], functions: Functions, wanted: Iterable[Any] = ()
+) -> dict[Any, Any]:
+    """Return `graph` with a program in every task that computes with known functions.
+
+    Parameters
+    ----------
+    graph
+        dask's nodes by key.
+    functions
+        What is known of functions.
+    wanted
+        Keys of the results.
+    """
     if events.active:
-        return {key: _noted(node, functions) for key, node in graph.items()}
+        return shown({key: _noted(node, functions) for key, node in graph.items()}, wanted)
     templates = Templates(lambda node: rewrite_task(node, functions), constant)
-    found = {
+    found = shown({
         key: templates.rewrite(node) if type(node) is Task else node for key, node in graph.items()
-    }
+    }, wanted)  # fmt: skip
     _count(found.values())
     return found
+
+
+def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
+    """Return a graph whose programs lay their results out as NumPy does, where that may be seen.
+
+    A function that is not recorded sees what comes to it by way of any other tasks, too, and may
+    see chunks that are results, as those of `persist` are: what `compute` joins is a new array.
+    """
+    seeing: dict[Any, bool] = {}
+    found = {key for key in wanted if type(key) is tuple}
+    for node in graph.values():
+        if type(node) is Task and _sees(node, seeing):
+            found |= node.dependencies
+    if not found:
+        return graph
+    result, waiting = dict(graph), list(found)
+    programs: dict[Program, Program] = {}
+    while waiting:
+        key = waiting.pop()
+        node = graph.get(key)
+        if not isinstance(node, GraphNode):
+            continue
+        waiting += node.dependencies - found
+        found |= node.dependencies
+        if type(node) is Task and type(node.func) is Program:
+            program = programs.get(node.func)
+            if program is None:
+                program = programs[node.func] = node.func.shown()
+            result[key] = Task(key, program, *node.args, _data_producer=node.data_producer)
+    return result
+
+
+def _sees(task: Task, known_ones: dict[Any, bool]) -> bool:
+    """Return whether a task calls a function that may see how its chunks are laid out in memory."""
+    if task.func is execute_subgraph:
+        inner = task.args[0].values()
+        return any(_sees(node, known_ones) for node in inner if type(node) is Task)
+    function, kwargs = called(task)
+    given = tuple(_literals((*task.args, *kwargs.values())))
+    key = id(function), *map(id, callables(given))
+    found = known_ones.get(key)
+    if found is None:
+        found = known_ones[key] = sees(ProgramStep(function, given, dict.fromkeys(kwargs)))
+    return found
+
+
+def _literals(arguments: Iterable[Any]) -> Iterable[Any]:
+    """Yield what the arguments of a task hold besides references to others."""
+    for argument in arguments:
+        if isinstance(argument, NestedContainer):
+            yield from _literals(argument.args)
+        elif type(argument) is Task:
+            yield argument.func
+            yield from _literals((*argument.args, *argument.kwargs.values()))
+        elif type(argument) is DataNode:
+            yield argument.value
+        elif not isinstance(argument, GraphNode):
+            yield argument
 
 
 def _count(nodes: Iterable[Any]) -> None:

@@ -29,6 +29,7 @@ from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.results import Results
 from gpusched.graph.safety.kinds import SCALARS
+from gpusched.graph.shown import in_c_order, is_plain, layouts
 from gpusched.graph.tiled import Part, parts
 from gpusched.newest import Newest
 from gpusched.placed import Placed
@@ -90,6 +91,8 @@ class ProgramStep:
     """Whether what was recorded holds for the next chunk of the same kind."""
     taken: Taken | None = None
     """Of a partial application that was taken apart."""
+    shown: bool = False
+    """Whether functions that are not recorded may see how its result is laid out in memory."""
 
     @property
     def registers(self) -> set[int]:
@@ -156,6 +159,8 @@ class Segment:
         """What `numpy.errstate` says where the program is made, which is part of its identity."""
         self.remaining = Remaining()
         """Of the program."""
+        self.shown = False
+        """Whether functions that are not recorded may see the memory layout of the results."""
         self.returns = False
         """Whether a later segment of the program needs the results in host memory."""
         self._plans: Newest[Any, Plan | Direct | Waiting] = Newest(PLANS)
@@ -235,6 +240,7 @@ class Segment:
         needed = set().union(*(step.registers for _, step in rest)) - {r for r, _ in rest}
         inner = Segment(rest, tuple(sorted(needed)), self.outputs, True)
         inner.overrides, inner.remaining = self.overrides, self.remaining
+        inner.shown = self.shown
         inner.given = tuple((r, step) for r, step in leading if step.function is getitem)
         self.cut = CutFirst(tuple(leading), inner)
 
@@ -436,6 +442,9 @@ class Segment:
             found = self.too_little(recorder)
             if found is None:
                 found = recorder.plan(arrays, self.structures(recorder, local))
+                if self.shown and not recorder.moved:
+                    found = self._laid_out(found, recorder, inputs, registers)
+            if isinstance(found, Plan):
                 if recorder.patient:
                     tiers.wait(found.kernels)
                 if self._is_ready(found):
@@ -551,6 +560,25 @@ class Segment:
         if recorder.stopped is not None:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)
+
+    def _laid_out(self, plan: Plan, recorder: Recorder, inputs: tuple[Any, ...],
+                  registers: Registers) -> Plan | Direct:  # fmt: skip
+        """Return the plan, or the decision to do without if NumPy lays the results out otherwise.
+
+        NumPy itself is asked, once for each kind of chunks.
+        """
+        given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
+        if recorder.keeps_c_order() and all(map(in_c_order, given)) and all(map(is_plain, planned)):
+            return plan
+        tried: Registers = list(registers)
+        with np.errstate(all="ignore"):
+            self.call(tried)
+        found = flat(tuple([tried[k] for k in self.outputs]))
+        if layouts(found, given) == layouts(planned, given):
+            return plan
+        recorder.discard()
+        reason = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
+        return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""

@@ -51,7 +51,7 @@ exponents."""
 _SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
 
 
-class Step(Protocol):
+class FunctionCall(Protocol):
     """What of a program's step is needed here."""
 
     function: Any
@@ -94,7 +94,7 @@ def parts(steps: list[tuple[int, Any]], outputs: tuple[int, ...]) -> list[Part]:
     return found
 
 
-def is_elementwise(step: Step) -> bool:
+def is_elementwise(step: FunctionCall) -> bool:
     """Return whether each element of a call's result depends on the operands at its place only."""
     function = step.function
     if isinstance(function, np.ufunc):
@@ -119,7 +119,7 @@ class Call:
 
     register: int
     """Of its result."""
-    step: Step
+    step: FunctionCall
     into: Callable[..., Any] | None
     """What computes the same into an array that exists; None if nothing does."""
     dying: tuple[int, ...]

@@ -10,9 +10,9 @@ from dask.array.core import finalize
 
 from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.breaks import GraphBreak, Reason
+from gpusched.graph.batch_limits import limits
 from gpusched.graph.batching import ALL, batched
 from gpusched.graph.items import taken_inside
-from gpusched.graph.limits import limits
 from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
@@ -53,7 +53,7 @@ def batches(wanted: Wanted) -> Batches:
     joins = [Task(f"gpusched-{name}", finalize, List(*refs)) for name, refs in by_name.items()]
     tasks = wanted.tasks | {task.key: task for task in joins}
     table = Table(tasks, [task.key for task in joins], Sizes(wanted.built.layers))
-    found = batched(rewrite(tasks, table.functions), table, limits())
+    found = batched(rewrite(tasks, table.functions, table.wanted), table, limits())
     reasons = found.reasons.copy()
     reasons.pop(ALL, None)
     ran = taken_inside(found.tasks, wanted.items).values()

@@ -14,7 +14,7 @@ from gpusched.ops.activations import sigmoid
 from gpusched.ops.chunks import check_shape, like, parameter, whole
 
 State = tuple[Any, ...]
-Step = Callable[[Any, Any, State, int], State]
+Cell = Callable[[Any, Any, State, int], State]
 
 
 def lstm(
@@ -122,7 +122,7 @@ def gru(
 
 
 def _recur(
-    step: Step, gates: int, x: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any,
+    step: Cell, gates: int, x: Any, weight_ih: Any, weight_hh: Any, bias_ih: Any, bias_hh: Any,
     state: State,
 ) -> tuple[Any, State]:  # fmt: skip
     """Run steps over an array's chunks, or over the whole of one that has none."""
@@ -141,7 +141,7 @@ def _recur(
 
 
 def _rows(
-    x: da.Array, place: int, weights: list[Any], state: State, step: Step, units: int
+    x: da.Array, place: int, weights: list[Any], state: State, step: Cell, units: int
 ) -> tuple[da.Array, tuple[da.Array, ...]]:
     """Run one chunk of rows through all chunks of times."""
     rows, dtype, meta = x.chunks[0][place], x.dtype, meta_from_array(x)
@@ -166,7 +166,7 @@ def _part(state: State, x: da.Array, place: int) -> State:
     return tuple(None if part is None else parameter(part[rows]) for part in state)
 
 
-def _over_time(step: Step, x: Any, weights: Any, state: State) -> tuple[Any, State]:
+def _over_time(step: Cell, x: Any, weights: Any, state: State) -> tuple[Any, State]:
     """Run steps one after the other; the products of all inputs are one."""
     weight_ih, weight_hh = (like(weight, x) for weight in weights[:2])
     bias_ih, bias_hh = (0 if bias is None else like(bias, x) for bias in weights[2:])

@@ -81,8 +81,11 @@ def axis_order(
     full = [s for s in operands if all(x or n == 1 for x, n in zip(s, shape, strict=True))]
     leading = [s for s in (full or operands) if any(s)][:1]
     movable = [axis for axis, length in enumerate(shape) if length != 1]
+    found = sorted(movable, key=slowness)
+    if found == movable:
+        return tuple(range(len(shape)))
     fixed = [axis for axis, length in enumerate(shape) if length == 1]
-    return tuple(fixed + sorted(movable, key=slowness))
+    return tuple(fixed + found)
 
 
 def labels_outside(

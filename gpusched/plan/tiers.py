@@ -15,7 +15,7 @@ from gpusched import events
 from gpusched.emit import choices
 from gpusched.emit.kernel import Kernel
 from gpusched.emit.operations import DEFINED
-from gpusched.store import background, quiet, unfusedtimes, worthwhile
+from gpusched.store import background, uncompiled, unfusedtimes, worthwhile
 from gpusched.store.handles import Handle, Runnable
 from gpusched.store.service import client as service
 from gpusched.store.statistics import updating
@@ -152,11 +152,11 @@ class Unfused:
         missing = [kernel.name for kernel in self._kernels if not kernel.ready]
         # It may have become ready since somebody looked.
         self._missing = missing or [self._kernels[0].name]
-        quiet.running.begin()
+        uncompiled.running.begin()
         self._started, self._used = perf_counter(), thread_time()
 
     def __exit__(self, *exception: object) -> None:
-        quiet.running.end()
+        uncompiled.running.end()
         if self._synchronize is not None:
             self._synchronize()
         seconds = perf_counter() - self._started

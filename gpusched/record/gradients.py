@@ -16,7 +16,7 @@ from gpusched.plan.expression import Node, UnfusibleError
 from gpusched.record.chunk import HANDLERS, LazyChunk, operand
 from gpusched.record.record import Recorder
 
-Step = Any
+Spacing = Any
 """The distance between neighbours: a number, or a lazy chunk of one or of each distance."""
 
 
@@ -53,7 +53,7 @@ def _gradient(recorder: Recorder, f: Any, *varargs: Any, axis: Any = None,
     return found[0] if len(found) == 1 else found
 
 
-def _steps(recorder: Recorder, given: tuple[Any, ...], lengths: list[int]) -> list[Step]:
+def _steps(recorder: Recorder, given: tuple[Any, ...], lengths: list[int]) -> list[Spacing]:
     """Return the distances along each axis, as NumPy takes them from its arguments."""
     if len(given) not in (0, 1, len(lengths)):
         raise UnfusibleError(GraphBreak.OPTION, "distances for some axes only")
@@ -66,7 +66,7 @@ def _steps(recorder: Recorder, given: tuple[Any, ...], lengths: list[int]) -> li
     return [_step(recorder, *each) for each in zip(given, lengths, strict=True)]
 
 
-def _step(recorder: Recorder, distances: Any, length: int) -> Step:
+def _step(recorder: Recorder, distances: Any, length: int) -> Spacing:
     if isinstance(distances, list | tuple):
         distances = np.asarray(distances)
     node = operand(recorder, distances)
@@ -80,7 +80,7 @@ def _step(recorder: Recorder, distances: Any, length: int) -> Step:
     return LazyChunk(recorder, found, scalar=not found.shape)
 
 
-def _along(recorder: Recorder, f: LazyChunk, axis: int, dx: Step, edge_order: int) -> LazyChunk:
+def _along(recorder: Recorder, f: LazyChunk, axis: int, dx: Spacing, edge_order: int) -> LazyChunk:
     """Return the gradient along one axis."""
     before = (slice(None),) * axis
 
@@ -94,7 +94,7 @@ def _along(recorder: Recorder, f: LazyChunk, axis: int, dx: Step, edge_order: in
     return LazyChunk(recorder, recorder.assembled(nodes, f._node), fresh=True)
 
 
-def _inside(f: LazyChunk, axis: int, at: Any, dx: Step) -> Any:
+def _inside(f: LazyChunk, axis: int, at: Any, dx: Spacing) -> Any:
     if np.ndim(dx) == 0:
         return (f[at(2, None)] - f[at(None, -2)]) / (2.0 * dx)
     dx1, dx2 = dx[0:-1], dx[1:]
@@ -106,7 +106,7 @@ def _inside(f: LazyChunk, axis: int, at: Any, dx: Step) -> Any:
     return a * f[at(None, -2)] + b * f[at(1, -1)] + c * f[at(2, None)]
 
 
-def _ends(f: LazyChunk, at: Any, dx: Step, edge_order: int) -> tuple[Any, Any]:
+def _ends(f: LazyChunk, at: Any, dx: Spacing, edge_order: int) -> tuple[Any, Any]:
     """Return the first and the last differences, each as an array of length 1 along the axis."""
     uniform = np.ndim(dx) == 0
     if edge_order == 1:

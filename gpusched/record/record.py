@@ -148,6 +148,14 @@ class Recorder:
         """Return the operations that have been recorded."""
         return [node for node in self._nodes.values() if isinstance(node, Apply | Reduce)]
 
+    def keeps_c_order(self) -> bool:
+        """Return whether what was recorded is in C order in NumPy if all arrays are.
+
+        That holds of elementwise functions, reductions and scans, and of no views or choices.
+        """
+        nodes = (*self._nodes.values(), *self.steps)
+        return all(type(each) in (Leaf, Scalar, Apply, Reduce, Scan, Launch) for each in nodes)
+
     def unused(self, wanted: list[Node], calls: Container[int]) -> list[Node]:
         """Return what has been recorded, and nothing needs, of which NumPy may report errors.
 
@@ -570,6 +578,10 @@ class Recorder:
         """Let go of what stands in for results."""
         for register in registers:
             self._registers[register] = None
+
+    def stand_ins(self, structure: Any) -> Any:
+        """Return a structure of registers with what stands in for their values, or the values."""
+        return substitute(structure, self._registers)
 
     def fetch(self, structure: Any) -> Any:
         """Return a structure of registers with their values in place."""

@@ -2,7 +2,7 @@
 
 NumPy makes a dtype of dictionaries, of lists of tuples and of texts with commas, and adds up the
 sizes in them without a check for overflow. A file has dtypes in one form, which is checked
-(`gpusched.serialization.arrays.dtypes`); the other forms are not arguments here.
+(`gpusched.serialization.dtypes`); the other forms are not arguments here.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from gpusched.saving.errors import FormatError, UntrustedError
 from gpusched.saving.rebuild import decode_tasks
 from gpusched.saving.values import Decoder
 from gpusched.saving.writing import FORMAT, VERSION, versions
-from gpusched.serialization.arrays import host
+from gpusched.serialization import strided
 from gpusched.serialization.frames import CorruptFrameError
 
 _CODE = re.compile(r"code/(\d+)\.pickle")
@@ -186,7 +186,7 @@ def _arrays(reader: Reader, headers: Any) -> list[np.ndarray]:
         match header:
             case {"sealed": str(sealed), "frames": list(lengths)}:
                 frames = reader.frames(f"arrays/{number}", lengths)
-                array, _ = host.unpack({"gpusched": _decoded(sealed)}, frames, from_file=True)
+                array, _ = strided.unpack({"gpusched": _decoded(sealed)}, frames, from_file=True)
                 elements.check(array)
                 arrays.append(array)
             case _:

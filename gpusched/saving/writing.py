@@ -25,7 +25,7 @@ from gpusched.saving.errors import UnsavableError
 from gpusched.saving.programs import encode_tasks
 from gpusched.saving.structure import Outputs, encode_array, summary
 from gpusched.saving.values import Encoder
-from gpusched.serialization.arrays import host
+from gpusched.serialization import strided
 from gpusched.serialization.codec.link import KEY, Link
 
 FORMAT = "gpusched saved computation"
@@ -149,7 +149,7 @@ def _write(
     with replacing(path, durable=True) as file, Writer(file) as writer:
         content["arrays"] = []
         for number, array in enumerate(encoder.arrays):
-            header, frames = host.pack(array, _DISK)
+            header, frames = strided.pack(array, _DISK)
             sealed = base64.b64encode(header["gpusched"]).decode()
             lengths = [memoryview(frame).nbytes for frame in frames]
             told = {"shape": array.shape, "dtype": str(array.dtype)}

@@ -1,4 +1,4 @@
-"""CuPy's arrays."""
+"""CuPy's arrays, and its sparse matrices: their arrays, each as an array."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization import codec
-from gpusched.serialization.arrays import device, host, messages, without_gpu
-from gpusched.serialization.arrays.dtypes import is_plain
-from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.layout import Layout, compact, restore
-from gpusched.serialization.arrays.replacing import replace, replace_cuda
+from gpusched.serialization import codec, strided
+from gpusched.serialization.arrays import device, messages
+from gpusched.serialization.arrays.registration import replace, replace_cuda
+from gpusched.serialization.dtypes import is_plain
+from gpusched.serialization.frames import CorruptFrameError
+from gpusched.serialization.strided import Layout, Message, compact, restore
 
-_KIND = "cupy"
+_KIND, _SPARSE = "cupy", "cupyx_sparse"
+_COMPRESSED = ("data", "indices", "indptr")
+_ARRAYS = {
+    "csr": _COMPRESSED,
+    "csc": _COMPRESSED,
+    "coo": ("data", "row", "col"),
+    "dia": ("data", "offsets"),
+}
+"""What each format consists of."""
 
 
 def cuda_serialize(array: Any) -> Message:
@@ -68,7 +76,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     why = missing()
     if why is None:
         return unpack_to_device(_KIND, header, frames)[0]
-    without_gpu.allow_host("cupy.ndarray", why)
+    device.allow_host("cupy.ndarray", why)
     return messages.unpack(_KIND, header, frames)[0]
 
 
@@ -77,12 +85,12 @@ def missing() -> str | None:
 
     Examples
     --------
-    >>> from gpusched.serialization.arrays.without_gpu import is_installed
+    >>> from gpusched.serialization.arrays.device import is_installed
     >>> from gpusched.serialization.arrays.cupy import missing
     >>> is_installed("cupy") or missing() == "CuPy is not installed"
     True
     """
-    if not without_gpu.is_installed("cupy"):
+    if not device.is_installed("cupy"):
         return "CuPy is not installed"
     import cupy
 
@@ -108,7 +116,7 @@ def pack_to_host(kind: str, array: Any, context: dict[str, Any] | None, /, **ext
     import cupy
 
     layout, flat = compact(array, cupy.ascontiguousarray)
-    message = host.pack_bytes(layout, array.dtype, flat, context, kind=kind, **extra)
+    message = strided.pack_bytes(layout, array.dtype, flat, context, kind=kind, **extra)
     return messages.mark(kind, message)
 
 
@@ -121,7 +129,7 @@ def unpack_to_device(kind: str, header: dict[str, Any],
     CorruptFrameError
         If the message is damaged, or another reader's.
     """
-    layout, dtype, data, extra = host.unpack_to_device(header, frames)
+    layout, dtype, data, extra = strided.unpack_to_device(header, frames)
     messages.check(kind, extra)
     return place(layout, dtype, data), extra
 
@@ -156,11 +164,87 @@ def _is_plain(array: Any) -> bool:
     return type(array) is cupy.ndarray and is_plain(array.dtype)
 
 
+def cuda_serialize_sparse(matrix: Any) -> Message:
+    """Return a matrix as a header and frames on the GPU."""
+    arrays = [getattr(matrix, name) for name in _names(matrix)]
+    return _join(matrix, [cuda_serialize(array) for array in arrays])
+
+
+def cuda_deserialize_sparse(header: dict[str, Any], frames: list[Any]) -> Any:
+    """Return the matrix, over the frames.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the header is damaged.
+    """
+    from cupyx.scipy import sparse
+
+    return _build(sparse, cuda_deserialize, header, frames)
+
+
+def serialize_sparse(matrix: Any, context: dict[str, Any] | None = None) -> Message:
+    """Return a matrix as a header and frames in host memory."""
+    arrays = [getattr(matrix, name) for name in _names(matrix)]
+    return _join(matrix, [serialize(array, context) for array in arrays])
+
+
+def deserialize_sparse(header: dict[str, Any], frames: list[Any]) -> Any:
+    """Return the matrix, on the current device.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the header or the frames are not those that were sent.
+    WithoutGpuError
+        If there is no GPU or no CuPy here, and no host matrix is wanted instead.
+    """
+    why = missing()
+    if why is None:
+        from cupyx.scipy import sparse
+
+        return _build(sparse, deserialize, header, frames)
+    device.allow_host("cupyx.scipy.sparse matrix", why, "a SciPy matrix")
+    from scipy import sparse as host_sparse
+
+    return _build(host_sparse, deserialize, header, frames)
+
+
+def _names(matrix: Any) -> tuple[str, ...]:
+    names = _ARRAYS.get(matrix.format)
+    if names is None:
+        raise TypeError(f"{type(matrix).__name__}: only {', '.join(_ARRAYS)} matrices can be sent")
+    return names
+
+
+def _join(matrix: Any, sent: list[Message]) -> Message:
+    return messages.join(_SPARSE, sent, format=matrix.format, shape=list(matrix.shape))
+
+
+def _build(sparse: Any, read: Any, header: dict[str, Any], frames: list[Any]) -> Any:
+    """Return the matrix of the library `sparse`, CuPy's or SciPy's, which have the same names."""
+    sent, extra = messages.split(_SPARSE, header, frames)
+    names = _ARRAYS.get(extra.get("format", ""))
+    if names is None or len(names) != len(sent):
+        raise CorruptFrameError(f"matrix: expected one of {list(_ARRAYS)}, found {extra!r:.200}")
+    data, *places = (read(*message) for message in sent)
+    build = getattr(sparse, f"{extra['format']}_matrix")
+    shape = tuple(extra["shape"])
+    if extra["format"] == "coo":
+        return build((data, tuple(places)), shape=shape)
+    return build((data, *places), shape=shape)
+
+
 def register() -> None:
     """Take the place of distributed's own functions."""
     import cupy
+    from cupyx.scipy import sparse
 
     # Imported first, so that it does not take the place back later.
     importlib.import_module("distributed.protocol.cupy")
     replace(cupy.ndarray, serialize, deserialize)
     replace_cuda(cupy.ndarray, cuda_serialize, cuda_deserialize)
+    for name in _ARRAYS:
+        cls = getattr(sparse, f"{name}_matrix")
+        replace(cls, serialize_sparse, deserialize_sparse)
+        replace_cuda(cls, cuda_serialize_sparse, cuda_deserialize_sparse)

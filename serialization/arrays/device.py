@@ -1,19 +1,24 @@
-"""Arrays in GPU memory as a header and a frame that never leaves it: for distributed's ``cuda``.
+"""Arrays in GPU memory: as messages that never leave it, as bytes, and where there is no GPU.
 
-The header is sealed. The bytes are not checked, because that would bring them to the host.
+Messages are for distributed's family ``cuda``. Their header is sealed. The bytes are not checked,
+because that would bring them to the host. Bytes belong to any library's array:
+https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import dtypes, messages
-from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.layout import Layout, check
+from gpusched import config
+from gpusched.serialization import dtypes
+from gpusched.serialization.arrays import messages
 from gpusched.serialization.frames import CorruptFrameError
 from gpusched.serialization.sealed import seal, unseal
+from gpusched.serialization.strided import Layout, Message, check
 
 
 def pack(kind: str, layout: Layout, dtype: Any, frame: Any, /, **extra: Any) -> Message:
@@ -22,7 +27,7 @@ def pack(kind: str, layout: Layout, dtype: Any, frame: Any, /, **extra: Any) -> 
     Parameters
     ----------
     kind
-        One of `gpusched.serialization.arrays.families.READERS`.
+        One of `gpusched.serialization.arrays.registration.READERS`.
     layout
         Where the elements are in the frame.
     dtype
@@ -73,3 +78,172 @@ def unpack(kind: str, header: dict[str, Any],
         raise CorruptFrameError(f"frame: expected {nbytes} bytes, found {frame.nbytes}")
     check(layout, dtype, frame.nbytes)
     return layout, dtype, frame, extra
+
+
+class Region:
+    """A stretch of GPU memory, as an array of bytes that any library can wrap.
+
+    Parameters
+    ----------
+    owner
+        The array that the memory belongs to, which lives as long as this does.
+    pointer
+        Of the first byte.
+    nbytes
+        How many.
+    stream
+        As the interface reports it: the stream that writes there, or None if all is written.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.arrays.device import Region
+    >>> Region(None, 4096, 8).__cuda_array_interface__["shape"]
+    (8,)
+    """
+
+    def __init__(self, owner: Any, pointer: int, nbytes: int, stream: int | None = None) -> None:
+        self.owner = owner
+        self.nbytes = nbytes
+        self.__cuda_array_interface__: dict[str, Any] = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "strides": None,
+            "data": (pointer, False),
+            "stream": stream,
+            "version": 3,
+        }
+
+
+def span(array: Any, itemsize: int) -> tuple[Layout, Region]:
+    """Return the memory that an array reaches, gaps included, and where its elements are there.
+
+    Parameters
+    ----------
+    array
+        Has ``__cuda_array_interface__``.
+    itemsize
+        Bytes of an element.
+    """
+    interface = array.__cuda_array_interface__
+    shape, pointer = tuple(interface["shape"]), interface["data"][0]
+    told = interface.get("strides")
+    strides = dense_strides(shape, itemsize) if told is None else tuple(told)
+    low, high = _reach(shape, strides, itemsize)
+    region = Region(array, pointer + low, high - low, interface.get("stream"))
+    return Layout(shape, strides, -low), region
+
+
+def dense_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Return the strides, in bytes, of an array in C's order.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.arrays.device import dense_strides
+    >>> dense_strides((2, 3), 8)
+    (24, 8)
+    """
+    strides, step = [0] * len(shape), itemsize
+    for axis in reversed(range(len(shape))):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+def has_gaps(layout: Layout, itemsize: int) -> bool:
+    """Return whether an array reaches more bytes than its elements take.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.arrays.device import has_gaps
+    >>> from gpusched.serialization.strided import Layout
+    >>> has_gaps(Layout((2, 1000), (8, 0), 0), 8), has_gaps(Layout((2, 3), (64, 8), 0), 8)
+    (False, True)
+    """
+    low, high = _reach(layout.shape, layout.strides, itemsize)
+    taken = itemsize if high > low else 0
+    for n, stride in zip(layout.shape, layout.strides, strict=True):
+        taken *= n if stride else 1
+    return high - low > taken
+
+
+def _reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    if 0 in shape:
+        return 0, 0
+    reaches = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + itemsize
+
+
+class WithoutGpuError(RuntimeError):
+    """A GPU array was sent to a process that cannot hold it."""
+
+
+def allow_host(kind: str, why: str, instead: str = "a NumPy array") -> None:
+    """Return if host arrays are wanted instead of GPU arrays.
+
+    Parameters
+    ----------
+    kind
+        The type that was sent.
+    why
+        It cannot be made here.
+    instead
+        What it becomes where that is wanted.
+
+    Raises
+    ------
+    WithoutGpuError
+        If ``gpusched.serialization.without-gpu`` is ``error``.
+    ValueError
+        If that setting is neither ``error`` nor ``host``.
+
+    Examples
+    --------
+    >>> import dask
+    >>> from gpusched.serialization.arrays.device import allow_host
+    >>> with dask.config.set({"gpusched.serialization.without-gpu": "host"}):
+    ...     allow_host("cupy.ndarray", "CuPy is not installed")
+    """
+    wanted = config.get("serialization.without-gpu")
+    if wanted not in ("error", "host"):
+        raise ValueError(
+            f"gpusched.serialization.without-gpu is {wanted!r}: expected error or host"
+        )
+    if wanted == "error":
+        raise WithoutGpuError(
+            f"a {kind} has arrived where {why}. Compute with it on a GPU worker, or set "
+            f"gpusched.serialization.without-gpu to host to receive {instead}"
+        )
+
+
+def is_installed(library: str) -> bool:
+    """Return whether a library can be imported, without importing it.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.arrays.device import is_installed
+    >>> is_installed("numpy"), is_installed("no_such_library")
+    (True, False)
+    """
+    return find_spec(library) is not None
+
+
+def require(library: str, what: str) -> None:
+    """Refuse a value where its library is missing.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If the library cannot be imported here.
+
+    Examples
+    --------
+    >>> from gpusched.serialization.arrays.device import require
+    >>> require("no_such_library", "a tensor")
+    Traceback (most recent call last):
+    ...
+    ModuleNotFoundError: a tensor has arrived where no_such_library is not installed
+    """
+    if not is_installed(library):
+        raise ModuleNotFoundError(
+            f"{what} has arrived where {library} is not installed", name=library
+        )

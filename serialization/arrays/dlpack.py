@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import cupy, device, messages, without_gpu
-from gpusched.serialization.arrays.dtypes import is_plain
-from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.layout import compact, restore
+from gpusched.serialization.arrays import cupy, device, messages
+from gpusched.serialization.dtypes import is_plain
 from gpusched.serialization.frames import CorruptFrameError
+from gpusched.serialization.strided import Message, compact, restore
 
 _KIND = "dlpack"
 _BUILDERS = ("from_dlpack", "asarray")
@@ -112,7 +111,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     why = cupy.missing()
     if why is None:
         return _build(about, cupy.to_device(array))
-    without_gpu.allow_host(f"GPU array of {about.get('library')}", why)
+    device.allow_host(f"GPU array of {about.get('library')}", why)
     return array
 
 
@@ -184,7 +183,7 @@ def _build(about: dict[str, Any], array: Any) -> Any:
     library = about.get("library")
     if not isinstance(library, str):
         raise CorruptFrameError(f"array: expected its library's name, found {library!r:.100}")
-    without_gpu.require(library, "an array")
+    device.require(library, "an array")
     build = _builder(library)
     if build is None:
         raise TypeError(f"{library} has neither {' nor '.join(_BUILDERS)}, as the sender's has")

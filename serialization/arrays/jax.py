@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from dask.sizeof import sizeof
 
-from gpusched.serialization.arrays import device, messages, without_gpu
-from gpusched.serialization.arrays.cuda_array_interface import Region, dense_strides
-from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.layout import Layout
-from gpusched.serialization.arrays.replacing import replace, replace_cuda
+from gpusched.serialization.arrays import device, messages
+from gpusched.serialization.arrays.device import Region, dense_strides
+from gpusched.serialization.arrays.registration import replace, replace_cuda
 from gpusched.serialization.frames import CorruptFrameError
+from gpusched.serialization.strided import Layout, Message
 
 _KIND = "jax"
 _OF_THEIR_SIZE = {1: "u1", 2: "u2"}
@@ -103,14 +102,14 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     WithoutGpuError
         If the array was on a GPU, there is none here, and no array on the CPU is wanted instead.
     """
-    without_gpu.require("jax", "a JAX array")
+    device.require("jax", "a JAX array")
     if messages.is_pickled(header):
         return messages.unpickle(_KIND, header, frames)
     import jax
 
     array, about = messages.unpack(_KIND, header, frames)
     if about.get("device") == "gpu" and jax.default_backend() != "gpu":
-        without_gpu.allow_host("JAX array of a GPU", "JAX finds no GPU", "an array on the CPU")
+        device.allow_host("JAX array of a GPU", "JAX finds no GPU", "an array on the CPU")
     # Where 64 bits are off they are for new arrays, and the array has them already.
     with _wide():
         return _weakened(jax.device_put(array), about)

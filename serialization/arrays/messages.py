@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from distributed.protocol.serialize import pickle_dumps, pickle_loads
 
-from gpusched.serialization.arrays import host
-from gpusched.serialization.arrays.host import Message
+from gpusched.serialization import strided
 from gpusched.serialization.frames import CorruptFrameError
 from gpusched.serialization.sealed import seal, unseal
+from gpusched.serialization.strided import Message
 
 KEY = "as"
 """Where a header names its reader."""
@@ -30,9 +30,9 @@ def pack(kind: str, array: np.ndarray, context: dict[str, Any] | None, **extra: 
     Parameters
     ----------
     kind
-        One of `gpusched.serialization.arrays.families.READERS`.
+        One of `gpusched.serialization.arrays.registration.READERS`.
     array, context, extra
-        As in `gpusched.serialization.arrays.host.pack`.
+        As in `gpusched.serialization.strided.pack`.
 
     Examples
     --------
@@ -46,11 +46,11 @@ def pack(kind: str, array: np.ndarray, context: dict[str, Any] | None, **extra: 
     ...
     gpusched.serialization.frames.CorruptFrameError: reader: expected 'jax', found 'torch'
     """
-    return mark(kind, host.pack(array, context, kind=kind, **extra))
+    return mark(kind, strided.pack(array, context, kind=kind, **extra))
 
 
 def mark(kind: str, message: Message) -> Message:
-    """Return a message of `gpusched.serialization.arrays.host` with the reader's name in the open.
+    """Return a message of `gpusched.serialization.strided` with the reader's name in the open.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def unpack(kind: str, header: dict[str, Any],
     CorruptFrameError
         If the message is damaged, or another reader's.
     """
-    array, extra = host.unpack(header, frames)
+    array, extra = strided.unpack(header, frames)
     check(kind, extra)
     return array, extra
 
@@ -146,7 +146,7 @@ def join(kind: str, messages: Sequence[Message], **extra: Any) -> Message:
     Parameters
     ----------
     kind
-        One of `gpusched.serialization.arrays.families.READERS`.
+        One of `gpusched.serialization.arrays.registration.READERS`.
     messages
         Each sealed by itself.
     extra

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.serialization.arrays import cupy, device, messages, without_gpu
-from gpusched.serialization.arrays.cuda_array_interface import Region, has_gaps, span
-from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.layout import Layout, compact, restore
-from gpusched.serialization.arrays.replacing import replace, replace_cuda
+from gpusched.serialization.arrays import cupy, device, messages
+from gpusched.serialization.arrays.device import Region, has_gaps, span
+from gpusched.serialization.arrays.registration import replace, replace_cuda
+from gpusched.serialization.strided import Layout, Message, compact, restore
 
 _KIND = "numba_cuda"
 
@@ -72,12 +71,12 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     why = _missing()
     if why is None:
         return _to_device(array)
-    without_gpu.allow_host("numba.cuda array", why)
+    device.allow_host("numba.cuda array", why)
     return array
 
 
 def _missing() -> str | None:
-    if not without_gpu.is_installed("numba.cuda"):
+    if not device.is_installed("numba.cuda"):
         return "numba.cuda is not installed"
     import numba.cuda
 

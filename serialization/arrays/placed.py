@@ -9,8 +9,8 @@ import numpy as np
 
 from gpusched.placed import Placed, mover
 from gpusched.serialization.arrays import cupy, device, messages
-from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.replacing import replace, replace_cuda
+from gpusched.serialization.arrays.registration import replace, replace_cuda
+from gpusched.serialization.strided import Message
 
 _KIND = "placed"
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from dask.sizeof import sizeof
 
-from gpusched.serialization.arrays import messages, without_gpu
-from gpusched.serialization.arrays.dtypes import is_plain
-from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.replacing import replace
+from gpusched.serialization.arrays import device, messages
+from gpusched.serialization.arrays.registration import replace
+from gpusched.serialization.dtypes import is_plain
+from gpusched.serialization.strided import Message
 
 _KIND = "tensorflow"
 
@@ -56,7 +56,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     WithoutGpuError
         If the tensor was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
     """
-    without_gpu.require("tensorflow", "a TensorFlow tensor")
+    device.require("tensorflow", "a TensorFlow tensor")
     if messages.is_pickled(header):
         return messages.unpickle(_KIND, header, frames)
     import tensorflow
@@ -68,7 +68,7 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
             place = "GPU:0"
         else:
             why, instead = "TensorFlow finds no GPU", "a tensor on the CPU"
-            without_gpu.allow_host("TensorFlow tensor of a GPU", why, instead)
+            device.allow_host("TensorFlow tensor of a GPU", why, instead)
     with tensorflow.device(place):
         return tensorflow.constant(array, about.get("dtype"))
 

@@ -11,18 +11,22 @@ A tensor on a GPU lands on the receiver's current GPU, whatever its number was.
 from __future__ import annotations
 
 import importlib
+import io
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from dask.sizeof import sizeof
 
-from gpusched.serialization.arrays import device, messages, torch_saved, without_gpu
-from gpusched.serialization.arrays.host import Message
-from gpusched.serialization.arrays.layout import Layout
-from gpusched.serialization.arrays.replacing import replace, replace_cuda
+from gpusched.serialization.arrays import device, messages
+from gpusched.serialization.arrays.registration import replace, replace_cuda
 from gpusched.serialization.frames import CorruptFrameError
+from gpusched.serialization.sealed import seal, unseal
+from gpusched.serialization.strided import Layout, Message
 
-_KIND = torch_saved.KIND
+_KIND = "torch"
+_SAVED = "saved"
+"""What only headers of `save` have."""
 _OF_NUMPY = frozenset((
     "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
     "float16", "float32", "float64", "complex64", "complex128",
@@ -86,7 +90,7 @@ def serialize(tensor: Any, context: dict[str, Any] | None = None) -> Message:
     (1, 3)
     """
     if not _is_plain(tensor):
-        return torch_saved.pack(tensor)
+        return save(tensor)
     small = _unrepeated(_bare(tensor)).cpu()
     array = np.lib.stride_tricks.as_strided(
         small.view(_held(small.dtype)).numpy(),
@@ -109,15 +113,15 @@ def deserialize(header: dict[str, Any], frames: list[Any]) -> Any:
     WithoutGpuError
         If the tensor was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
     """
-    without_gpu.require("torch", "a torch tensor")
+    device.require("torch", "a torch tensor")
     if not messages.is_ours(header):
         from distributed.protocol.torch import deserialize_torch_Tensor
 
         return deserialize_torch_Tensor(header, frames)
     import torch
 
-    if torch_saved.is_saved(header):
-        return torch_saved.unpack(header, frames)
+    if _is_saved(header):
+        return _load(header, frames)
     if messages.is_joined(header):
         return _join_gradient(header, frames, deserialize)
     array, about = messages.unpack(_KIND, header, frames)
@@ -216,7 +220,7 @@ def _dtype(about: dict[str, Any], held: np.dtype) -> Any:
 
 def _moved(tensor: Any) -> Any:
     """Return a tensor on the current GPU, in the same order."""
-    if not torch_saved.has_gpu():
+    if not _has_gpu():
         return tensor
     return _unrepeated(tensor).to("cuda").expand(tensor.shape)
 
@@ -243,6 +247,73 @@ def _join_gradient(header: dict[str, Any], frames: list[Any], read: Any) -> Any:
     return tensor
 
 
+def save(value: Any) -> Message:
+    """Return a tensor or module as a header and a frame.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gpusched.serialization.arrays.torch import deserialize, save
+    >>> module = deserialize(*save(torch.nn.Linear(2, 3)))
+    >>> module.weight.shape
+    torch.Size([3, 2])
+    """
+    import torch
+
+    buffer = io.BytesIO()
+    # Modules that were defined in a script or a notebook are pickled by value.
+    torch.save(value, buffer, pickle_module=cloudpickle)
+    frames = [buffer.getbuffer()]
+    return {"gpusched": seal({"kind": _KIND}, frames), messages.KEY: _KIND, _SAVED: True}, frames
+
+
+def _is_saved(header: dict[str, Any]) -> bool:
+    """Return whether a header is one of `save`."""
+    return _SAVED in header
+
+
+def _load(header: dict[str, Any], frames: list[Any]) -> Any:
+    """Return the tensor or module; what was on a GPU lands on the current one.
+
+    Raises
+    ------
+    CorruptFrameError
+        If the message is damaged.
+    WithoutGpuError
+        If it was on a GPU, there is none here, and no tensor on the CPU is wanted instead.
+    """
+    import torch
+
+    messages.check(_KIND, unseal(header.get("gpusched"), frames))
+    if len(frames) != 1:
+        raise CorruptFrameError(f"frames: expected 1, found {len(frames)}")
+    return torch.load(io.BytesIO(frames[0]), map_location=_location, weights_only=False)
+
+
+def _has_gpu() -> bool:
+    """Return whether torch has a GPU here, or False if tensors on the CPU are wanted instead.
+
+    Raises
+    ------
+    WithoutGpuError
+        If it has none, and they are not.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        return True
+    device.allow_host("torch tensor of a GPU", "torch finds no GPU", "a tensor on the CPU")
+    return False
+
+
+def _location(storage: Any, location: str) -> Any:
+    import torch
+
+    if not location.startswith("cuda"):
+        return None
+    return storage.cuda(torch.cuda.current_device()) if _has_gpu() else storage
+
+
 def register() -> None:
     """Take the place of distributed's own functions."""
     import torch
@@ -251,7 +322,7 @@ def register() -> None:
     importlib.import_module("distributed.protocol.torch")
     replace(torch.Tensor, serialize, deserialize)
     replace(torch.nn.Parameter, serialize, deserialize_parameter)
-    replace(torch.nn.Module, torch_saved.pack, deserialize_module)
+    replace(torch.nn.Module, save, deserialize_module)
     replace_cuda(torch.Tensor, cuda_serialize, cuda_deserialize)
     sizeof.register(torch.Tensor, _nbytes)
 

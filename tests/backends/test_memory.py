@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched import enable, reset_statistics, statistics
-from gpusched.backends import pages
+from gpusched.backends import huge_pages
 from gpusched.backends.memory import (
     GRANULE,
     SMALLEST,
@@ -254,7 +254,7 @@ def test_no_thread_where_buffers_are_kept_for_ever() -> None:
 def test_memory_that_runs_out_is_looked_for_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = bounded(1 << 24)
     assert pool.empty(SHAPE, FLOAT).shape == SHAPE
-    real, asked = pages.block, []
+    real, asked = huge_pages.block, []
 
     def scarce(size: int) -> np.ndarray:
         asked.append(pool.held())
@@ -262,21 +262,23 @@ def test_memory_that_runs_out_is_looked_for_in_the_pool(monkeypatch: pytest.Monk
             raise MemoryError("no more")
         return real(size)
 
-    monkeypatch.setattr(pages, "block", scarce)
+    monkeypatch.setattr(huge_pages, "block", scarce)
     assert pool.empty((SMALLEST // 2,), FLOAT).nbytes == 2 * SMALLEST
     assert asked == [SMALLEST, 0]
 
 
 def test_no_memory_is_a_memory_error() -> None:
     with pytest.raises(MemoryError, match="cannot allocate"):
-        pages.block(1 << 62)
+        huge_pages.block(1 << 62)
 
 
-@pytest.mark.parametrize("size", [1, GRANULE, pages.HUGE - 1, pages.HUGE, 3 * pages.HUGE + GRANULE])
+@pytest.mark.parametrize(
+    "size", [1, GRANULE, huge_pages.HUGE - 1, huge_pages.HUGE, 3 * huge_pages.HUGE + GRANULE]
+)
 def test_blocks_are_whole_and_aligned(size: int) -> None:
-    block = pages.block(size)
+    block = huge_pages.block(size)
     assert block.nbytes == size
-    assert address(block) % (pages.HUGE if size >= pages.HUGE else 4096) == 0
+    assert address(block) % (huge_pages.HUGE if size >= huge_pages.HUGE else 4096) == 0
     block[:] = 7
     assert block[0] == block[-1] == 7
 

@@ -217,3 +217,22 @@ def test_what_is_ignored_from_the_start_stays_so(
     process.send_signal(number)
     process.communicate("\n", timeout=PATIENCE)
     assert process.returncode == 0
+
+
+def test_what_connections_wait_for_at_the_end_is_not_reported(gpusched_run: Runner) -> None:
+    # As a connection of distributed's leaves its event loop that stops between its waits.
+    script = gpusched_run.script(
+        "import asyncio, gc\n"
+        "from tornado.locks import Event\n"
+        "async def leave():\n    return Event().wait(timeout=0)\n"
+        "async def later(waiting):\n    await asyncio.sleep(0.01)\n"
+        "loop = asyncio.new_event_loop()\n"
+        "waiting = loop.run_until_complete(leave())\n"
+        "loop.run_until_complete(later(waiting))\n"
+        "assert waiting.done()\n"
+        "del waiting\n"
+        "gc.collect()\n"
+    )
+    done = gpusched_run("--local", "--quiet", script)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr

@@ -20,7 +20,7 @@ from distributed import Client, LocalCluster, Worker, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster.programs import Programs, Served
-from gpusched.graph import lasting, messages, program
+from gpusched.graph import lasting, program, program_tokens
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
@@ -274,7 +274,7 @@ class TestPlainScheduler:
             if failure == "no connection":
                 for worker in Worker._instances:
                     monkeypatch.setattr(
-                        worker.scheduler, messages.OPERATION, refused, raising=False
+                        worker.scheduler, program_tokens.OPERATION, refused, raising=False
                     )
             else:
                 client.run_on_scheduler(_forget)
@@ -290,7 +290,7 @@ class TestPlainScheduler:
             client.register_plugin(Programs())
             client.run_on_scheduler(_lose)
             x, _ = ten_operations(5.25)
-            with pytest.raises(messages.UnavailableError, match=r"4 times.*Compute it again"):
+            with pytest.raises(program_tokens.UnavailableError, match=r"4 times.*Compute it again"):
                 x.compute()
 
     def test_an_evicted_program_is_asked_for_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,11 +307,11 @@ class TestPlainScheduler:
 
 def _lose(dask_scheduler: Any) -> None:
     _forget(dask_scheduler)
-    dask_scheduler.stream_handlers[messages.EMBED] = lambda token, worker: None
+    dask_scheduler.stream_handlers[program_tokens.EMBED] = lambda token, worker: None
 
 
 def _forget(dask_scheduler: Any) -> None:
-    dask_scheduler.handlers[messages.OPERATION] = lambda token, worker: None
+    dask_scheduler.handlers[program_tokens.OPERATION] = lambda token, worker: None
 
 
 def test_served_programs_still_run_where_they_are() -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from gpusched.graph.safety import LIBRARY, examined, kind_of, why_unsafe
 from gpusched.graph.safety.instructions import TABLE as INSTRUCTIONS
+from gpusched.graph.safety.interpreter_state import State
 from gpusched.graph.safety.kinds import Kind, Known
-from gpusched.graph.safety.state import State
 
 FACTOR = 2.5
 TABLE = np.arange(5)

@@ -16,8 +16,8 @@ import pytest
 
 import gpusched
 from gpusched.graph import disable, enable, fusible
-from gpusched.graph.messages import refer
 from gpusched.graph.program import Program
+from gpusched.graph.program_tokens import refer
 from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
 from gpusched.store.statistics import reset_statistics, statistics

@@ -16,6 +16,7 @@ import dask
 import pytest
 
 from tests import tiers
+from tests.peers.calledtasks import CalledTasks
 
 EVERYTHING = {
     "gpusched.fusion.minimum-elements": 0,
@@ -37,21 +38,15 @@ AS_USERS_HAVE_IT: dict[str, dict[str, Any]] = {
 """Settings of tests, by name, that what is set here would disturb."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every", type=int, default=1, help="run each n-th test only")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    every = config.getoption("--every")
-    config.hook.pytest_deselected(items=[t for k, t in enumerate(items) if k % every])
-    items[:] = items[::every]
-
-
 def pytest_configure(config: Any) -> None:
     from gpusched.graph import enable
 
     dask.config.set(EVERYTHING)
     enable()
+    _called.register()
+
+
+_called = CalledTasks()
 
 
 def pytest_collection_finish() -> None:
@@ -74,6 +69,7 @@ def pytest_sessionfinish(session: Any) -> None:
             name: list(value.items()) if isinstance(value, Counter) else value
             for name, value in vars(statistics()).items()
         }
+        found["called"] = _called.found.most_common()
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         with open(f"{path}.{worker}", "w") as file:
             json.dump(found, file, default=asdict)

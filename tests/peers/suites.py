@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+from tests.peers.runs import FUSED
 
 EVERY = 3
 """Of tests in common modules; neighbours often differ in one parameter."""
@@ -33,7 +33,7 @@ class Suite:
     """Variables that both runs have."""
     needs: tuple[str, ...] = ()
     """Packages without which there is nothing to run, besides the tests' own."""
-    fused: str = "tests.peers.fused"
+    fused: str = FUSED
     """pytest's plugin that the run with gpusched has."""
     gpu: bool = False
     """Whether the tests need a GPU: `make test-gpu` runs them."""

@@ -2,72 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests import emulated_gpu
-from tests.peers.suites import EVERY, HERE, SUITES, Suite, modules
-
-ROOT = HERE.parents[1]
+from tests.peers.runs import Run, counted, run_tests
+from tests.peers.suites import EVERY, SUITES, Suite, modules
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(1800)]
 
 
-@dataclass
-class Run:
-    """What one run of a module's tests said."""
-
-    passed: set[str]
-    failed: set[str]
-    skipped: set[str]
-    output: str
-
-
-def run_tests(suite: Suite, module: str, directory: Path, fused: bool,
-              only: set[str] | None = None, every: int = 1) -> Run:  # fmt: skip
-    """Run a module of another project's tests in a process of its own, or each n-th of them."""
-    report = directory / f"{module}-{fused}.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
-    command += ["-c", str(HERE / suite.ini), "--rootdir", str(directory)]
-    command += [f"--junitxml={report}"]
-    for plugin in (*suite.plugins, *([suite.fused] if fused else [])):
-        command += ["-p", plugin]
-    if every > 1:
-        command += [f"--every={every}"]
-    if only:
-        functions = {name.rpartition("::")[2].partition("[")[0] for name in only}
-        command += ["-k", " or ".join(sorted(functions))]
-    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    environment = (
-        own
-        | dict(suite.environment)
-        | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *_emulated()]),
-            "GPUSCHED_PEER_STATISTICS": str(directory / "statistics"),
-        }
+def run_suite(suite: Suite, module: str, directory: Path, fused: bool, **options: Any) -> Run:
+    """Run a module of another project's tests, or the tests of it that options choose."""
+    return run_tests(
+        ["--pyargs", f"{suite.package}.{module}"],
+        suite.ini,
+        directory,
+        f"{module}-{fused}",
+        plugins=(*suite.plugins, *([suite.fused] if fused else [])),
+        environment=dict(suite.environment),
+        **options,
     )
-    done = subprocess.run([*command, "--pyargs", f"{suite.package}.{module}"], cwd=directory,
-                          env=environment, capture_output=True, text=True)  # fmt: skip
-    if not report.exists():
-        pytest.fail(f"the tests did not run:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    outcomes: dict[str, set[str]] = {"passed": set(), "failed": set(), "skipped": set()}
-    for case in ElementTree.parse(report).iter("testcase"):
-        kinds = {child.tag for child in case}
-        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if kinds else "passed"
-        outcomes[outcome].add(f"{case.get('classname', '')}::{case.get('name', '')}")
-    return Run(**outcomes, output=done.stdout)
-
-
-def _emulated() -> list[str]:
-    """Return the folder that turns the emulated GPU on, where this process has it."""
-    return [str(emulated_gpu.START)] if emulated_gpu.active else []
 
 
 def check(name: str, module: str, directory: Path, every: int = 1) -> int:
@@ -75,18 +31,18 @@ def check(name: str, module: str, directory: Path, every: int = 1) -> int:
     suite = SUITES[name]
     for needed in (suite.package.partition(".")[0], *suite.needs):
         pytest.importorskip(needed, exc_type=ImportError)
-    fused = run_tests(suite, module, directory, fused=True, every=every)
+    fused = run_suite(suite, module, directory, fused=True, every=every)
     assert fused.passed or fused.skipped, fused.output[-3000:]
-    counts = json.loads((directory / "statistics.main").read_text())
+    counts = counted(directory, f"{module}-True")
     lost = set()
     if fused.failed:
-        plain = run_tests(suite, module, directory, fused=False, only=fused.failed)
+        plain = run_suite(suite, module, directory, fused=False, only=fused.failed)
         lost = fused.failed & plain.passed
     if lost:
         # Some start clusters, which tests beside this one may disturb.
         again = directory / "again"
         again.mkdir()
-        lost &= run_tests(suite, module, again, fused=True, only=lost).failed
+        lost &= run_suite(suite, module, again, fused=True, only=lost).failed
     assert not lost, f"{sorted(lost)}\n{fused.output[-6000:]}"
     failed = f"{len(fused.failed)} failed as they do plain, or once only"
     outcome = f"{len(fused.passed)} passed, {failed}"

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import gpusched
 from gpusched.saving import bitgenerators, elements
 from gpusched.saving.arguments import check_argument, check_arguments
-from gpusched.serialization import sealed
-from gpusched.serialization.arrays import dtypes
+from gpusched.serialization import dtypes, sealed
 from gpusched.serialization.frames import CorruptFrameError
 from tests.saving.forging import archive, originals, states
 from tests.saving.fuzz import one

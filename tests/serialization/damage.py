@@ -16,8 +16,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from gpusched.serialization import frames, sealed
-from gpusched.serialization.arrays import host
+from gpusched.serialization import frames, sealed, strided
 from gpusched.serialization.codec import blocks, blosc
 from gpusched.serialization.codec.link import KEY, Link
 from gpusched.serialization.frames import CorruptFrameError
@@ -74,9 +73,9 @@ def arrays() -> tuple[np.ndarray, ...]:
 
 
 @functools.cache
-def _messages() -> tuple[host.Message, ...]:
+def _messages() -> tuple[strided.Message, ...]:
     with _short_blocks():
-        return tuple(host.pack(array, how) for array in arrays() for how in (None, SLOW))
+        return tuple(strided.pack(array, how) for array in arrays() for how in (None, SLOW))
 
 
 @contextmanager
@@ -124,7 +123,7 @@ def _check_message(choices: Choices) -> None:
     header, parts = _messages()[number]
     first, *rest = damage([header["gpusched"], *_plain(parts)], choices) or [b""]
     try:
-        found, _ = host.unpack({**header, "gpusched": first}, rest)
+        found, _ = strided.unpack({**header, "gpusched": first}, rest)
     except CorruptFrameError:
         return
     expected = arrays()[number // 2]
@@ -157,7 +156,7 @@ def _check_forged(choices: Choices) -> None:
     if lengths is None:
         seal = sealed.contain(about)
     try:
-        found, _ = host.unpack({"gpusched": seal}, plain)
+        found, _ = strided.unpack({"gpusched": seal}, plain)
     except CorruptFrameError:
         return
     except ModuleNotFoundError as error:
@@ -194,7 +193,7 @@ def _check_description(choices: Choices) -> None:
     body = choices.bytes(200)
     fixed = sealed._FIXED.pack(sealed.MAGIC_CONTAINED, sealed.VERSION, 0)
     try:
-        host.unpack({"gpusched": fixed + body}, [choices.bytes(50)])
+        strided.unpack({"gpusched": fixed + body}, [choices.bytes(50)])
     except CorruptFrameError:
         return
     assert isinstance(msgpack.unpackb(body), dict)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpusched.serialization import sealed
-from gpusched.serialization.arrays import host
+from gpusched.serialization import sealed, strided
 from gpusched.serialization.frames import CorruptFrameError
 
 from .damage import SLOW, arrays, check
@@ -26,7 +25,7 @@ def test_damage_is_refused_or_changes_nothing(data: bytes) -> None:
 @pytest.mark.parametrize("context", [None, SLOW], ids=["plain", "compressed"])
 def test_arrays_to_be_damaged_survive_without(context: Any) -> None:
     for array in arrays():
-        found, _ = host.unpack(*host.pack(array, context))
+        found, _ = strided.unpack(*strided.pack(array, context))
         np.testing.assert_array_equal(found, array, strict=True)
 
 
@@ -42,13 +41,13 @@ def test_arrays_to_be_damaged_survive_without(context: Any) -> None:
     ids=["length", "shape", "repeats", "codec", "item"],
 )
 def test_claims_of_terabytes_take_no_memory(claims: dict[str, Any]) -> None:
-    header, parts = host.pack(np.arange(1000))
+    header, parts = strided.pack(np.arange(1000))
     about = sealed.unseal(header["gpusched"], parts)
     del about["lengths"]
     sealed_again = sealed.seal({**about, **claims}, parts)
     tracemalloc.start()
     try:
-        host.unpack({"gpusched": sealed_again}, [bytes(parts[0])])
+        strided.unpack({"gpusched": sealed_again}, [bytes(parts[0])])
     except CorruptFrameError:
         pass
     else:
@@ -60,8 +59,8 @@ def test_claims_of_terabytes_take_no_memory(claims: dict[str, Any]) -> None:
 
 
 def test_message_names_what_is_wrong() -> None:
-    header, parts = host.pack(np.arange(3))
+    header, parts = strided.pack(np.arange(3))
     with pytest.raises(CorruptFrameError, match=r"checksum: expected [0-9a-f]{16}, found"):
-        host.unpack(header, [b"x" * 24])
+        strided.unpack(header, [b"x" * 24])
     with pytest.raises(CorruptFrameError, match="seal: expected some hundred bytes, found None"):
-        host.unpack({}, parts)
+        strided.unpack({}, parts)

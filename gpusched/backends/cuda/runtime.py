@@ -94,11 +94,11 @@ def _build(kernel: Kernel, text: str, cc: tuple[int, int]) -> Compiled:
 def compile_text(kernel: Kernel, text: str, filename: str, cc: tuple[int, int]) -> Compiled:
     """Compile a source text of a kernel, kept in a file, for GPUs that need not be here."""
     require()
-    from gpusched.backends.cuda import device
+    from gpusched.backends.cuda import names
 
-    function = device.load(text, filename, kernel.name, generate.defined_functions(kernel))
+    function = names.load(text, filename, kernel.name, generate.defined_functions(kernel))
     exact = kernel.mathematics == EXACT
-    return compile_kernel(function, device.signature(kernel), cc, threads(kernel),
+    return compile_kernel(function, names.signature(kernel), cc, threads(kernel),
                           compiler.EXACT if exact else compiler.FAST)  # fmt: skip
 
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends import python
-from gpusched.backends.cuda import threads
+from gpusched.backends.cuda import simulated_threads
 from gpusched.backends.cuda.geometry import Geometry
-from gpusched.backends.cuda.threads import barrier, current
+from gpusched.backends.cuda.simulated_threads import barrier, current
 from gpusched.backends.cuda.uninitialised import uninitialised
 from gpusched.emit import generate, skeleton
 from gpusched.emit.kernel import Kernel
@@ -77,7 +77,7 @@ def _store(window: python.Window, index: int, values: tuple[Any, ...]) -> None:
 def run(kernel: Callable[..., None], geometry: Geometry, arguments: tuple[Any, ...],
         backwards: bool = False) -> None:  # fmt: skip
     """Run every thread of a launch."""
-    threads.run(kernel, geometry.grid, geometry.block, arguments, backwards)
+    simulated_threads.run(kernel, geometry.grid, geometry.block, arguments, backwards)
 
 
 class Simulator:

@@ -32,7 +32,7 @@ def install() -> None:
             return expression
         # Imported by the first graph: a process that sees none can do without dask.array.
         from gpusched.graph.frontends.fused import fused
-        from gpusched.graph.frontends.kinds import note_unknown
+        from gpusched.graph.frontends.unknown import note_unknown
 
         watch()
         note_unknown(collections)

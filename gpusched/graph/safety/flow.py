@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import described, is_error, refuse
 from gpusched.graph.safety.instructions import TABLE, After, Instruction, Rule, rule
+from gpusched.graph.safety.interpreter_state import State, push
 from gpusched.graph.safety.kinds import (
     Items,
     Kind,
@@ -21,7 +22,6 @@ from gpusched.graph.safety.kinds import (
     items_of,
 )
 from gpusched.graph.safety.operators import decided, is_none, unary
-from gpusched.graph.safety.state import State, push
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter

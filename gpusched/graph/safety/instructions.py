@@ -13,8 +13,8 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import described, refuse
+from gpusched.graph.safety.interpreter_state import State, loaded, push, stored
 from gpusched.graph.safety.kinds import Kind, Known, Method, is_array, is_plain, is_settled
-from gpusched.graph.safety.state import State, loaded, push, stored
 from gpusched.record.chunk import METHODS, UFUNC_METHODS
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from gpusched.graph.libraries import FUNCTIONS, package
 from gpusched.graph.safety import calls, flow, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE
+from gpusched.graph.safety.interpreter_state import State
 from gpusched.graph.safety.kinds import (
     Items,
     Kind,
@@ -30,7 +31,6 @@ from gpusched.graph.safety.kinds import (
     joined,
 )
 from gpusched.graph.safety.outside import Outside
-from gpusched.graph.safety.state import State
 from gpusched.record.bytecode import instructions
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

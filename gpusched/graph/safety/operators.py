@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import arithmetic, described, item_of, refuse
 from gpusched.graph.safety.instructions import After, Instruction, rule
+from gpusched.graph.safety.interpreter_state import State, push
 from gpusched.graph.safety.kinds import (
     Items,
     Kind,
@@ -20,7 +21,6 @@ from gpusched.graph.safety.kinds import (
     is_shape,
     items_of,
 )
-from gpusched.graph.safety.state import State, push
 
 if TYPE_CHECKING:
     from gpusched.graph.safety.interpreter import Interpreter

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.cuda.errors import SimulationError
-from gpusched.backends.cuda.threads import Triple, run
+from gpusched.backends.cuda.simulated_threads import Triple, run
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.simulation import names

@@ -23,7 +23,7 @@ from gpusched.store import (
     emitters,
     kernelfiles,
     processors,
-    quiet,
+    uncompiled,
     worthwhile,
 )
 from gpusched.store.service.connection import (
@@ -33,7 +33,7 @@ from gpusched.store.service.connection import (
     SilentServiceError,
 )
 from gpusched.store.service.definitions import to_data
-from gpusched.store.service.places import Place, folder
+from gpusched.store.service.sockets import Place, folder
 from gpusched.store.service.start import UnavailableError, connected, leave_for
 from gpusched.store.statistics import count_compilation, updating
 
@@ -149,7 +149,7 @@ class Client:
 
     def _answer(self, message: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         # What can wait starts no service beside tasks; at the process's end it is left for one.
-        quiet.running.wait_for_end(unless=lambda: message["urgent"] or self.connected)
+        uncompiled.running.wait_for_end(unless=lambda: message["urgent"] or self.connected)
         for _ in range(TRIES):
             connection = self._connected()
             try:
@@ -333,8 +333,8 @@ def status() -> dict[str, Any] | None:
 
 def queued_names() -> list[str]:
     """Return the names of the kernels that the service has still to make; none is started."""
-    answer = status() or {"jobs": []}
-    return [str(job["name"]) for job in answer["jobs"]]
+    answer = status() or {"compilations": []}
+    return [str(compilation["name"]) for compilation in answer["compilations"]]
 
 
 def made() -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from gpusched.store.service import frames
+from gpusched.store.service import protocol
 
 PATIENCE = 30.0
 """Seconds after which a service has to show that it is alive, and that it has to do so: it takes
@@ -42,7 +42,7 @@ class Connection:
         self._socket = connected
         self._sending = threading.Lock()
         self._numbers = itertools.count(1)
-        self._asked: dict[int, Future[frames.Frame]] = {}
+        self._asked: dict[int, Future[protocol.Frame]] = {}
         self._ended = threading.Event()
         threading.Thread(target=self._read, name="gpusched-compile-answers", daemon=True).start()
 
@@ -51,7 +51,7 @@ class Connection:
         """Whether no more answers come."""
         return self._ended.is_set()
 
-    def ask(self, message: dict[str, Any], patience: float = PATIENCE) -> frames.Frame:
+    def ask(self, message: dict[str, Any], patience: float = PATIENCE) -> protocol.Frame:
         """Send a message, and return the answer, however long that takes a service that is alive.
 
         Parameters
@@ -84,7 +84,7 @@ class Connection:
                 raise SilentServiceError(f"no answer for {patience:g} s") from None
 
     @contextlib.contextmanager
-    def _sent(self, message: dict[str, Any]) -> Iterator[Future[frames.Frame]]:
+    def _sent(self, message: dict[str, Any]) -> Iterator[Future[protocol.Frame]]:
         """Send a message, and give what will have its answer."""
         number = next(self._numbers)
         answer = self._asked[number] = Future()
@@ -99,7 +99,7 @@ class Connection:
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message that has no answer; nothing happens if the service is gone."""
         with self._sending, contextlib.suppress(OSError):
-            self._socket.sendall(frames.packed(message))
+            self._socket.sendall(protocol.packed(message))
 
     def wait_until_lost(self, timeout: float | None = None) -> bool:
         """Wait until the service has closed the connection; return whether it has."""
@@ -112,8 +112,11 @@ class Connection:
         self._ended.wait()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError, frames.FrameError), self._socket.makefile("rb") as stream:
-            while (frame := frames.read(stream)) is not None:
+        with (
+            contextlib.suppress(OSError, protocol.FrameError),
+            self._socket.makefile("rb") as stream,
+        ):
+            while (frame := protocol.read(stream)) is not None:
                 waiting = self._asked.get(frame[0].get("id", 0))
                 if waiting is not None and not waiting.done():
                     waiting.set_result(frame)

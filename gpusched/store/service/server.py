@@ -22,10 +22,10 @@ from typing import Any
 
 from gpusched.newest import Newest
 from gpusched.store import codefiles, kernelfiles
-from gpusched.store.service import frames
-from gpusched.store.service.crew import Crew
-from gpusched.store.service.jobs import Job, Jobs
-from gpusched.store.service.places import ForeignPeerError, Place, check_peer
+from gpusched.store.service import protocol
+from gpusched.store.service.compilations import Compilation, Compilations
+from gpusched.store.service.compilers import Compilers
+from gpusched.store.service.sockets import ForeignPeerError, Place, check_peer
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class Server:
         self._listening = listening
         self._bound = _identity(place)
         self._idle = idle
-        self._jobs = Jobs()
-        self._crew = Crew(self._jobs, self._made)
+        self._compilations = Compilations()
+        self._compilers = Compilers(self._compilations, self._made)
         self._clients: dict[int, asyncio.StreamWriter] = {}
         self._number = 0
         self._compiled = 0
@@ -89,10 +89,10 @@ class Server:
             listening.close()
             for writer in self._clients.values():
                 writer.close()
-            await self._crew.close()
+            await self._compilers.close()
 
     def _is_over(self) -> bool:
-        if self._jobs:
+        if self._compilations:
             self._last = time.monotonic()
             return False
         return not self._is_met() or time.monotonic() - self._last >= self._idle
@@ -108,27 +108,27 @@ class Server:
             with _socket_of(writer) as connected:
                 check_peer(connected)
             self._clients[client] = writer
-            while (frame := await frames.receive(reader)) is not None:
+            while (frame := await protocol.receive(reader)) is not None:
                 self._last = time.monotonic()
                 self._take(client, frame[0])
-        except (frames.FrameError, ForeignPeerError, KeyError, TypeError, ValueError) as error:
+        except (protocol.FrameError, ForeignPeerError, KeyError, TypeError, ValueError) as error:
             logger.warning("client %d: %r", client, error)
         finally:
             self._clients.pop(client, None)
-            self._jobs.leave(client)
-            self._crew.call()
+            self._compilations.leave(client)
+            self._compilers.call()
             writer.close()
 
     def _take(self, client: int, message: dict[str, Any]) -> None:
         match message["op"]:
             case "compile":
-                self._jobs.add((client, int(message["id"])), message)
-                self._crew.call()
+                self._compilations.add((client, int(message["id"])), message)
+                self._compilers.call()
             case "leave":
                 self._leave(message)
             case "urge":
-                self._jobs.urge(str(message["name"]), float(message["gain"]))
-                self._crew.call()
+                self._compilations.urge(str(message["name"]), float(message["gain"]))
+                self._compilers.call()
             case "status":
                 self._send(client, {"id": message["id"], **self.status()})
             case "made":
@@ -149,36 +149,36 @@ class Server:
         taken.unlink()
         self._last = time.monotonic()
         try:
-            while (frame := frames.read(stream)) is not None:
+            while (frame := protocol.read(stream)) is not None:
                 self._leave(frame[0])
-        except (frames.FrameError, KeyError, TypeError, ValueError) as error:
+        except (protocol.FrameError, KeyError, TypeError, ValueError) as error:
             logger.warning("requests that were left: %r", error)
 
     def _leave(self, message: dict[str, Any]) -> None:
         """Take a request whose client ends; it may be done since."""
         path = message.get("path")
         if path and not Path(path).exists():
-            self._jobs.add(None, message)
-            self._crew.call()
+            self._compilations.add(None, message)
+            self._compilers.call()
 
     def status(self) -> dict[str, Any]:
         """Return what is being done, as JSON has it."""
-        jobs = [
-            {"name": job.name, "running": job.running, "awaited": job.awaited, "gain": job.gain,
-             "urgent": job.urgent, "clients": len({c for c, _ in job.waiting})}
-            for job in self._jobs
+        compilations = [
+            {"name": each.name, "running": each.running, "awaited": each.awaited,
+             "gain": each.gain, "urgent": each.urgent, "clients": len({c for c, _ in each.waiting})}
+            for each in self._compilations
         ]  # fmt: skip
-        return {"pid": os.getpid(), "jobs": jobs, "clients": len(self._clients),
+        return {"pid": os.getpid(), "compilations": compilations, "clients": len(self._clients),
                 "compiled": self._compiled, "seconds": self._spent}  # fmt: skip
 
-    def _made(self, job: Job, answer: dict[str, Any], code: bytes) -> None:
+    def _made(self, compilation: Compilation, answer: dict[str, Any], code: bytes) -> None:
         """Give everybody a kernel, and keep it for those that are to come."""
         self._last = time.monotonic()
-        sealed = codefiles.seal(job.key, code) if code else b""
+        sealed = codefiles.seal(compilation.key, code) if code else b""
         if code:
-            self._count(job.name, float(answer.get("seconds", 0.0)))
-            self._keep(job, sealed)
-        for place, (client, number) in enumerate(self._jobs.finish(job)):
+            self._count(compilation.name, float(answer.get("seconds", 0.0)))
+            self._keep(compilation, sealed)
+        for place, (client, number) in enumerate(self._compilations.finish(compilation)):
             self._send(client, {"id": number, "first": not place, **answer}, sealed)
 
     def _count(self, name: str, seconds: float) -> None:
@@ -186,8 +186,8 @@ class Server:
         self._spent += seconds
         self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
-    def _keep(self, job: Job, sealed: bytes) -> None:
-        path = job.request.get("path")
+    def _keep(self, compilation: Compilation, sealed: bytes) -> None:
+        path = compilation.request.get("path")
         if not path:
             return
         try:
@@ -199,7 +199,7 @@ class Server:
     def _send(self, client: int, message: dict[str, Any], payload: bytes = b"") -> None:
         writer = self._clients.get(client)
         if writer is not None:
-            writer.write(frames.packed(message, payload))
+            writer.write(protocol.packed(message, payload))
 
 
 def _identity(place: Place) -> tuple[int, int] | None:

@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Any
 
-from gpusched.store.service import frames, priority
-from gpusched.store.service.places import Place, check_peer
+from gpusched.store.service import priority, protocol
+from gpusched.store.service.sockets import Place, check_peer
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def leave_for(place: Place, messages: list[dict[str, Any]]) -> None:
     try:
         place.prepare()
         with open(place.left, "ab", buffering=0, opener=_private) as file:
-            file.write(b"".join(map(frames.packed, messages)))
+            file.write(b"".join(map(protocol.packed, messages)))
         priority.lower(_process(place).pid, priority.BESIDE)
     except OSError as error:
         logger.info("what was asked for is not compiled after this process: %s", error)

@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from gpusched import Cluster
-from gpusched.serialization.arrays.without_gpu import WithoutGpuError
+from gpusched.serialization.arrays.device import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
 from tests.tiers import starts_processes
 from tests.waiting import PATIENCE

@@ -14,7 +14,7 @@ import dask
 import numpy as np
 import pytest
 
-from gpusched.serialization.arrays.without_gpu import WithoutGpuError, is_installed
+from gpusched.serialization.arrays.device import WithoutGpuError, is_installed
 from tests.serialization.arrays.sending import received
 
 FOLDER = Path(__file__).parent

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from gpusched.serialization.arrays import jax as file
-from gpusched.serialization.arrays.without_gpu import WithoutGpuError
+from gpusched.serialization.arrays.device import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
 from tests.serialization.arrays.sending import frames_of, received, sent
 

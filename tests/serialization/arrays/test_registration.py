@@ -13,7 +13,7 @@ import pytest
 from tests.serialization.arrays.sending import frames_of
 
 ROOT = Path(__file__).parents[3]
-OURS = "gpusched.serialization.arrays.families"
+OURS = "gpusched.serialization.arrays.registration"
 
 
 def python(code: str, **environment: str) -> str:
@@ -88,7 +88,7 @@ def test_a_library_that_is_missing_is_told(library: str, value: str, tmp_path: P
     made = eval(f"module.{value}", {"module": module})
     code = (
         "import sys, importlib.util as u; find = u.find_spec\n"
-        "import gpusched.serialization.arrays.without_gpu as w\n"
+        "import gpusched.serialization.arrays.device as w\n"
         f"w.find_spec = lambda name: None if name == '{library}' else find(name)\n"
         "from distributed.protocol import loads\n"
         f"try: {write(tmp_path, frames_of(made))}\n"

@@ -11,7 +11,7 @@ from dask.sizeof import sizeof
 from distributed.protocol.serialize import deserialize, serialize
 
 from gpusched.serialization.arrays import tensorflow as file
-from gpusched.serialization.arrays.without_gpu import WithoutGpuError
+from gpusched.serialization.arrays.device import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
 from tests.serialization.arrays.sending import frames_of, received, sent
 

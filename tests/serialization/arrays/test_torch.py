@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gpusched.serialization.arrays import torch as file
-from gpusched.serialization.arrays.without_gpu import WithoutGpuError
+from gpusched.serialization.arrays.device import WithoutGpuError
 from gpusched.serialization.frames import CorruptFrameError
 from tests.serialization.arrays.sending import frames_of, nbytes_sent, received, sent
 

@@ -1,4 +1,4 @@
-"""The compile service's parts: frames, definitions, and which job comes first."""
+"""The compile service's parts: frames, definitions, and which compilation comes first."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from gpusched.backends.compileworker import answer_to, serve
-from gpusched.store.service import client, frames, places
+from gpusched.store.service import client, protocol, sockets
 from gpusched.store.service import start as starting
+from gpusched.store.service.compilations import Compilation, Compilations
 from gpusched.store.service.connection import Connection, SilentServiceError
 from gpusched.store.service.definitions import DefinitionError, from_data, to_data
-from gpusched.store.service.jobs import Job, Jobs
 from gpusched.store.service.server import Server
 from tests.record.recording import record
 from tests.store.test_cache import sample_kernel
@@ -29,17 +29,17 @@ def request(key: str, gain: float = 1.0, **more: Any) -> dict[str, Any]:
 
 class TestFrames:
     def test_messages_follow_each_other(self) -> None:
-        stream = io.BytesIO(frames.packed({"a": 1}, b"x" * 1000) + frames.packed({"b": [None]}))
-        assert frames.read(stream) == ({"a": 1}, b"x" * 1000)
-        assert frames.read(stream) == ({"b": [None]}, b"")
-        assert frames.read(stream) is None
+        stream = io.BytesIO(protocol.packed({"a": 1}, b"x" * 1000) + protocol.packed({"b": [None]}))
+        assert protocol.read(stream) == ({"a": 1}, b"x" * 1000)
+        assert protocol.read(stream) == ({"b": [None]}, b"")
+        assert protocol.read(stream) is None
 
     @pytest.mark.parametrize("content", [
         b"\0", b"\0\0\0\1\0\0\0\0", b"\xff" * 8, b"\0\0\0\2\0\0\0\0[]", b"\0\0\0\1\0\0\0\0{",
     ])  # fmt: skip
     def test_anything_else_is_refused(self, content: bytes) -> None:
-        with pytest.raises(frames.FrameError):
-            frames.read(io.BytesIO(content))
+        with pytest.raises(protocol.FrameError):
+            protocol.read(io.BytesIO(content))
 
 
 class TestDefinitions:
@@ -62,78 +62,82 @@ class TestDefinitions:
             from_data(to_data(sample_kernel()) | change)
 
 
-def taken(jobs: Jobs, idle: bool = True) -> str | None:
-    job = jobs.take(idle)
-    return job and job.key
+def taken(compilations: Compilations, idle: bool = True) -> str | None:
+    compilation = compilations.take(idle)
+    return compilation and compilation.key
 
 
 class TestJobs:
     def test_what_most_wait_for_comes_first_and_then_what_saves_most(self) -> None:
-        jobs = Jobs()
-        jobs.add((1, 1), request("little", 1.0))
-        jobs.add((1, 2), request("much", 5.0))
-        jobs.add((1, 3), request("awaited", 0.0, awaited=True))
-        jobs.add((1, 4), request("awaited by two", 0.0, awaited=True))
-        jobs.add((2, 1), request("awaited by two", 0.0, awaited=True))
-        order = [taken(jobs) for _ in range(5)]
+        compilations = Compilations()
+        compilations.add((1, 1), request("little", 1.0))
+        compilations.add((1, 2), request("much", 5.0))
+        compilations.add((1, 3), request("awaited", 0.0, awaited=True))
+        compilations.add((1, 4), request("awaited by two", 0.0, awaited=True))
+        compilations.add((2, 1), request("awaited by two", 0.0, awaited=True))
+        order = [taken(compilations) for _ in range(5)]
         assert order == ["awaited by two", "awaited", "much", "little", None]
 
     def test_gains_of_all_clients_add_up(self) -> None:
-        jobs = Jobs()
-        jobs.add((1, 1), request("one", 3.0))
-        assert not [jobs.add((k, 1), request("several", 2.0)) for k in range(3)][-1]
-        assert taken(jobs) == "several"
+        compilations = Compilations()
+        compilations.add((1, 1), request("one", 3.0))
+        assert not [compilations.add((k, 1), request("several", 2.0)) for k in range(3)][-1]
+        assert taken(compilations) == "several"
 
     def test_beside_tasks_only_what_is_urgent(self) -> None:
-        jobs = Jobs()
-        jobs.add((1, 1), request("later"))
-        assert taken(jobs, idle=False) is None
-        jobs.add((1, 2), request("now", urgent=True))
-        assert (taken(jobs), taken(jobs, idle=False)) == ("later", "now")
-        jobs.urge("kernel later", 1.0)
-        assert taken(jobs, idle=False) == "later", "begun once more, as it has become urgent"
+        compilations = Compilations()
+        compilations.add((1, 1), request("later"))
+        assert taken(compilations, idle=False) is None
+        compilations.add((1, 2), request("now", urgent=True))
+        assert (taken(compilations), taken(compilations, idle=False)) == ("later", "now")
+        compilations.urge("kernel later", 1.0)
+        assert taken(compilations, idle=False) == "later", (
+            "begun once more, as it has become urgent"
+        )
 
     def test_who_has_asked_is_answered_once(self) -> None:
-        jobs = Jobs()
-        jobs.add((1, 1), request("a", urgent=True))
-        jobs.add((2, 7), request("a"))
-        job = jobs.take(idle=False)
-        assert job is not None and jobs.is_wanted(job)
-        assert jobs.finish(job) == [(1, 1), (2, 7)]
-        assert not jobs.is_wanted(job) and not jobs
+        compilations = Compilations()
+        compilations.add((1, 1), request("a", urgent=True))
+        compilations.add((2, 7), request("a"))
+        compilation = compilations.take(idle=False)
+        assert compilation is not None and compilations.is_wanted(compilation)
+        assert compilations.finish(compilation) == [(1, 1), (2, 7)]
+        assert not compilations.is_wanted(compilation) and not compilations
 
     def test_the_kernels_of_a_client_that_has_gone_are_compiled_all_the_same(self) -> None:
-        jobs = Jobs()
-        jobs.add((1, 1), request("a"))
-        assert taken(jobs, idle=False) is None
-        jobs.leave(1)
-        job = jobs.take(idle=False)
-        assert job is not None and jobs.finish(job) == []
+        compilations = Compilations()
+        compilations.add((1, 1), request("a"))
+        assert taken(compilations, idle=False) is None
+        compilations.leave(1)
+        compilation = compilations.take(idle=False)
+        assert compilation is not None and compilations.finish(compilation) == []
 
     def test_who_asks_again_for_what_one_that_has_gone_wanted_does_not_put_it_off(
         self,
     ) -> None:
-        jobs = Jobs()
-        jobs.add((1, 1), request("a"))
-        jobs.leave(1)
-        jobs.add((2, 1), request("a"))
-        assert taken(jobs, idle=False) == "a"
+        compilations = Compilations()
+        compilations.add((1, 1), request("a"))
+        compilations.leave(1)
+        compilations.add((2, 1), request("a"))
+        assert taken(compilations, idle=False) == "a"
 
     def test_a_client_that_goes_leaves_others_theirs(self) -> None:
-        jobs = Jobs()
-        jobs.add((1, 1), request("a"))
-        jobs.add((2, 1), request("a"))
-        jobs.leave(1)
-        assert taken(jobs, idle=False) is None, "beside the other one's tasks it is as before"
+        compilations = Compilations()
+        compilations.add((1, 1), request("a"))
+        compilations.add((2, 1), request("a"))
+        compilations.leave(1)
+        assert taken(compilations, idle=False) is None, (
+            "beside the other one's tasks it is as before"
+        )
 
     def test_a_kernel_that_ends_its_compiler_is_tried_twice(self) -> None:
-        jobs = Jobs()
-        jobs.add((1, 1), request("a"))
-        found: list[Job] = []
-        while (job := jobs.take(idle=True)) is not None:
-            found.append(job)
-            if not jobs.give_back(job):
-                jobs.finish(job)
+        compilations = Compilations()
+        compilations.add((1, 1), request("a"))
+        found: list[Compilation] = []
+        while (compilation := compilations.take(idle=True)) is not None:
+            found.append(compilation)
+            if not compilations.give_back(compilation):
+                compilations.finish(compilation)
         assert len(found) == 2
 
 
@@ -145,10 +149,12 @@ class TestWorker:
 
     def test_errors_do_not_end_it(self) -> None:
         out = io.BytesIO()
-        serve(io.BytesIO(frames.packed({}) + frames.packed({"kernel": 1, "target": "cpu"})), out)
+        serve(
+            io.BytesIO(protocol.packed({}) + protocol.packed({"kernel": 1, "target": "cpu"})), out
+        )
         out.seek(0)
-        assert "KeyError" in str(frames.read(out))
-        assert "DefinitionError" in str(frames.read(out))
+        assert "KeyError" in str(protocol.read(out))
+        assert "DefinitionError" in str(protocol.read(out))
 
 
 def test_a_compilation_may_take_longer_than_an_answer_about_the_service() -> None:
@@ -159,7 +165,7 @@ def test_a_compilation_may_take_longer_than_an_answer_about_the_service() -> Non
         def _check(self, patience: float) -> None:
             asked.append(patience)
             if len(asked) == 2:
-                other.sendall(frames.packed({"id": 1}, b"code"))
+                other.sendall(protocol.packed({"id": 1}, b"code"))
 
     connection = Watched(one)
     with other:
@@ -177,26 +183,26 @@ def test_a_service_that_says_nothing_is_not_waited_for() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> places.Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sockets.Place:
     """Give a place where no service is, and none is started."""
-    found = places.Place(tmp_path / "run", "0" * 16)
+    found = sockets.Place(tmp_path / "run", "0" * 16)
     monkeypatch.setattr(client, "place", lambda: found)
     monkeypatch.setattr(starting, "_process", lambda place: SimpleNamespace(pid=-1))
     return found
 
 
-def served(place: places.Place, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
-    """Return the jobs that a service which starts at a place finds there."""
+def served(place: sockets.Place, monkeypatch: pytest.MonkeyPatch) -> list[Compilation]:
+    """Return the compilations that a service which starts at a place finds there."""
     with socket.socket(socket.AF_UNIX) as listening:
         found = Server(place, listening, idle=1.0)
-        monkeypatch.setattr(found._crew, "call", lambda: None)
+        monkeypatch.setattr(found._compilers, "call", lambda: None)
         found._take_left()
         found._take_left()
-        return list(found._jobs)
+        return list(found._compilations)
 
 
 def test_what_a_process_has_not_asked_for_at_its_end_is_left_for_the_service(
-    place: places.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: sockets.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "made").touch()
     for keys in ("ab", "bc"):
@@ -205,21 +211,23 @@ def test_what_a_process_has_not_asked_for_at_its_end_is_left_for_the_service(
             path = tmp_path / ("made" if key == "c" else key)
             ending._unanswered[number] = request(key, op="compile", path=str(path))
         ending.leave()
-    jobs = sorted(served(place, monkeypatch), key=lambda job: job.key)
-    assert [(job.key, job.left, job.waiting) for job in jobs] == [("a", True, {}), ("b", True, {})]
+    compilations = sorted(served(place, monkeypatch), key=lambda compilation: compilation.key)
+    assert [
+        (compilation.key, compilation.left, compilation.waiting) for compilation in compilations
+    ] == [("a", True, {}), ("b", True, {})]
     assert not list(place.folder.iterdir())
 
 
 def test_damaged_requests_are_left_out(
-    place: places.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: sockets.Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starting.leave_for(place, [request("a", path=str(tmp_path / "a"))])
     with place.left.open("ab") as file:
         file.write(b"\xff" * 8)
-    assert [job.key for job in served(place, monkeypatch)] == ["a"]
+    assert [compilation.key for compilation in served(place, monkeypatch)] == ["a"]
 
 
-def test_who_has_asked_for_nothing_leaves_nothing(place: places.Place) -> None:
+def test_who_has_asked_for_nothing_leaves_nothing(place: sockets.Place) -> None:
     client.Client().leave()
     assert not place.folder.exists()
 
@@ -227,10 +235,10 @@ def test_who_has_asked_for_nothing_leaves_nothing(place: places.Place) -> None:
 def test_processes_of_other_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = socket.socketpair()
     with one, other:
-        places.check_peer(one)
+        sockets.check_peer(one)
         monkeypatch.setattr("os.getuid", lambda: 12345)
-        with pytest.raises(places.ForeignPeerError, match="user"):
-            places.check_peer(one)
+        with pytest.raises(sockets.ForeignPeerError, match="user"):
+            sockets.check_peer(one)
 
 
 def test_the_folder_is_short_and_its_user_s(
@@ -238,6 +246,6 @@ def test_the_folder_is_short_and_its_user_s(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     tmp_path.chmod(0o777)
-    assert tmp_path not in places.folder().parents, "others may write there"
+    assert tmp_path not in sockets.folder().parents, "others may write there"
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/" + "x" * 200)
-    assert len(str(places.Place(places.folder(), "0" * 16).socket)) < 100
+    assert len(str(sockets.Place(sockets.folder(), "0" * 16).socket)) < 100

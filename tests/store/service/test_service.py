@@ -20,7 +20,7 @@ import pytest
 
 from gpusched.backends import cache
 from gpusched.backends.cache import KernelCache
-from gpusched.store import background, quiet
+from gpusched.store import background, uncompiled
 from gpusched.store.service import client, priority
 from gpusched.store.statistics import reset_statistics, statistics
 from tests.store.test_cache import sample_kernel
@@ -64,7 +64,7 @@ def test_a_kernel_comes_from_the_service_and_is_kept(folder: Path) -> None:
     check(KernelCache().get(sample_kernel()))
     assert statistics().compilations == 1
     found = client.status()
-    assert found is not None and (found["compiled"], found["jobs"]) == (1, [])
+    assert found is not None and (found["compiled"], found["compilations"]) == (1, [])
     (name,), (seconds,) = client.made().keys(), client.made().values()
     assert name == sample_kernel().name and seconds > 0
     assert statistics().unused_compilations == pytest.approx({name: seconds}, abs=1e-6)
@@ -164,7 +164,7 @@ def test_what_a_process_has_asked_for_is_compiled_after_its_end(folder: Path) ->
 
 def test_what_can_wait_starts_no_service_beside_tasks(folder: Path) -> None:
     """Until none runs, or one becomes urgent; a process that ends leaves it for a service."""
-    running = quiet.running
+    running = uncompiled.running
     running.begin()
     handle = KernelCache().handle(sample_kernel())
     background.request([handle], 0.0, urgent=False)

@@ -13,7 +13,7 @@ TRIES = 2
 
 
 @dataclass
-class Job:
+class Compilation:
     """A kernel to be compiled."""
 
     key: str
@@ -49,29 +49,29 @@ class Job:
         return self.awaited, self.urgent, self.gain, len(self.waiting)
 
 
-class Jobs:
-    """The jobs of a service, each kernel once.
+class Compilations:
+    """The compilations of a service, each kernel once.
 
     Examples
     --------
-    >>> from gpusched.store.service.jobs import Jobs
-    >>> jobs = Jobs()
-    >>> jobs.add((0, 1), {"key": "a", "gain": 1.0}), jobs.add((1, 1), {"key": "b", "gain": 2.0})
+    >>> from gpusched.store.service.compilations import Compilations
+    >>> queue = Compilations()
+    >>> queue.add((0, 1), {"key": "a", "gain": 1.0}), queue.add((1, 1), {"key": "b", "gain": 2.0})
     (True, True)
-    >>> jobs.take(idle=True).key
+    >>> queue.take(idle=True).key
     'b'
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+        self._compilations: dict[str, Compilation] = {}
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._compilations)
 
-    def __iter__(self) -> Iterator[Job]:
-        """Yield the jobs, those first that are worked at, and then in the order of their turns."""
-        ordered = sorted(self._jobs.values(), key=lambda job: job.rank, reverse=True)
-        return iter(sorted(ordered, key=lambda job: not job.running))
+    def __iter__(self) -> Iterator[Compilation]:
+        """Yield what is being compiled, and then the others in the order of their turns."""
+        ordered = sorted(self._compilations.values(), key=lambda each: each.rank, reverse=True)
+        return iter(sorted(ordered, key=lambda each: not each.running))
 
     def add(self, asking: tuple[int, int] | None, request: dict[str, Any]) -> bool:
         """Take a request; return whether it is for a kernel that nobody had asked for.
@@ -84,17 +84,17 @@ class Jobs:
             Its message.
         """
         key = str(request["key"])
-        new = key not in self._jobs
-        job = self._jobs.setdefault(key, Job(key, request))
+        new = key not in self._compilations
+        compilation = self._compilations.setdefault(key, Compilation(key, request))
         if asking is None:
-            job.left = True
+            compilation.left = True
         else:
-            job.waiting[asking] = bool(request.get("awaited", False))
-        job.gain += float(request.get("gain", 0.0))
-        job.urgent |= bool(request.get("urgent", False))
+            compilation.waiting[asking] = bool(request.get("awaited", False))
+        compilation.gain += float(request.get("gain", 0.0))
+        compilation.urgent |= bool(request.get("urgent", False))
         return new
 
-    def take(self, idle: bool) -> Job | None:
+    def take(self, idle: bool) -> Compilation | None:
         """Return what is to be compiled next, or None.
 
         Parameters
@@ -105,8 +105,8 @@ class Jobs:
             has become urgent since.
         """
         fits = _fits_idle if idle else _fits
-        ready = (job for job in self._jobs.values() if fits(job))
-        found = max(ready, key=lambda job: job.rank, default=None)
+        ready = (compilation for compilation in self._compilations.values() if fits(compilation))
+        found = max(ready, key=lambda compilation: compilation.rank, default=None)
         if found is not None:
             found.idly = idle
             found.running = True
@@ -115,38 +115,38 @@ class Jobs:
 
     def urge(self, name: str, gain: float) -> None:
         """Let what is left of a kernel's compilation be urgent."""
-        for job in self._jobs.values():
-            if job.name == name:
-                job.urgent = True
-                job.gain += gain
+        for compilation in self._compilations.values():
+            if compilation.name == name:
+                compilation.urgent = True
+                compilation.gain += gain
 
-    def is_wanted(self, job: Job) -> bool:
-        """Return whether nobody has done a job yet."""
-        return self._jobs.get(job.key) is job
+    def is_wanted(self, compilation: Compilation) -> bool:
+        """Return whether nobody has done a compilation yet."""
+        return self._compilations.get(compilation.key) is compilation
 
-    def finish(self, job: Job) -> list[tuple[int, int]]:
-        """Forget a job that is done; return who has asked for it."""
-        self._jobs.pop(job.key, None)
-        return list(job.waiting)
+    def finish(self, compilation: Compilation) -> list[tuple[int, int]]:
+        """Forget a compilation that is done; return who has asked for it."""
+        self._compilations.pop(compilation.key, None)
+        return list(compilation.waiting)
 
-    def give_back(self, job: Job) -> bool:
-        """Let another try a job whose worker has died; return whether it may be tried again."""
-        job.running = False
-        return job.tries < TRIES
+    def give_back(self, compilation: Compilation) -> bool:
+        """Let another worker compile what one died of; return whether it may be tried again."""
+        compilation.running = False
+        return compilation.tries < TRIES
 
     def leave(self, client: int) -> None:
         """Forget a client; what it has asked for is compiled all the same, for the next run."""
-        for job in self._jobs.values():
-            for asking in [each for each in job.waiting if each[0] == client]:
-                del job.waiting[asking]
-                job.left = job.left or not job.waiting
+        for compilation in self._compilations.values():
+            for asking in [each for each in compilation.waiting if each[0] == client]:
+                del compilation.waiting[asking]
+                compilation.left = compilation.left or not compilation.waiting
 
 
-def _fits(job: Job) -> bool:
+def _fits(compilation: Compilation) -> bool:
     # Whoever asks again, in the next run of a program, finds it begun rather than put off.
-    wanted = job.urgent or job.awaited or job.left
-    return bool(wanted) and (not job.running or job.idly)
+    wanted = compilation.urgent or compilation.awaited or compilation.left
+    return bool(wanted) and (not compilation.running or compilation.idly)
 
 
-def _fits_idle(job: Job) -> bool:
-    return not job.running and (not job.urgent or job.awaited > 0)
+def _fits_idle(compilation: Compilation) -> bool:
+    return not compilation.running and (not compilation.urgent or compilation.awaited > 0)

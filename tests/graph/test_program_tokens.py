@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from dask._task_spec import Task
 
-from gpusched.graph import lasting, messages, optimize, program
+from gpusched.graph import lasting, optimize, program, program_tokens
 from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.program import Program
@@ -127,7 +127,7 @@ def test_equal_payloads_are_one_program_in_a_process() -> None:
 def test_a_token_that_is_known_is_read_as_its_program() -> None:
     (found,) = set(programs(ufuncs(SOURCES["an array"]())))
     restored = pickle.loads(pickle.dumps(found))
-    assert messages.refer(found.payload()[0]) is restored
+    assert program_tokens.refer(found.payload()[0]) is restored
 
 
 def test_how_much_is_left_goes_with_a_program_and_is_no_part_of_it() -> None:
@@ -142,7 +142,7 @@ def test_how_much_is_left_goes_with_a_program_and_is_no_part_of_it() -> None:
     assert there.remaining == found.remaining and there.payload()[0] == token
     there.remaining.tasks -= 1
     assert pickle.loads(sent).remaining.tasks == 1, "counted by the process that runs them"
-    messages.refer(token, 9, "another graph")
+    program_tokens.refer(token, 9, "another graph")
     assert there.remaining.tasks == 9
 
 
@@ -238,10 +238,10 @@ def test_names_stand_for_what_they_do_in_the_process_of_the_task(
     with monkeypatch.context() as patch:
         first = pickle.loads(sent)
         patch.setattr(sys.modules[__name__], "doubled", tripled)
-        for program in (pickle.loads(sent), messages.refer(token)):
+        for program in (pickle.loads(sent), program_tokens.refer(token)):
             np.testing.assert_array_equal(program(x), tripled(x + 1))
-        assert messages.refer(token) is messages.refer(token) is not first
-    np.testing.assert_array_equal(messages.refer(token)(x), doubled(x + 1))
+        assert program_tokens.refer(token) is program_tokens.refer(token) is not first
+    np.testing.assert_array_equal(program_tokens.refer(token)(x), doubled(x + 1))
 
 
 class TestDeferred:
@@ -260,14 +260,14 @@ class TestDeferred:
             asked.append(token)
             return found.payload()[1]
 
-        monkeypatch.setattr(messages, "_ask", ask)
+        monkeypatch.setattr(program_tokens, "_ask", ask)
         return asked
 
     def test_asks_when_it_is_called(self, found: Program, asked: list[str]) -> None:
         token = found.payload()[0]
         reset_statistics()
-        waiting = messages.refer(token, 5, "a graph")
-        assert isinstance(waiting, messages.Deferred)
+        waiting = program_tokens.refer(token, 5, "a graph")
+        assert isinstance(waiting, program_tokens.Deferred)
         assert not asked
         x = np.linspace(0, 1, 4096)
         np.testing.assert_array_equal(waiting(x), found(x))
@@ -278,13 +278,15 @@ class TestDeferred:
 
     def test_many_threads_ask_once(self, found: Program, asked: list[str]) -> None:
         token = found.payload()[0]
-        waiting = [messages.Deferred(token) for _ in range(16)]
+        waiting = [program_tokens.Deferred(token) for _ in range(16)]
         start = threading.Barrier(8)
 
-        def run(deferred: messages.Deferred) -> float:
+        def run(deferred: program_tokens.Deferred) -> float:
             return float(deferred(np.ones(4096))[0])
 
-        def all_at_once(pair: tuple[messages.Deferred, messages.Deferred]) -> list[float]:
+        def all_at_once(
+            pair: tuple[program_tokens.Deferred, program_tokens.Deferred],
+        ) -> list[float]:
             start.wait(PATIENCE)
             return [run(deferred) for deferred in pair]
 
@@ -293,18 +295,18 @@ class TestDeferred:
             values = {v for pair in threads.map(all_at_once, pairs) for v in pair}
         assert len(values) == 1
         assert asked == [token]
-        assert not messages._asking
+        assert not program_tokens._asking
 
     def test_goes_on_as_the_program(self, found: Program, asked: list[str]) -> None:
-        assert pickle.loads(pickle.dumps(messages.Deferred(found.payload()[0]))).steps
+        assert pickle.loads(pickle.dumps(program_tokens.Deferred(found.payload()[0]))).steps
 
     def test_without_a_worker_it_says_so(self, found: Program) -> None:
-        waiting = messages.Deferred(found.payload()[0])
+        waiting = program_tokens.Deferred(found.payload()[0])
         reset_statistics()
-        with pytest.raises(messages.UnavailableError, match="no worker"):
+        with pytest.raises(program_tokens.UnavailableError, match="no worker"):
             waiting(np.ones(4096))
         assert statistics().programs_missing == 1
-        assert isinstance(pickle.loads(pickle.dumps(waiting)), messages.Deferred)
+        assert isinstance(pickle.loads(pickle.dumps(waiting)), program_tokens.Deferred)
 
 
 def test_code_is_part_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 import gpusched
-from gpusched.graph.frontends import kinds
+from gpusched.graph.frontends import unknown
 
 
 class Collection(dask.base.DaskMethodsMixin):
@@ -41,7 +41,7 @@ class Collection(dask.base.DaskMethodsMixin):
 
 @pytest.fixture(autouse=True)
 def _fused() -> Iterator[None]:
-    kinds._warned.clear()
+    unknown._warned.clear()
     gpusched.reset_statistics()
     with gpusched.enable():
         yield
@@ -55,7 +55,7 @@ def test_unknown_kind_is_warned_of_once_and_counted() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dask.compute(x, x)
-    assert gpusched.statistics().breaks["Collection", kinds.REASON] == 2
+    assert gpusched.statistics().breaks["Collection", unknown.REASON] == 2
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_nothing_is_said_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (package.ones(10, chunks=5) + 1).compute(scheduler="threads")
-    assert not any(reason == kinds.REASON for _, reason in gpusched.statistics().breaks)
+    assert not any(reason == unknown.REASON for _, reason in gpusched.statistics().breaks)

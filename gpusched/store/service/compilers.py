@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gpusched.store.processors import cores
-from gpusched.store.service import frames, priority
-from gpusched.store.service.jobs import Job, Jobs
+from gpusched.store.service import priority, protocol
+from gpusched.store.service.compilations import Compilation, Compilations
 
 MOST = 8
 """Workers at most, besides the one that works only where nothing else does."""
@@ -22,8 +22,8 @@ MOST = 8
 LONGEST = 600.0
 """Seconds after which a compilation is given up: the largest kernels took 20 s."""
 
-Made = Callable[[Job, dict[str, Any], bytes], None]
-"""Called with a job that is done, the answer, and the code, which is empty after an error."""
+Made = Callable[[Compilation, dict[str, Any], bytes], None]
+"""Called with a compilation that is done, the answer, and the code: empty after an error."""
 
 
 def workers() -> int:
@@ -31,12 +31,12 @@ def workers() -> int:
     return max(1, min(MOST, cores() // 2))
 
 
-class Crew:
-    """Processes that take jobs, started when there are some.
+class Compilers:
+    """Processes that take compilations, started when there are some.
 
     Parameters
     ----------
-    jobs
+    compilations
         What there is to do.
     made
         Called with each that is done.
@@ -46,8 +46,8 @@ class Crew:
     Belongs to one event loop. A worker ends when its input does, also if the service is killed.
     """
 
-    def __init__(self, jobs: Jobs, made: Made) -> None:
-        self._jobs = jobs
+    def __init__(self, compilations: Compilations, made: Made) -> None:
+        self._compilations = compilations
         self._made = made
         self._tasks: set[asyncio.Task[None]] = set()
         self._processes: dict[tuple[bool, int], Process] = {}
@@ -56,47 +56,49 @@ class Crew:
         """Ids of the processes that give way to tasks."""
 
     def call(self) -> None:
-        """Have those that have nothing to do look for jobs."""
+        """Have those that have nothing to do look for compilations."""
         for place in [*((False, k) for k in range(workers())), (True, 0)]:
             if place in self._busy:
                 continue
-            job = self._jobs.take(idle=place[0])
-            if job is not None:
+            compilation = self._compilations.take(idle=place[0])
+            if compilation is not None:
                 self._busy.add(place)
-                task = asyncio.create_task(self._work(place, job))
+                task = asyncio.create_task(self._work(place, compilation))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, place: tuple[bool, int], job: Job | None) -> None:
+    async def _work(self, place: tuple[bool, int], compilation: Compilation | None) -> None:
         try:
-            while job is not None:
-                await self._do(place, job)
-                job = self._jobs.take(idle=place[0])
+            while compilation is not None:
+                await self._do(place, compilation)
+                compilation = self._compilations.take(idle=place[0])
         finally:
             self._busy.discard(place)
 
-    async def _do(self, place: tuple[bool, int], job: Job) -> None:
+    async def _do(self, place: tuple[bool, int], compilation: Compilation) -> None:
         try:
-            answer, code = await self._compiled(place, job)
-        except (OSError, frames.FrameError) as error:
+            answer, code = await self._compiled(place, compilation)
+        except (OSError, protocol.FrameError) as error:
             await self._end(self._processes.pop(place, None))
-            if not self._jobs.is_wanted(job) or self._jobs.give_back(job):
+            if not self._compilations.is_wanted(compilation) or self._compilations.give_back(
+                compilation
+            ):
                 return
             answer, code = {"error": f"the compiler's process ended: {error}"}, b""
-        if self._jobs.is_wanted(job):
-            self._made(job, answer, code)
+        if self._compilations.is_wanted(compilation):
+            self._made(compilation, answer, code)
 
-    async def _compiled(self, place: tuple[bool, int], job: Job) -> frames.Frame:
+    async def _compiled(self, place: tuple[bool, int], compilation: Compilation) -> protocol.Frame:
         process = self._processes.get(place)
         if process is None:
             process = self._processes[place] = await _started()
-        if not job.awaited:
+        if not compilation.awaited:
             await self._give_way(process, place[0])
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(frames.packed(job.request))
+        process.stdin.write(protocol.packed(compilation.request))
         await process.stdin.drain()
-        found = await asyncio.wait_for(frames.receive(process.stdout), LONGEST)
+        found = await asyncio.wait_for(protocol.receive(process.stdout), LONGEST)
         if found is None:
             raise ConnectionResetError(f"with status {await process.wait()}")
         return found
@@ -134,5 +136,5 @@ async def _started() -> Process:
     """Start a worker, in a session of its own: only there has it a priority of its own."""
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "gpusched.backends.compileworker",
-        stdin=PIPE, stdout=PIPE, limit=frames.LARGEST, start_new_session=True,
+        stdin=PIPE, stdout=PIPE, limit=protocol.LARGEST, start_new_session=True,
     )  # fmt: skip

@@ -32,7 +32,7 @@ def block(size: int) -> np.ndarray:
 
     Examples
     --------
-    >>> from gpusched.backends.pages import HUGE, block
+    >>> from gpusched.backends.huge_pages import HUGE, block
     >>> found = block(3 * HUGE)
     >>> found.nbytes == 3 * HUGE, found.ctypes.data % HUGE
     (True, 0)

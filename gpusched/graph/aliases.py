@@ -19,7 +19,7 @@ def without_names(table: Table) -> Table:
     Examples
     --------
     >>> from gpusched.adapters.tasks import Alias, Task, TaskRef
-    >>> from gpusched.graph.names import without_names
+    >>> from gpusched.graph.aliases import without_names
     >>> from gpusched.graph.table import Table
     >>> tasks = [Task("x", abs, -1), Alias("y", "x"), Alias("z", "y"), Task("a", abs, TaskRef("z"))]
     >>> without_names(Table({node.key: node for node in tasks}, ["a"])).tasks
@@ -69,7 +69,7 @@ def resolved(tasks: Mapping[Any, Any], key: Any) -> Any:
     Examples
     --------
     >>> from dask.task_spec import Alias, Task
-    >>> from gpusched.graph.names import resolved
+    >>> from gpusched.graph.aliases import resolved
     >>> resolved({"x": Task("x", abs, -1), "y": Alias("y", "x"), "z": Alias("z", "y")}, "z")
     'x'
     """

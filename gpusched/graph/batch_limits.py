@@ -33,7 +33,7 @@ class Limits:
 
         Examples
         --------
-        >>> from gpusched.graph.limits import Limits
+        >>> from gpusched.graph.batch_limits import Limits
         >>> limits = Limits(tasks=256, nbytes=1 << 22, chunk=1 << 17, least=64)
         >>> limits.side_by_side(100_000), limits.side_by_side(640), limits.side_by_side(63)
         (256, 10, 1)

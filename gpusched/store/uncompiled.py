@@ -50,7 +50,7 @@ class Running:
 
         Examples
         --------
-        >>> from gpusched.store.quiet import Running
+        >>> from gpusched.store.uncompiled import Running
         >>> running = Running()
         >>> running.begin()
         >>> running.wait_for_end(unless=lambda: True)

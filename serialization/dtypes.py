@@ -27,7 +27,7 @@ def is_plain(dtype: np.dtype) -> bool:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.serialization.arrays.dtypes import is_plain
+    >>> from gpusched.serialization.dtypes import is_plain
     >>> is_plain(np.dtype([("x", "f4"), ("y", ">i2", 3)])), is_plain(np.dtype(object))
     (True, False)
     """
@@ -54,7 +54,7 @@ def describe(dtype: np.dtype) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.serialization.arrays.dtypes import describe
+    >>> from gpusched.serialization.dtypes import describe
     >>> describe(np.dtype(">M8[ms]"))
     '>M8[ms]'
     """
@@ -85,7 +85,7 @@ def parse(described: Any, depth: int = 0) -> np.dtype:
 
     Examples
     --------
-    >>> from gpusched.serialization.arrays.dtypes import parse
+    >>> from gpusched.serialization.dtypes import parse
     >>> parse(["array", "<f4", [2]])
     dtype(('<f4', (2,)))
     """

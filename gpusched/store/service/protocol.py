@@ -3,7 +3,7 @@
 A frame is two lengths of 4 bytes, a message as JSON, and bytes that go with it. Nothing in it is
 unpickled: a kernel is data, and machine code is checked against its key where it is loaded. All the
 same, who can send a kernel can have code run, since its statements become Python's source: only
-processes of the same user may connect, see `gpusched.store.service.places`.
+processes of the same user may connect, see `gpusched.store.service.sockets`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def packed(message: dict[str, Any], payload: bytes = b"") -> bytes:
     Examples
     --------
     >>> import io
-    >>> from gpusched.store.service.frames import packed, read
+    >>> from gpusched.store.service.protocol import packed, read
     >>> read(io.BytesIO(packed({"op": "made"}, b"code")))
     ({'op': 'made'}, b'code')
     """

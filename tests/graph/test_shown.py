@@ -1,0 +1,105 @@
+"""What functions that are not recorded see of the memory layout of what other tasks computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+from gpusched.breaks import GraphBreak
+from gpusched.graph import disable, enable
+from gpusched.store.statistics import statistics
+
+pytestmark = pytest.mark.usefixtures("everything_fused", "kernels_at_once")
+
+
+@pytest.fixture
+def kernels_at_once() -> Iterator[None]:
+    with dask.config.set({"gpusched.fusion.compile": "wait"}):
+        yield
+
+
+VALUES = np.arange(24.0).reshape(4, 6)
+
+
+def array(order: Any = "C") -> da.Array:
+    return da.from_array(np.array(VALUES, order=order), chunks=(4, 6), name=False)
+
+
+def writes(x: Any) -> Any:
+    flat = x.reshape(-1)
+    flat += 1
+    return x * 1
+
+
+def strides(x: Any) -> Any:
+    return np.array([x.strides])
+
+
+def readers(x: da.Array) -> list[da.Array]:
+    """Return two arrays whose tasks read the chunks, so that none of these is part of the other."""
+    seen = x.map_blocks(strides, dtype=int, chunks=((1,), (x.ndim,)))
+    return [x.map_blocks(writes), seen]
+
+
+PROGRAMS: dict[str, Callable[[], list[da.Array]]] = {
+    "a view": lambda: readers((array() * 2)[::2]),
+    "a view of a view": lambda: readers((array() * 2).T[::2]),
+    "columns": lambda: readers(array("F") * 2),
+    "transposed operands": lambda: readers(array().T * 2 + array().T),
+    "of several layouts": lambda: readers(array()[:, :4] * 2 + array()[:, :4].T),
+    "real parts": lambda: readers((array() * (2 + 1j)).real),
+    "by way of a recorded task": lambda: readers((array() * 2).T.persist(scheduler="sync") + 1),
+    "by way of a library": lambda: readers((array() * 2).T.map_blocks(np.sort)),
+    "a chunk that is kept": lambda: readers((array() * 2)[::2].persist(scheduler="sync")),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_they_see_numpy_s_layout_of_what_other_tasks_computed(program: str) -> None:
+    def computed() -> list[Any]:
+        return list(dask.compute(*PROGRAMS[program](), scheduler="sync"))
+
+    with disable():
+        expected = computed()
+    for _ in range(2):  # recorded, and from the plan
+        for found, wanted in zip(computed(), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_nobody_sees_is_computed_as_before() -> None:
+    """Views are part of kernels, and NumPy is not asked."""
+    x = array().T * 2 + array()[:, :4][:4, :4].sum()
+    for order in "CF":
+        found = dask.compute(x[::2] + 1, (array(order) * 2).T.sum(axis=0), scheduler="sync")
+        assert found[0].shape == (3, 4)
+    assert not [each for each in statistics().breaks if each[1].kind is GraphBreak.LAYOUT]
+
+
+def test_numpy_computes_what_kernels_would_lay_out_otherwise() -> None:
+    """One break for a kind of chunks, whose decision holds for all of them."""
+    x = array().T * 2 + da.from_array(VALUES.T.copy(), chunks=(6, 4), name=False)[:, ::-1]
+    assert dask.compute(*readers(x), scheduler="sync")[1].tolist() == [list(seen(x))]
+
+
+def seen(x: da.Array) -> tuple[int, ...]:
+    with disable():
+        (chunk,) = dask.persist(x, scheduler="sync")[0].dask.values()
+    return chunk.strides
+
+
+def test_a_program_and_the_one_whose_result_is_shown_are_kept_together() -> None:
+    """Other computations of the same array have their plans, whichever came first."""
+    x = array() * 3 - 1
+    with enable():
+        kept = x.persist(scheduler="sync")
+        x.compute(scheduler="sync")
+        before = statistics().recorded.total()
+        x.compute(scheduler="sync")
+        kept = x.persist(scheduler="sync")
+    assert statistics().recorded.total() == before
+    np.testing.assert_array_equal(kept.compute(scheduler="sync"), VALUES * 3 - 1)

@@ -1,0 +1,182 @@
+"""Runs tests of packages that use dask's arrays, plain and fused, and writes the page of them.
+
+``python -m tests.peers.compatibility`` is ``make test-ecosystem``; ``--only flox xgcm`` runs some,
+``--missing`` those of which nothing is kept, ``--page`` none, and writes the page of what is kept
+in ``compatibility.json``. It fails if a test fails fused that passes plain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.page import OF, replace
+from tests.everything import commit, machine
+from tests.kernelsettings import KERNELS
+from tests.peers import environments
+from tests.peers.packages import PACKAGES, Package
+from tests.peers.runs import FUSED, HERE, ROOT, NotRunError, Run, counted, run_tests
+
+PAGE = ROOT / "docs/reference/compatibility.md"
+RESULTS = HERE / "compatibility.json"
+LIMIT = 3600
+"""Seconds of a run of one package's tests, after which it counts as failed."""
+MARK = OF.format("tests.peers.compatibility")
+"""What stands on the page before what is measured."""
+KEPT = 40
+"""Kinds of graph breaks that are kept of each package, the most frequent."""
+
+
+def measure(name: str, package: Package, sources: str, thinner: int) -> dict[str, Any]:
+    """Run a package's tests three times, and return what is kept of it."""
+    directory = environments.FOLDER / name
+    directory.mkdir(parents=True, exist_ok=True)
+    python = environments.interpreter(name, package)
+    folder, files = environments.tests(name, package, sources)
+    every = package.every * thinner
+    cache = directory / "cache"
+    shutil.rmtree(cache, ignore_errors=True)
+
+    def run(label: str, **options: Any) -> Run:
+        fused = label != "plain"
+        started = time.monotonic()
+        done = run_tests(
+            options.pop("targets", files),
+            "ecosystem.ini",
+            directory,
+            label,
+            plugins=[FUSED] if fused else [],
+            environment=KERNELS | {"XDG_CACHE_HOME": str(cache)} | dict(package.environment),
+            every=every,
+            rootdir=folder,
+            interpreter=python,
+            limit=LIMIT,
+            **options,
+        )
+        print(
+            f"{name} {label}: {len(done.passed)} passed, {len(done.failed)} failed, "
+            f"{len(done.skipped)} skipped, {done.seconds:.0f} s of processor time, "
+            f"{time.monotonic() - started:.0f} s",
+            flush=True,
+        )
+        return done
+
+    runs = {label: run(label) for label in ("plain", "first", "second")}
+    plain, first, second = runs.values()
+    if not plain.passed:
+        raise NotRunError(f"no test passes plain:\n{plain.output[-3000:]}")
+    lost = (first.failed & second.failed & plain.passed) - dict(package.expected).keys()
+    if lost:
+        # Some draw random numbers without a seed.
+        lost &= run("plain", only=lost).passed
+    counts = counted(directory, "second")
+    return {
+        "release": package.release,
+        "every": every,
+        "files": len(files),
+        "passed": {label: len(done.passed) for label, done in runs.items()},
+        "lost": sorted(lost),
+        "expected": sorted(dict(package.expected).keys() & first.failed & second.failed),
+        "seconds": {label: round(done.seconds, 1) for label, done in runs.items()},
+        "tasks": counts["tasks"],
+        "fused_tasks": counts["fused_tasks"],
+        "launches": counts["launches"],
+        "called_tasks": sum(count for _, count in counts["called"]),
+        "called": counts["called"][:KEPT],
+        "breaks": breaks(counts),
+        "commit": commit(),
+        "machine": machine(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def breaks(counts: dict[str, Any]) -> list[tuple[str, str, int]]:
+    """Return (operation, reason, count), the most frequent first."""
+    found = Counter({(op, str(reason)): n for (op, reason), n in counts["breaks"]})
+    return [(*of, n) for of, n in sorted(found.items(), key=lambda i: (-i[1], i[0]))[:KEPT]]
+
+
+def measured(results: dict[str, Any]) -> str:
+    """Return the part of the page that is measured, in the order of the table of packages."""
+    rows, reasons, exceptions = [], [], []
+    total: Counter[tuple[str, str]] = Counter()
+    for name, package in PACKAGES.items():
+        one = results[name]
+        release = f"{name} {one['release']}"
+        which = str(one["files"]) + (f", 1 of {one['every']} tests" if one["every"] > 1 else "")
+        tasks = one["tasks"] + one["called_tasks"]
+        share = f"{one['fused_tasks'] / max(1, tasks):.0%} of {tasks:,}"
+        times = " / ".join(f"{each:,.0f}" for each in one["seconds"].values())
+        passed = [f"{one['passed'][run]:,}" for run in ("plain", "second")]
+        rows.append((release, which, *passed, str(len(one["lost"])), share, times))
+        reasons += [
+            (release, f"`{operation}`", reason, f"{count:,}")
+            for operation, reason, count in one["breaks"][:3]
+        ]
+        total.update({(operation, reason): count for operation, reason, count in one["breaks"]})
+        exceptions += [f"- {name}, `{test}`: {why}." for test, why in package.expected]
+    head = ("package", "files of tests", "plain", "fused", "lost", "tasks fused",
+            "plain / first / second (s)")  # fmt: skip
+    often = [(f"`{op}`", reason, f"{count:,}") for (op, reason), count in total.most_common(10)]
+    runs = sorted({(r["date"], r["commit"], r["machine"]) for r in results.values()})
+    parts = [
+        table(head, rows),
+        "## The most frequent graph breaks of each package",
+        table(("package", "operation", "reason", "times"), reasons),
+        "## The most frequent graph breaks of all packages",
+        table(("operation", "reason", "times"), often),
+        *(["## Tests that may fail fused", "\n".join(exceptions)] if exceptions else []),
+        "## Where and when it was measured",
+        "\n".join(f"- {day}, commit {at}: {where}" for day, at, where in runs),
+    ]
+    return "\n\n".join(parts)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as Markdown has it."""
+    cells = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in r] for r in rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def kept(path: Path = RESULTS) -> dict[str, Any]:
+    """Return what earlier runs kept, by package."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=PACKAGES, help="run these packages' tests")
+    parser.add_argument("--missing", action="store_true", help="run those of which nothing is kept")
+    parser.add_argument("--page", action="store_true", help="run none, and write the page")
+    parser.add_argument("--thinner", type=int, default=1, help="run an n-th as many tests")
+    parser.add_argument("--sources", default="https://github.com", help="where repositories are")
+    chosen = parser.parse_args()
+    names = chosen.only or [n for n in PACKAGES if not (chosen.missing and n in kept())]
+    failed = []
+    for name in [] if chosen.page else names:
+        try:
+            found = measure(name, PACKAGES[name], chosen.sources, chosen.thinner)
+        except NotRunError as error:
+            failed.append(f"{name}: {error}")
+            continue
+        failed += [f"{name}: lost {test}" for test in found["lost"]]
+        results = kept() | {name: found}
+        present = {n: results[n] for n in PACKAGES if n in results}
+        RESULTS.write_text(json.dumps(present, indent=1) + "\n")
+    results = kept()
+    if PACKAGES.keys() <= results.keys():
+        replace(PAGE, measured(results), MARK)
+    print("\n".join(failed))
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
