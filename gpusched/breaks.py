@@ -2,7 +2,8 @@
 
 Every refusal to fuse is one of `GraphBreak`, with its own message: a `Reason`. Statistics count
 them, and `gpusched.explain`, the summary of ``gpusched run`` and the dashboard show them with their
-remedies.
+remedies. So is every refusal to put tasks together, or to run kernels together, to do without
+joining chunks and to write past the caches, which statistics count apart from these.
 """
 
 from __future__ import annotations
@@ -121,6 +122,20 @@ class GraphBreak(enum.Enum):
     OWN_CODE = (
         "use NumPy calls and plain expressions only, or mark the function with @gpusched.fusible"
     )
+
+    # Why tasks, kernels and copies stay apart.
+    FEW_TASKS = "nothing, or change the setting that the reason names"
+    RESULT = "nothing: it is asked for by itself"
+    LARGE = "nothing: chunks as large as these are worth a task, or a copy, of their own"
+    SMALL = "nothing, or make chunks larger: so small ones cost less than what it would save"
+    UNKNOWN_SIZE = "call compute_chunk_sizes first, or give the function meta and chunks"
+    ANY_TIME = "nothing: tasks of a batch run one after the other, so each has to be known as quick"
+    FORM = "nothing: dask has a form of its own for it"
+    ANNOTATED = "leave dask.annotate out for tasks that need no annotation"
+    KEPT = "nothing: together, they would keep large chunks for longer"
+    FEW_CHUNKS = "make chunks smaller: threads would be without work"
+    READ_WHOLE = "nothing: what is not an elementwise kernel needs the joined array as a whole"
+    NO_GAIN = "nothing: memory is not read, or written, less for it"
 
 
 class Reason(str):

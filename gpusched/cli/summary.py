@@ -10,6 +10,7 @@ from gpusched import config
 from gpusched.store.statistics import Committed, Statistics
 
 _BREAKS_SHOWN = 8
+_APART_SHOWN = 3
 
 
 def summary(
@@ -172,7 +173,18 @@ def _breaks(counted: Statistics) -> Sequence[tuple[str, str]]:
         for (operation, reason), count in counted.breaks.most_common(_BREAKS_SHOWN)
     ]
     more = len(counted.breaks) - len(shown)
-    return [*shown, ("", f"and {more} other reasons")] if more else shown
+    shown += [("", f"and {more} other reasons")] if more else []
+    return [*shown, *_apart(counted)]
+
+
+def _apart(counted: Statistics) -> Sequence[tuple[str, str]]:
+    """Return what stays apart, first what does so most often."""
+    if not counted.apart:
+        return []
+    found = counted.apart.most_common()
+    told = [f"{what}: {reason} ({_times(n)})" for (what, reason), n in found[:_APART_SHOWN]]
+    more = [f"{len(found) - _APART_SHOWN} others"] if len(found) > _APART_SHOWN else []
+    return [("apart", "; ".join([*told, *more]))]
 
 
 def _times(count: int) -> str:

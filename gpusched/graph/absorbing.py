@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
+from gpusched.breaks import GraphBreak
 from gpusched.graph.rewrite import worthwhile
 from gpusched.graph.table import Table
 from gpusched.record.catalogue import has
@@ -45,6 +46,11 @@ def absorbed(table: Table, largest: int) -> Table:
 PART = 2
 """How many times as large as a piece that is not small a large chunk must be, and how many times as
 much of what is not a large chunk may be sent for it."""
+
+KEPT = GraphBreak.KEPT("a chunk that is larger than the pieces which are cut off it")
+SEVERAL = GraphBreak.KEPT("pieces of several large chunks, each of which may be elsewhere")
+LARGE = GraphBreak.LARGE("pieces of more than half of a chunk")
+FEW = GraphBreak.FEW_CHUNKS("fewer large chunks than threads")
 
 
 class _Absorbing:
@@ -86,6 +92,7 @@ class _Absorbing:
                     cut[other] += self._nbytes(key)
         for key, large in list(self._large.items()):
             if any(cut[k] < self._nbytes(k) and not self._stays(k) for k in large):
+                self._table.note("absorb", KEPT)
                 del self._large[key]
 
     def _bound(self, key: Any) -> int:
@@ -115,12 +122,18 @@ class _Absorbing:
                 large.update(self._large[key])
             elif self._nbytes(key) > bound:
                 large.add(key)
-        if len(large) != 1 or not found or not self._is_able(node):
+        if not found or not self._is_able(node):
+            return []
+        if len(large) != 1:
+            self._table.note("absorb", SEVERAL)
             return []
         largest = max(self._nbytes(each) for each in (node.key, *(task.key for task in found)))
         (chunk,) = large
         small = largest <= self._largest
-        return found if small or (self._spread and largest * PART <= self._nbytes(chunk)) else []
+        if small or (self._spread and largest * PART <= self._nbytes(chunk)):
+            return found
+        self._table.note("absorb", LARGE if self._spread else FEW)
+        return []
 
     def _is_able(self, node: Task) -> bool:
         return (

@@ -13,6 +13,7 @@ from dask.array.core import finalize
 from dask.utils import key_split
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.aliases import resolved
 from gpusched.graph.batch import Batch
@@ -29,6 +30,10 @@ from gpusched.graph.table import Table
 from gpusched.graph.templates import Templates
 from gpusched.plan.plan import Register
 
+ALL = GraphBreak.RESULT("all chunks become one")
+UNKNOWN = GraphBreak.UNKNOWN_SIZE("chunks of unknown size")
+LARGE = GraphBreak.LARGE("chunks that are large enough")
+
 MOST = 1024
 """Chunks that a task of a batch takes at most."""
 
@@ -42,7 +47,7 @@ class Batched:
     """Tasks, before; data and other names of tasks are none."""
     after: int
     batches: int
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[Reason] = field(default_factory=Counter)
     """Why tasks were not batched, and how many of them."""
 
 
@@ -65,7 +70,7 @@ def batched(graph: dict[Any, Any], table: Table, limits: Limits) -> Batched:
         why = f"a graph of no more than {limits.least} tasks (gpusched.batching.least)"
     if why:
         count = _count(graph)
-        return Batched(graph, count, count, 0, Counter({why: count}))
+        return Batched(graph, count, count, 0, Counter({GraphBreak.FEW_TASKS(why): count}))
     return _Batching(graph, table, limits).run()
 
 
@@ -78,7 +83,7 @@ class _Batching:
             lambda node: translated(node, table.functions, recorded=False)[0], constant
         )
         self._limits = limits
-        self._reasons: Counter[str] = Counter()
+        self._reasons: Counter[Reason] = Counter()
         self._operands: dict[Any, list[Any]] = {}
         self._data: set[Any] = set()
         self._sizes: dict[Any, float] = {}
@@ -159,44 +164,44 @@ class _Batching:
         if key in self._data:
             return
         reason = self._reason(key, node, nbytes)
-        if reason:
+        if reason is not None:
             self._reasons[reason] += 1
         else:
             self._tiny.add(key)
 
-    def _reason(self, key: Any, node: Any, nbytes: float | None) -> str:
+    def _reason(self, key: Any, node: Any, nbytes: float | None) -> Reason | None:
         if key in self._pinned:
             joins = type(node) is Task and node.func is finalize
-            return "all chunks become one" if joins else "asked for by name"
+            return ALL if joins else GraphBreak.RESULT("asked for by name")
         if type(node) is not Task:
-            return f"a {type(node).__name__}"
+            return GraphBreak.FORM(f"a {type(node).__name__}")
         if len(self._operands[key]) > MOST:
-            return "tasks of very many chunks"
+            return GraphBreak.FORM("tasks of very many chunks")
         of_operands = [self._read(key, node, other) for other in self._operands[key]]
         largest = max(of_operands, default=0)
         if largest == math.inf:
-            return "chunks of unknown size"
+            return UNKNOWN
         if max(nbytes or 0, largest) > self._limits.chunk:
-            return "chunks that are large enough"
+            return LARGE
         task = self._graph[key]
         if type(task.func) is not Program:
             task = self._unrecorded.rewrite(task)
         if type(task.func) is not Program:
-            return "tasks of a form of their own"
+            return GraphBreak.FORM("tasks of a form of their own")
         called = self._cheap.refusal(task.func)
         if called:
-            return f"{called} may take any time"
+            return GraphBreak.ANY_TIME(f"{called} may take any time")
         if nbytes is None and moves(task):
             nbytes = sum(of_operands)
         if nbytes is None:
-            return "chunks of unknown size"
+            return UNKNOWN
         if nbytes > self._limits.chunk:
-            return "chunks that are large enough"
+            return LARGE
         self._sizes[key] = nbytes
         if self._table.sizes.is_annotated(node):
-            return "annotated"
+            return GraphBreak.ANNOTATED("annotated")
         self._graph[key] = task
-        return ""
+        return None
 
     def _read(self, key: Any, node: Task, other: Any) -> float:
         """Return the bytes that a task reads of a chunk at most; infinity if that is not known."""

@@ -19,6 +19,7 @@ from dask.array import chunk
 from dask.utils import key_split
 
 from gpusched.adapters.tasks import Alias, Task, TaskRef, execute_subgraph
+from gpusched.breaks import GraphBreak
 from gpusched.graph.known import Cut, pieces
 from gpusched.graph.merging import block_of, gathers
 from gpusched.graph.subgraph import references
@@ -29,6 +30,11 @@ PART = 4
 
 SHARE = 16
 """How many times as large as one piece all pieces of a chunk may be: who needs one is sent all."""
+
+ANNOTATED = GraphBreak.ANNOTATED("a graph with annotations")
+SMALL = GraphBreak.SMALL("chunks below gpusched.batching.chunk-bytes, or none whose size is known")
+SENT = GraphBreak.KEPT("pieces of a chunk that are large together: who needs one is sent all")
+LARGE = GraphBreak.LARGE("pieces that are large")
 
 Lengths = tuple[int, ...]
 
@@ -51,6 +57,7 @@ def cut_together(table: Table, least: int, most: int) -> Table:
     Each task and each edge is looked at a constant number of times.
     """
     if not most or table.sizes.largest < least or table.sizes.annotated:
+        table.note("cut", ANNOTATED if table.sizes.annotated else SMALL)
         return table
     return _Cutting(table, least, most).run()
 
@@ -108,6 +115,8 @@ class _Cutting:
                 for place, key in enumerate(outputs):
                     result[key] = Task(key, operator.getitem, TaskRef(name), place)
                 items.update(outputs)
+            elif len(outputs) > 1:
+                self._table.note("cut", SENT)
         for node in result.values():
             if type(node) is not Task:
                 items.difference_update(node.dependencies)
@@ -138,7 +147,10 @@ class _Cutting:
         if lengths is None:
             return None
         piece = piece._replace(lengths=lengths, cuts=piece.cuts + cuts)
-        return piece if piece.nbytes <= self._most // SHARE else None
+        if piece.nbytes <= self._most // SHARE:
+            return piece
+        self._table.note("cut", LARGE)
+        return None
 
     def _whole(self, key: Any) -> _Piece | None:
         """Return the whole of a large chunk."""

@@ -21,6 +21,7 @@ from dask.utils import key_split
 
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
+from gpusched.breaks import GraphBreak
 from gpusched.graph.batch_limits import threads
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.quick import slow_part
@@ -47,6 +48,7 @@ def merged(table: Table, least: int) -> Table:
     at a constant number of times.
     """
     if not least or table.sizes.largest < least:
+        table.note("merge", SMALL if least else OFF)
         return table
     return _Merging(table, least).run()
 
@@ -65,6 +67,11 @@ def merge_bytes() -> int:
 TIMES = 4
 """How many times as large as others a chunk must be for its reductions to be put together. They
 share the reading of it and no computation, and each may cost a task that takes its result out."""
+
+OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
+SMALL = GraphBreak.SMALL("chunks below gpusched.fusion.merge-bytes")
+FEW = GraphBreak.FEW_CHUNKS("fewer chunks than threads")
+KEPT = GraphBreak.KEPT("several large results, which are let go of one by one")
 
 
 class _Group:
@@ -112,6 +119,8 @@ class _Merging:
                 found.append(members)
         # One chunk a thread at least, or merging would leave threads without work.
         if len(found) < threads():
+            if found:
+                self._table.note("merge", FEW, len(found))
             return self._table
         result = dict(self._tasks)
         for members in found:
@@ -263,7 +272,10 @@ class _Merging:
         if sum(map(self._computes, members)) < 2:
             return []
         left = [k for k in self._outputs(members) if k not in self._held]
-        return members if sum(self._nbytes(k) >= self._least for k in left) <= 1 else []
+        if sum(self._nbytes(k) >= self._least for k in left) > 1:
+            self._table.note("merge", KEPT)
+            return []
+        return members
 
     def _computes(self, key: Any) -> bool:
         node = self._tasks[key]

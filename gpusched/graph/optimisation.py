@@ -28,6 +28,7 @@ from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.plan.overrides import Overrides
 from gpusched.plan.placement import DRAWN
+from gpusched.store.statistics import updating
 
 FEW = 24
 """Nodes of a graph that keeps other names of tasks, and chains, as dask makes them: next to nothing
@@ -69,7 +70,11 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     check(table.tasks, table.sizes)
     rewritten = rewrite(table.tasks, table.functions, table.wanted)
     _declare(rewritten, table)
-    return taken_inside(batched(rewritten, table, limits()).tasks, table.items)
+    found = batched(rewritten, table, limits())
+    with updating() as counters:
+        counters.apart.update(table.apart)
+        counters.apart.update({("batch", why): times for why, times in found.reasons.items()})
+    return taken_inside(found.tasks, table.items)
 
 
 def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:

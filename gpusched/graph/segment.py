@@ -507,6 +507,7 @@ class Segment:
         with updating() as counters:
             counters.recorded[found] += 1
             counters.breaks.update(recorder.breaks)
+            counters.apart.update(recorder.apart)
             if recorder.escape is not None:
                 counters.breaks["plan", recorder.escape] += 1
 

@@ -8,6 +8,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from gpusched.breaks import Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
@@ -19,7 +20,8 @@ class Table:
 
     Notes
     -----
-    Immutable: a pass returns another table, or the same one if it has changed nothing.
+    Immutable, but for what passes note: one returns another table, or the same one if it has
+    changed nothing.
     """
 
     tasks: dict[Any, Any]
@@ -32,6 +34,13 @@ class Table:
     items: frozenset[Any] = frozenset()
     """Keys of tasks that take small items out of the results of others, and that nobody but tasks
     asks for: moving a whole result costs those less than a task that takes the item out."""
+
+    apart: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    """Why tasks stay apart, by pass: what the passes have noted so far."""
+
+    def note(self, what: str, reason: Reason, times: int = 1) -> None:
+        """Note that a pass leaves tasks apart."""
+        self.apart[what, reason] += times
 
     @cached_property
     def users(self) -> Counter[Any]:

@@ -9,8 +9,9 @@ import dask
 from dask.array.core import finalize
 
 from gpusched.adapters.tasks import List, Task, TaskRef
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.batch_limits import limits
-from gpusched.graph.batching import batched
+from gpusched.graph.batching import ALL, batched
 from gpusched.graph.items import taken_inside
 from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
@@ -27,7 +28,7 @@ class Batches:
     tasks: int = 0
     """Tasks with neighbours in batches; those that join all chunks of an array are not counted."""
     batches: int = 0
-    reasons: tuple[tuple[str, int], ...] = ()
+    reasons: tuple[tuple[Reason, int], ...] = ()
     """Why tasks are not in batches, and how many of them."""
 
     def __str__(self) -> str:
@@ -43,7 +44,9 @@ def batches(wanted: Wanted) -> Batches:
     """Return what batching makes of a graph, see `gpusched.graph.batching`."""
     if dask.config.get("optimization.fuse.active") is False:
         count_ = sum(isinstance(node, Task) for node in wanted.tasks.values())
-        return Batches(count_, 0, (("optimization.fuse.active is False", count_),))
+        return Batches(
+            count_, 0, ((GraphBreak.FEW_TASKS("optimization.fuse.active is False"), count_),)
+        )
     by_name: dict[str, list[TaskRef]] = {}
     for key in sorted(wanted.keys, key=_position):
         by_name.setdefault(layer_of(key), []).append(TaskRef(key))
@@ -52,7 +55,7 @@ def batches(wanted: Wanted) -> Batches:
     table = Table(tasks, [task.key for task in joins], Sizes(wanted.built.layers))
     found = batched(rewrite(tasks, table.functions, table.wanted), table, limits())
     reasons = found.reasons.copy()
-    reasons.pop("all chunks become one", None)
+    reasons.pop(ALL, None)
     ran = taken_inside(found.tasks, wanted.items).values()
     after = sum(isinstance(node, Task) for node in ran) - len(joins)
     return Batches(after, found.batches, tuple(reasons.most_common()))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from gpusched.breaks import Reason
-from gpusched.inspection.model import Break
+from gpusched.inspection.batches import Batches
+from gpusched.inspection.model import Apart, Break
 from gpusched.inspection.places import Place, place_of_function, place_of_layer, place_of_site
 from gpusched.inspection.variant import Halt
 from gpusched.inspection.walk import Walked
@@ -44,6 +45,33 @@ def breaks(walked: Walked, numbers: dict[str, int]) -> list[Break]:
         for (stage, operation, reason, layer, place, counted), tasks in found.items()
     ]
     return sorted(made, key=lambda each: (each.remedy.startswith("nothing"), each.stage))
+
+
+def apart(
+    noted: Counter[tuple[str, Reason]], walked: Walked, batches: Batches
+) -> tuple[Apart, ...]:
+    """Return what is not put together; first where something can be changed.
+
+    Parameters
+    ----------
+    noted
+        What passes over the graph have noted.
+    walked
+        What the graph's tasks do.
+    batches
+        What batching makes of the graph.
+    """
+    found = noted.copy()
+    for variant in walked.variants:
+        for what in variant.apart:
+            found[what] += variant.tasks
+    for reason, tasks in batches.reasons:
+        found["batch", reason] += tasks
+    made = [
+        Apart(what, reason, reason.kind.name, reason.kind.remedy, times)
+        for (what, reason), times in found.items()
+    ]
+    return tuple(sorted(made, key=lambda each: (each.remedy.startswith("nothing"), -each.times)))
 
 
 def _place(halt: Halt) -> Place | None:

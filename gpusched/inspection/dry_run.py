@@ -222,6 +222,7 @@ class Rehearser(Rehearsal):
             if call is None or id(call) in running:
                 variant.calls.append(CallUse(name, layer, taken, given))
         self._broken(recorder, counted=True)
+        variant.apart += recorder.apart
         if recorder.escape is not None:
             variant.halts.append(Halt("plan", recorder.escape, variant.name))
         variant.halts += _splits(recorder, self._labels, variant.name)

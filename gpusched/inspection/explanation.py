@@ -13,12 +13,12 @@ from gpusched.graph.optimisation import regrouped
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.inspection.batches import Batches, batches
-from gpusched.inspection.breaks import breaks
+from gpusched.inspection.breaks import apart, breaks
 from gpusched.inspection.contention import PolicyWaits, policy_waits
 from gpusched.inspection.fit import Described, Fit, described, fit
 from gpusched.inspection.gather import Wanted, gather
 from gpusched.inspection.kernels import ExplainedKernel, explained
-from gpusched.inspection.model import Break, Stage, Totals
+from gpusched.inspection.model import Apart, Break, Stage, Totals
 from gpusched.inspection.stages import count_tasks, stages
 from gpusched.inspection.variant import KernelUse
 from gpusched.inspection.walk import Walk, Walked
@@ -38,6 +38,8 @@ class Explanation:
     """What expected times are based on."""
     waits: tuple[PolicyWaits, ...] = ()
     """Thread policies that this process has waited for until now."""
+    apart: tuple[Apart, ...] = ()
+    """What tasks, kernels and copies are not put together, why, and what to change."""
     batches: Batches = field(default_factory=Batches)
     """How many tasks run once tiny neighbours are in batches, and why others are not."""
     chunks: str = ""
@@ -91,6 +93,7 @@ class Explanation:
             "breaks": [asdict(each) for each in self.breaks],
             "machine": asdict(self.machine),
             "waits": [asdict(each) for each in self.waits],
+            "apart": [asdict(each) for each in self.apart],
             "batches": asdict(self.batches),
             "chunks": self.chunks,
             "fit": None if self.fit is None else _fit(self.fit),
@@ -202,9 +205,10 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         graph_breaks = tuple(breaks(walked, numbers))
         totals = _totals(before, walked, run, walk.most_kept())
         auto = str(chosen() or "")
+        together = batches(wanted)
         explanation = Explanation(
-            totals, run, kernels, graph_breaks, here, policy_waits(), batches(wanted), auto,
-            walk.has_gpus,
+            totals, run, kernels, graph_breaks, here, policy_waits(),
+            apart(found.apart, walked, together), together, auto, walk.has_gpus,
         )  # fmt: skip
         return explanation, walk.chunks()
 

@@ -58,6 +58,7 @@ def html(found: Explanation) -> str:
         paragraph(str(found.batches)) if found.batches.batches else "",
         *map(paragraph, waits(found)),
         *(_stage(found, stage) for stage in shown),
+        _apart(found),
         *(folded(f"Kernel {kernel.name}", listing(kernel.source)) for kernel in found.kernels),
         paragraph(profile(found), "soft"),
         paragraph(chunks(found), "soft") if found.chunks else "",
@@ -103,6 +104,14 @@ def _breaks(found: Explanation) -> str:
         for each in merged(found.breaks)
     ]  # fmt: skip
     return table(("graph break", "source", "tasks", "why", "what to change"), body)
+
+
+def _apart(found: Explanation) -> str:
+    if not found.apart:
+        return ""
+    body = [(each.what, each.reason, Number(f"{each.times:,}"), strong(each.remedy))
+            for each in found.apart]  # fmt: skip
+    return folded("Not put together", table(("what", "why", "times", "what to change"), body))
 
 
 def _stage(found: Explanation, stage: Stage) -> str:

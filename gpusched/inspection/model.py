@@ -46,6 +46,24 @@ class Break:
 
 
 @dataclass(frozen=True)
+class Apart:
+    """Tasks, kernels or copies that are not put together."""
+
+    what: str
+    """What would have put them together, as in `gpusched.store.statistics.Statistics.apart`."""
+    reason: str
+    code: str
+    """Which `gpusched.breaks.GraphBreak` it is."""
+    remedy: str
+    """What to change; says so where nothing need be."""
+    times: int
+    """Tasks, or what a pass has counted instead."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.reason} ({self.times:,}); {self.remedy}"
+
+
+@dataclass(frozen=True)
 class Boundary:
     """Why a stage's results are written for others, rather than used in the same kernel."""
 

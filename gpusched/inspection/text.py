@@ -45,6 +45,10 @@ def text(found: Explanation, details: bool = False, width: int = 80) -> str:
     lines += list(_breaks(found.breaks, details, width))
     if found.batches.batches or details:
         lines += ["", *_wrapped("", str(found.batches), width)]
+    if details and found.apart:
+        lines += ["", "Not put together"]
+        for each in found.apart:
+            lines += _wrapped("  ", str(each), width)
     for told in waits(found):
         lines += ["", *_wrapped("", told, width)]
     if details:

@@ -104,6 +104,8 @@ class Variant:
     """Kernels that read arrays where they are, instead of one that they would be joined to."""
     calls: list[CallUse] = field(default_factory=list)
     halts: list[Halt] = field(default_factory=list)
+    apart: list[tuple[str, Reason]] = field(default_factory=list)
+    """What its plans do not put together, and why."""
     devices: list[DeviceUse] = field(default_factory=list)
     """Where its calls run, on a worker that owns a GPU."""
     inputs: list[tuple[str, Any]] = field(default_factory=list)

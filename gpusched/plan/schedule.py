@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gpusched.backends.devices import Device
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit import generate, hostloops
 from gpusched.emit.dtypes import HALF, computed
@@ -458,7 +459,7 @@ class KernelBuilder:
             found = replace(found, checked=bool(flags or tests), flags=flags, tests=tests)
         if not device.can.streams:
             return found
-        streamed = _is_streamed(outputs, loops, allocations)
+        streamed = not_streamed(outputs, loops, allocations) is None
         return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
 
     def _access(self, loops: Loops, operand: int, labelled: bool) -> tuple[Access, ...]:
@@ -586,14 +587,25 @@ def _strides_in(order: tuple[int, ...], lengths: list[int]) -> Strides:
     return tuple(strides)
 
 
-def _is_streamed(outputs: tuple[Output, ...], loops: Loops, allocations: list[Allocation]) -> bool:
-    """Return whether a kernel on the host writes its results past the caches."""
-    return (
-        platform.machine() in ("x86_64", "AMD64")
-        and loops.sizes[-1] >= BLOCK
-        and all(o.combine is None and o.access[-1] is Access.UNIT for o in outputs)
-        and sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) >= STREAMED
-    )
+def not_streamed(
+    outputs: tuple[Output, ...], loops: Loops, allocations: Sequence[Allocation]
+) -> Reason | None:
+    """Return why a kernel on the host does not write its results past the caches; None if it does.
+
+    Parameters
+    ----------
+    outputs, loops
+        Of the kernel.
+    allocations
+        What it writes to.
+    """
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return GraphBreak.NO_GAIN("a processor without such instructions")
+    if sum(math.prod(a.shape) * a.dtype.itemsize for a in allocations) < STREAMED:
+        return GraphBreak.SMALL("results that stay in the cache")
+    if any(o.combine is not None or o.access[-1] is not Access.UNIT for o in outputs):
+        return GraphBreak.NO_GAIN("results that are joined, or whose elements are not side by side")
+    return None if loops.sizes[-1] >= BLOCK else GraphBreak.SMALL("rows of less than a block")
 
 
 def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:

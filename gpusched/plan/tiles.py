@@ -20,6 +20,7 @@ import numpy as np
 from gpusched import events
 from gpusched.backends import tilecalls
 from gpusched.backends.devices import Device
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import OVERFLOW, note
 from gpusched.emit.policy import TILE_ROWS, USUAL_CACHE
@@ -34,6 +35,10 @@ from gpusched.plan.plan import (
     written,
 )
 from gpusched.store.handles import NativeKernel
+
+KEPT = GraphBreak.KEPT("large results would be made, or let go of, later")
+ROWS = GraphBreak.NO_GAIN("too few rows, or rows too large for the cache")
+READ_ONCE = GraphBreak.NO_GAIN("kernels that hardly read what others have read")
 
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 """Where Linux states the size of the second-level cache."""
@@ -192,6 +197,7 @@ def arranged(
     steps: list[Step],
     dying: Iterable[tuple[int, ...]],
     arrays: Registers,
+    apart: list[tuple[str, Reason]] | None = None,
 ) -> list[Step]:
     """Return the steps of a plan, with those together that gain by it.
 
@@ -203,6 +209,8 @@ def arranged(
         Per step, the registers that nobody reads later.
     arrays
         What the registers held.
+    apart
+        Gets why kernels that read the same rows stay apart.
     """
     waiting = [(step, ends) for step, ends in zip(steps, dying, strict=True)]
     found: list[Step] = []
@@ -225,6 +233,8 @@ def arranged(
             found += [*before, TiledLaunches(together.in_order(), rows, together.cached())]
         else:
             found.append(first)
+            if apart is not None and (reason := together.refusal()) is not None:
+                apart.append(("tile", reason))
         waiting = later if rows else rest
     return found
 
@@ -271,6 +281,8 @@ class _Together:
     """Whether a large array is kept for longer than without tiles."""
     delayed: bool = False
     """Whether large results are made later than without tiles."""
+    refused: bool = False
+    """Whether a kernel of these rows was left out for it."""
 
     def takes(self, launch: Launch) -> bool:
         """Return whether a launch can be computed beside those before it, row by row.
@@ -288,6 +300,7 @@ class _Together:
                 return False
         large = self._is_large(output.register for output in launch.outputs)
         if large and (self.freed or self.delayed):
+            self.refused = True
             return False
         return all(self._can_read(register, step) for register, step in inputs)
 
@@ -332,6 +345,13 @@ class _Together:
         rows = room() // row // TILE_ROWS * TILE_ROWS if row else 0
         gains = self._read_again() >= row / 4
         return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0
+
+    def refusal(self) -> Reason | None:
+        """Return why kernels of the same rows stay apart; None if there are none."""
+        if len(self.launches) < 2:
+            return KEPT if self.refused else None
+        read_again = 4 * self._read_again() >= sum(self._sizes().values())
+        return ROWS if read_again else READ_ONCE
 
     def in_order(self) -> tuple[Launch, ...]:
         """Return the launches as they are called: first one that reads row after row, if any can.

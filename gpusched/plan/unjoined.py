@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpusched import events
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import note
 from gpusched.emit.kernel import Access
@@ -37,6 +38,8 @@ from gpusched.plan.grids import (
 )
 from gpusched.plan.layout import passed
 from gpusched.plan.plan import Call, Launch, Registers, Step, reads, window, written
+
+NEEDED = GraphBreak.READ_WHOLE("joined chunks are read by something else, or in small parts")
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,12 @@ def divided(steps: list[Step], read: Sequence[Any], shape: Shape, arrays: Regist
     return found
 
 
-def arranged(steps: list[Step], kept: Collection[int], arrays: Registers) -> list[Step]:
+def arranged(
+    steps: list[Step],
+    kept: Collection[int],
+    arrays: Registers,
+    apart: list[tuple[str, Reason]] | None = None,
+) -> list[Step]:
     """Return the steps of a plan without the joining of arrays that kernels read where they are.
 
     Parameters
@@ -162,6 +170,8 @@ def arranged(steps: list[Step], kept: Collection[int], arrays: Registers) -> lis
         Registers that are needed after the last one.
     arrays
         What the registers held.
+    apart
+        Gets why arrays are joined all the same.
     """
     joins = (s for s in steps if isinstance(s, Call) and is_join(s.function))
     grids = [grid for grid in (grid_of(step, arrays) for step in joins) if grid is not None]
@@ -170,6 +180,8 @@ def arranged(steps: list[Step], kept: Collection[int], arrays: Registers) -> lis
         if not isinstance(found, Grid):
             return found
         grids.remove(found)
+        if apart is not None:
+            apart.append(("join", NEEDED))
     return steps
 
 

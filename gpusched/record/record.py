@@ -55,7 +55,7 @@ from gpusched.plan.plan import (
     used_registers,
     written,
 )
-from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups
+from gpusched.plan.schedule import Group, KernelBuilder, Part, alongside, groups, not_streamed
 from gpusched.record import parts
 from gpusched.store.handles import Runnable
 
@@ -132,6 +132,8 @@ class Recorder:
         self.stopped: BaseException | None = None
         """What ended the recording, whoever has caught it since."""
         self.breaks: list[tuple[str, Reason]] = []
+        self.apart: list[tuple[str, Reason]] = []
+        """What the plan does not put together, and why."""
         self.errors = 0
         """Floating-point errors of numbers that the program computes besides its chunks."""
         self.warned: list[Warning] = []
@@ -808,12 +810,16 @@ class Recorder:
         """Return the plan that repeats what was recorded."""
         kept = used_registers(result)
         constants = tuple(self._constants)
-        steps = unjoined.arranged(list(self.steps), kept, self._registers)
+        steps = unjoined.arranged(list(self.steps), kept, self._registers, self.apart)
         dying = last_uses(map(reads, steps), kept)
-        running = tiles.arranged(steps, dying, self._registers)
+        running = tiles.arranged(steps, dying, self._registers, self.apart)
         ends = last_uses(map(tiles.read, running), kept)
         launches = [isinstance(step, Launch | tiles.TiledLaunches) for step in running]
         stages = tuple(zip(running, launches, ends, strict=True))
+        for step in steps:
+            if isinstance(step, Launch) and step.device.can.streams:
+                why = not_streamed(step.kernel.kernel.outputs, step.loops, step.outputs)
+                self.apart += [("stream", why)] if why is not None else []
         return Plan(steps, len(self._registers), arrays, result, constants, dying, stages,
                     errors=self.errors, warned=tuple(self.warned))  # fmt: skip
 

@@ -149,6 +149,10 @@ class Statistics:
     """What was taken of a worker's memory when least was left."""
     breaks: Counter[tuple[str, Reason]] = field(default_factory=Counter)
     """Calls handed over unfused, by (operation, reason)."""
+    apart: Counter[tuple[str, Reason]] = field(default_factory=Counter)
+    """What stays apart, by (what would have put it together, reason): tasks of a graph (``merge``,
+    ``cut``, ``absorb``, ``batch``), and in what was recorded, arrays that are joined (``join``),
+    kernels (``tile``), and results that are not written past the caches (``stream``)."""
 
     @property
     def recordings(self) -> int:

@@ -1,0 +1,91 @@
+"""What is not put together is counted with its reason, by the run and by `explain` alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpusched
+from gpusched.breaks import GraphBreak
+from gpusched.store.statistics import reset_statistics, statistics
+
+
+@pytest.fixture(autouse=True)
+def _fused() -> Iterator[None]:
+    with gpusched.enable(), dask.config.set(scheduler="sync"):
+        reset_statistics()
+        yield
+
+
+def counted() -> dict[tuple[str, GraphBreak], int]:
+    """Return what this process has counted, by kind."""
+    return {(what, reason.kind): n for (what, reason), n in statistics().apart.items()}
+
+
+def explained(array: da.Array) -> set[tuple[str, GraphBreak]]:
+    """Return what `explain` says of it."""
+    return {(each.what, GraphBreak[each.code]) for each in gpusched.explain(array).apart}
+
+
+def rows(count: int = 4, length: int = 100) -> da.Array:
+    """Return an array of that many chunks, of so many rows."""
+    return da.from_array(np.ones((count * length, 100)), chunks=(length, 100))
+
+
+def test_why_tasks_are_not_in_batches() -> None:
+    array = rows() + 1
+    dask.optimize(array)
+    assert counted()["batch", GraphBreak.FEW_TASKS] > 0
+    assert ("batch", GraphBreak.FEW_TASKS) in explained(array)
+
+
+def test_large_chunks_are_not_in_batches() -> None:
+    array = rows(8, 10)
+    with dask.config.set({"gpusched.batching.least": 1, "gpusched.batching.chunk-bytes": 100}):
+        dask.optimize((array + 1).sum(axis=0))
+    assert counted()["batch", GraphBreak.LARGE] > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind"), [("1 GiB", GraphBreak.SMALL), (0, GraphBreak.FEW_TASKS)]
+)
+def test_why_tasks_are_not_merged(setting: object, kind: GraphBreak) -> None:
+    array = rows()
+    with dask.config.set({"gpusched.fusion.merge-bytes": setting}):
+        dask.optimize(array - array.mean(axis=1, keepdims=True))
+        assert ("merge", kind) in explained(array - array.mean(axis=1, keepdims=True))
+    assert counted()["merge", kind] == 1
+
+
+def test_too_few_chunks_for_the_threads_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpusched.graph.merging.threads", lambda: 1000)
+    array = rows()
+    mean = array.mean(axis=1, keepdims=True)
+    with dask.config.set({"gpusched.fusion.merge-bytes": 1000}):
+        dask.optimize(((array - mean) ** 2).sum(axis=1) + (array - mean).max(axis=1))
+    assert counted()["merge", GraphBreak.FEW_CHUNKS] > 0
+
+
+def test_annotated_tasks_are_not_cut() -> None:
+    with dask.annotate(priority=1):
+        array = rows() + 1
+    dask.optimize(array[:1] + 1)
+    assert counted()["cut", GraphBreak.ANNOTATED] == 1
+
+
+def test_why_joined_chunks_and_small_results_stay_as_they_are() -> None:
+    array = da.from_array(np.ones((2000, 100)), chunks=(1000, 100)).rechunk((2000, 100))
+    assert ("join", GraphBreak.READ_WHOLE) in explained((array + 1).sum(axis=0))
+    assert ("stream", GraphBreak.SMALL) in explained(rows() * 2 + 1)
+
+
+def test_every_reason_is_one_that_the_reference_has() -> None:
+    array = rows()
+    found = gpusched.explain((array - array.mean(axis=1, keepdims=True)) / 2)
+    assert all(each.remedy == GraphBreak[each.code].remedy for each in found.apart)
+    assert all(each.code in found.to_json() for each in found.apart)
+    assert "Not put together" in found.text(details=True)
