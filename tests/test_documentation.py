@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import itertools
 import multiprocessing.spawn
 import os
 import re
@@ -320,3 +321,15 @@ def test_diagrams_fit_the_page(page: Path) -> None:
     """The site shows 100 columns, and cuts what is beyond them."""
     texts = re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     assert not [line for text in texts for line in text.splitlines() if len(line) > 100]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tables_fit_the_page(page: Path) -> None:
+    """The site shows about 100 characters of a wide table's unbreakable words side by side."""
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.MULTILINE):
+        heading, _, *rows = [row.strip("| \n").split("|") for row in table.splitlines()]
+        if len(heading) < 8:
+            continue
+        columns = itertools.zip_longest(heading, *rows, fillvalue="")
+        words = [max(map(len, re.split(r"(?<=-)|\s", " ".join(cells)))) for cells in columns]
+        assert sum(words) <= 100, heading

@@ -37,12 +37,12 @@ from gpusched.workers.execution import Execution, forget_variables
 from gpusched.workers.handshakes import limit_handshakes, limit_requests
 from gpusched.workers.kernels import WorkerKernels
 from gpusched.workers.memory.admit import Admission, refusal
-from gpusched.workers.memory.joining import streamed
 from gpusched.workers.memory.ledger import Verdict
 from gpusched.workers.memory.monitor import MemoryMonitor
 from gpusched.workers.memory.reach import reach
 from gpusched.workers.memory.spillfiles import LostValueError, SpillFiles
 from gpusched.workers.memory.store import Store
+from gpusched.workers.memory.streamed_inputs import streamed
 from gpusched.workers.metrics import Metrics
 from gpusched.workers.onstream import Coroutine, OnStream
 from gpusched.workers.outgoing import Outgoing

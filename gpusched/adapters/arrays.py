@@ -6,7 +6,7 @@ public list of them, and no issue asks for one.
 
 from __future__ import annotations
 
-from gpusched.adapters.bounds import moved
+from gpusched.adapters.tested_releases import moved
 
 try:
     # Indexing by an array, and the join after it: take, shuffle, sort along an axis.

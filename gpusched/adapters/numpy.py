@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusched.adapters.bounds import moved
+from gpusched.adapters.tested_releases import moved
 
 try:
     # NumPy's types say nothing of them.

@@ -6,7 +6,7 @@ the module: https://github.com/dask/dask/pull/11248.
 
 from __future__ import annotations
 
-from gpusched.adapters.bounds import moved
+from gpusched.adapters.tested_releases import moved
 
 try:
     # Containers of keys in arguments (Dict, NestedContainer, Tuple), which `gpusched.graph` goes

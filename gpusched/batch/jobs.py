@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpusched import config
 from gpusched.batch import systems
-from gpusched.batch.children import TERMINATED
+from gpusched.batch.node_processes import TERMINATED
 from gpusched.batch.request import Request
 from gpusched.files import write_whole
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpusched.batch import systems
-from gpusched.batch.children import OUT_OF_TIME, TERMINATED, Children, Stopped
 from gpusched.batch.launch_options import LaunchOptions
 from gpusched.batch.node import CLOSING
+from gpusched.batch.node_processes import OUT_OF_TIME, TERMINATED, Children, Stopped
 from gpusched.batch.systems.system import System
 from gpusched.files import write_whole
 

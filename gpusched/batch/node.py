@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from gpusched import config
-from gpusched.batch.children import TERMINATED, Children, Stopped
 from gpusched.batch.launch_options import LaunchOptions
+from gpusched.batch.node_processes import TERMINATED, Children, Stopped
 from gpusched.files import write_whole
 from gpusched.quantities import read_seconds
 

@@ -67,7 +67,7 @@ async def tell_limit(device: str, measure: bool, dask_worker: Any) -> None:
     dask_worker
         The worker, which distributed gives.
     """
-    from gpusched.profiling.limits import known_limit_of, limit_of
+    from gpusched.profiling.memory_bandwidth import known_limit_of, limit_of
 
     found = await asyncio.to_thread(limit_of if measure else known_limit_of, device)
     told = None if found is None else [found.one, found.all]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.debugging.placement import every_array
+from gpusched.debugging.host_copies import every_array
 
 
 @dataclass(frozen=True)

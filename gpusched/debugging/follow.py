@@ -28,7 +28,7 @@ from gpusched.debugging.origins import (
 from gpusched.debugging.readable import ReadableKernel, needed
 from gpusched.debugging.run import Execution, Run
 from gpusched.debugging.sources import follows, told_of
-from gpusched.debugging.steps import Index, TracedValue, Where, is_finite
+from gpusched.debugging.steps import Index, Traced, Where, is_finite
 from gpusched.inspection.source import place_of_node
 from gpusched.inspection.standins import arrays_in
 from gpusched.inspection.units import count
@@ -66,7 +66,7 @@ class Follower:
     def __init__(self, graph: Graph, depth: int, into_reductions: bool,
                  execution: Execution | None = None) -> None:  # fmt: skip
         self.graph = graph
-        self.steps: list[TracedValue] = []
+        self.steps: list[Traced] = []
         self.visits: list[Visit] = []
         self._depth = depth
         self._into = into_reductions
@@ -177,17 +177,9 @@ class Follower:
         array = made.array
         own = where or Where(original.name, None)
         self.steps.append(
-            TracedValue(
-                "call",
-                "",
-                f"your version of {original.name}",
-                original.name,
-                str(node.dtype),
-                array[index],
-                place_of_node(use, node),
-                own,
-            )
-        )
+            Traced("call", "", f"your version of {original.name}", original.name, str(node.dtype),
+                 array[index], place_of_node(use, node), own)
+        )  # fmt: skip
         self.visits.append(Visit(made, index))
         return own
 
@@ -216,33 +208,16 @@ class Follower:
             each = use.builder.order[number]
             shown = with_values(expression, constants)
             self.steps.append(
-                TracedValue(
-                    "operation",
-                    name,
-                    shown,
-                    short_name(each.operation),
-                    str(each.dtype),
-                    each.dtype.type(values[number]),
-                    place_of_node(use, each),
-                    own,
-                )
-            )
+                Traced("operation", name, shown, short_name(each.operation), str(each.dtype),
+                     each.dtype.type(values[number]), place_of_node(use, each), own)
+            )  # fmt: skip
         return where or (replace(own, array=name or own.array) if own else Where(name, None))
 
     def _input(self, name: str, where: Where, value: Any) -> None:
         self.steps.append(
-            TracedValue(
-                "input",
-                name,
-                str(where),
-                "",
-                str(np.asarray(value).dtype),
-                value,
-                where.place,
-                where,
-                where.note,
-            )
-        )
+            Traced("input", name, str(where), "", str(np.asarray(value).dtype), value, where.place,
+                 where, where.note)
+        )  # fmt: skip
 
     def _constants(self, run: Run, kernel: ReadableKernel, read: set[str],
                    depth: int) -> dict[str, str]:  # fmt: skip
@@ -274,18 +249,9 @@ class Follower:
         told = f"{short_name(node.combine)} over {argument.size:,} elements"
         place = place_of_node(made.use, node)
         self.steps.append(
-            TracedValue(
-                "reduction",
-                "",
-                told,
-                short_name(node.combine),
-                str(node.dtype),
-                array[index],
-                place,
-                where,
-                note,
-            )
-        )
+            Traced("reduction", "", told, short_name(node.combine), str(node.dtype), array[index],
+                 place, where, note)
+        )  # fmt: skip
         self.visits.append(Visit(made, index))
         return where or Where(told, None, place=place)
 
@@ -315,18 +281,9 @@ class Follower:
         value = array[index]
         dtype = str(np.asarray(value).dtype)
         self.steps.append(
-            TracedValue(
-                "call",
-                "",
-                f"{called.name}({shown})",
-                called.name,
-                dtype,
-                value,
-                called.place,
-                own,
-                f"not fused: {called.reason}",
-            )
-        )
+            Traced("call", "", f"{called.name}({shown})", called.name, dtype, value,
+                 called.place, own, f"not fused: {called.reason}")
+        )  # fmt: skip
         return own
 
     def _culprit(self, run: Run, called: Called, depth: int) -> None:

@@ -9,7 +9,7 @@ from dask.array import Array
 from dask.base import get_scheduler
 
 from gpusched.adapters.tasks import Alias, DataNode, GraphNode, Task, TaskRef
-from gpusched.debugging.placement import Placement, fetched
+from gpusched.debugging.host_copies import Placement, fetched
 from gpusched.debugging.steps import Index, Where
 from gpusched.debugging.subject import name_of_layer
 from gpusched.graph.rewrite import Functions, rewrite_task

@@ -13,7 +13,7 @@ from gpusched.debugging.check import Bad, nonfinite
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
 from gpusched.debugging.sources import reads, told_of
-from gpusched.debugging.steps import Index, TracedValue, Where, is_finite, plain
+from gpusched.debugging.steps import Index, Traced, Where, is_finite, plain
 from gpusched.debugging.subject import Subject
 from gpusched.inspection.places import Place
 from gpusched.inspection.standins import arrays_in
@@ -40,7 +40,7 @@ class Nonfinite:
     """The user's line."""
     already_in_input: bool
     """Whether it is in data that the graph holds or reads, rather than computed."""
-    steps: tuple[TracedValue, ...]
+    steps: tuple[Traced, ...]
     """The values that lead to it."""
     chunks: int
     """Chunks of the result that have such values."""
@@ -50,7 +50,7 @@ class Nonfinite:
     """In the result."""
 
     @property
-    def step(self) -> TracedValue | None:
+    def step(self) -> Traced | None:
         """The first value that is not finite."""
         return next((step for step in self.steps if not step.finite), None)
 
@@ -204,16 +204,8 @@ def _located(graph: Graph, key: Any, bad: Bad, found: dict[Any, Bad]) -> Nonfini
     first = next((step for step in follower.steps if not step.finite), None)
     if first is None:
         _check_again(where, array[local])
-        first = TracedValue(
-            "input" if held else "call",
-            "",
-            str(where),
-            "" if held else told_of(node),
-            str(array.dtype),
-            array[local],
-            where.place,
-            where,
-        )
+        first = Traced("input" if held else "call", "", str(where), "" if held else told_of(node),
+                     str(array.dtype), array[local], where.place, where)  # fmt: skip
         follower.steps.append(first)
     element = first.where if first.where and first.where.index is not None else where
     block = named[1:] if isinstance(named, tuple) else ()

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.backends.devices import HOST, Device
+from gpusched.debugging.host_copies import Placement
 from gpusched.debugging.origins import (
     Called,
     FromCall,
@@ -21,7 +22,6 @@ from gpusched.debugging.origins import (
     held,
     pairs,
 )
-from gpusched.debugging.placement import Placement
 from gpusched.debugging.sources import name_of
 from gpusched.debugging.subject import name_of_layer
 from gpusched.graph.partials import bare

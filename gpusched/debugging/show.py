@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gpusched.debugging.steps import TracedValue
+from gpusched.debugging.steps import Traced
 from gpusched.inspection.places import Place
 from gpusched.rendering.html import code, fragment, paragraph, source, table
 
@@ -37,7 +37,7 @@ def head(trace: Trace) -> str:
     return f"{element} = {trace.value!s}, in chunk {trace.chunk}"
 
 
-def _steps(steps: tuple[TracedValue, ...], first: TracedValue | None, width: int) -> Iterator[str]:
+def _steps(steps: tuple[Traced, ...], first: Traced | None, width: int) -> Iterator[str]:
     codes = [_code(step) for step in steps]
     values = [str(step.value) for step in steps]
     column = min(max(map(len, codes), default=0), width // 2)
@@ -54,7 +54,7 @@ def _steps(steps: tuple[TracedValue, ...], first: TracedValue | None, width: int
             number += 1
 
 
-def _code(step: TracedValue) -> str:
+def _code(step: Traced) -> str:
     if not step.name or step.name == step.expression:
         return step.expression
     return f"{step.name} = {step.expression}"
@@ -73,7 +73,7 @@ def trace_html(trace: Trace) -> str:
     return fragment(paragraph(head(trace)), _table(trace.steps, trace.first_nonfinite))
 
 
-def _table(steps: tuple[TracedValue, ...], first: TracedValue | None) -> str:
+def _table(steps: tuple[Traced, ...], first: Traced | None) -> str:
     rows = [
         (code(_code(step)), step.dtype, str(step.value), source(step.place),
          f"{step.note} {_MARK if step is first else ''}".strip())

@@ -36,7 +36,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class TracedValue:
+class Traced:
     """One value."""
 
     kind: Kind

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpusched.debugging.follow import Follower
 from gpusched.debugging.graph import Graph
-from gpusched.debugging.steps import Index, TracedValue, is_finite, plain
+from gpusched.debugging.steps import Index, Traced, is_finite, plain
 from gpusched.debugging.subject import Subject
 
 
@@ -23,11 +23,11 @@ class Trace:
     """Position of its chunk."""
     value: Any
     """Of the element: a NumPy scalar."""
-    steps: tuple[TracedValue, ...]
+    steps: tuple[Traced, ...]
     """In the order in which they are computed."""
 
     @property
-    def first_nonfinite(self) -> TracedValue | None:
+    def first_nonfinite(self) -> Traced | None:
         """The first value that is NaN or infinite."""
         return next((step for step in self.steps if not step.finite), None)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpusched.threadsafe.kinds import parse
-from gpusched.threadsafe.known import OFF, cases
+from gpusched.threadsafe.policies import parse
+from gpusched.threadsafe.unsafe_libraries import OFF, cases
 from gpusched.threadsafe.wrapping import wrap
 
 

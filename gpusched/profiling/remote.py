@@ -10,7 +10,7 @@ from typing import Any
 from dask.utils import natural_sort_key
 
 from gpusched.profiling.clocks import Exchange, Offset, offset, read
-from gpusched.profiling.limits import limit_of
+from gpusched.profiling.memory_bandwidth import limit_of
 from gpusched.profiling.process_report import Gathered, Limit, Report, plugin_name, process
 
 _ROUNDS = 4

@@ -12,8 +12,8 @@ from typing import Any
 
 from gpusched.profiling.clocks import Offset
 from gpusched.profiling.kernels import KernelRow, kernel_rows
-from gpusched.profiling.limits import limit_of
 from gpusched.profiling.lines import Lines
+from gpusched.profiling.memory_bandwidth import limit_of
 from gpusched.profiling.process_report import Gathered, Report
 from gpusched.profiling.timeline import KINDS, Span, Timeline, build
 

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from gpusched import config, events
-from gpusched.profiling import local
+from gpusched.profiling import local_schedulers
 from gpusched.profiling.clocks import Offset
 from gpusched.profiling.process_report import Gathered, Report, process
 from gpusched.profiling.remote import Remote
@@ -134,10 +134,10 @@ class Session:
             )
         self._begun = True
         self._recording = events.start(self._token, self._limit)
-        local.watch()
+        local_schedulers.watch()
 
     def _stop(self) -> None:
-        local.unwatch()
+        local_schedulers.unwatch()
         events.stop(self._token)
 
     def _end_remote(self, remote: Remote) -> Gathered:

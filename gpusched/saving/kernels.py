@@ -22,8 +22,8 @@ from gpusched.emit.kernel import Kernel
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError
 from gpusched.graph.rewrite import Functions, rewrite_task
 from gpusched.graph.segment import describe
-from gpusched.saving.programs import encode_key
 from gpusched.saving.rebuild import decode_key
+from gpusched.saving.saved_programs import encode_key
 from gpusched.saving.values import Encoder
 from gpusched.store.handles import CompiledKernel
 

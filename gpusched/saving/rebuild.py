@@ -1,4 +1,4 @@
-"""dask tasks from data: what `gpusched.saving.programs` wrote, checked, under names of its own."""
+"""dask tasks from data: what `saved_programs` wrote, checked, under names of its own."""
 
 from __future__ import annotations
 

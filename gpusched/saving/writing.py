@@ -22,7 +22,7 @@ from gpusched.files import replacing
 from gpusched.saving import code, kernels, recording
 from gpusched.saving.container import Writer
 from gpusched.saving.errors import UnsavableError
-from gpusched.saving.programs import encode_tasks
+from gpusched.saving.saved_programs import encode_tasks
 from gpusched.saving.structure import Outputs, encode_array, summary
 from gpusched.saving.values import Encoder
 from gpusched.serialization import strided

@@ -1,12 +1,13 @@
 """Lets threads share libraries that are not thread-safe: policies, proxies, and known cases.
 
-The files in the order in which a call goes through them: `kinds` (how calls share threads, as
+The files in the order in which a call goes through them: `policies` (how calls share threads, as
 data), `wrapping` (``wrap``), `proxy` and `handle_classes` (what looks like the library, and which
 of its results are wrapped), `specials`, `pickling`, `registry` (the guard of each policy), `guards`
-and its kinds (`locks`, `limits`, `dedicated`, `instances` with their `proxy_targets`, `children`
-with `child` and `messages`), `waits`, `threads` and `tasks` (deadlocks, long waits, what is
-cancelled or left behind), `counts`. `known` lists libraries with the policies they need, which
-`hook` applies as they are imported, by `replacing` their functions.
+and its kinds (`locks`, `limits`, `dedicated`, `instances` with their `proxy_targets`,
+`child_processes` with `child` and `pipe_messages`), `waits`, `threads` and `tasks` (deadlocks, long
+waits, what is cancelled or left behind), `counts`. `unsafe_libraries` lists libraries with the
+policies they need, which `import_hook` applies as they are imported, by `replacing` their
+functions.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from gpusched.threadsafe.errors import (
     DeadlockError,
     TaskCancelledError,
 )
-from gpusched.threadsafe.hook import Protection, protect, protections, unprotect
-from gpusched.threadsafe.kinds import (
+from gpusched.threadsafe.import_hook import Protection, protect, protections, unprotect
+from gpusched.threadsafe.policies import (
     Policy,
     limit,
     lock,

@@ -16,9 +16,9 @@ from pickle import PicklingError
 from typing import Any
 
 from gpusched.orphans import end_with_parent
-from gpusched.threadsafe import messages
+from gpusched.threadsafe import pipe_messages
 from gpusched.threadsafe.handle_classes import PLAIN, Package
-from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference, Returned
+from gpusched.threadsafe.pipe_messages import Apply, Hold, Raised, Reference, Returned
 from gpusched.threadsafe.proxy import _BOUND
 from gpusched.threadsafe.specials import specials
 
@@ -33,10 +33,10 @@ class Child:
     def answer(self, request: bytes) -> bytes:
         """Return the answer to a request: `Returned` or `Raised`, as bytes."""
         try:
-            message = messages.loads(request, lambda number: self._kept[number][0])
+            message = pipe_messages.loads(request, lambda number: self._kept[number][0])
             if isinstance(message, Hold):
-                return messages.dumps(
-                    Returned(self._keep(messages.loads(message.content), message.package))
+                return pipe_messages.dumps(
+                    Returned(self._keep(pipe_messages.loads(message.content), message.package))
                 )
             return self._carry_out(message)
         except Exception as error:  # noqa: BLE001
@@ -49,14 +49,14 @@ class Child:
         value, package = self._kept[message.number]
         result = message.operation(value, *message.args)
         if result is value:
-            return messages.dumps(Returned(message.number))
+            return pipe_messages.dumps(Returned(message.number))
         if type(result) in PLAIN or not (type(result) in _BOUND or package.is_handle(result)):
             try:
-                return messages.dumps(Returned((result,)))
+                return pipe_messages.dumps(Returned((result,)))
             except (AttributeError, TypeError, PicklingError, ValueError):
                 # What cannot be sent is used where it is.
                 pass
-        return messages.dumps(Returned(self._keep(result, package)))
+        return pipe_messages.dumps(Returned(self._keep(result, package)))
 
     def _keep(self, value: Any, package: Package) -> Reference:
         number = next(self._numbers)
@@ -69,12 +69,12 @@ def _raised(error: Exception) -> bytes:
     error.add_note("In the child process:\n" + "".join(traceback.format_tb(error.__traceback__)))
     error.__traceback__ = None
     try:
-        content = messages.dumps(Raised(error))
-        messages.loads(content)
+        content = pipe_messages.dumps(Raised(error))
+        pipe_messages.loads(content)
         return content
     except Exception:  # noqa: BLE001
         # Exceptions of any library, with constructors of any kind.
-        return messages.dumps(Raised(RuntimeError(f"{type(error).__name__}: {error}")))
+        return pipe_messages.dumps(Raised(RuntimeError(f"{type(error).__name__}: {error}")))
 
 
 def main(descriptor: int) -> None:

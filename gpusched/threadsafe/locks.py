@@ -10,8 +10,8 @@ from typing import Any
 from gpusched.threadsafe import operations, waits
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package
-from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.policies import Policy
 from gpusched.threadsafe.threads import Thread, _local
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpusched.threadsafe.guards import Guard
-    from gpusched.threadsafe.kinds import Policy
+    from gpusched.threadsafe.policies import Policy
 
 MAKERS: dict[type[Policy], Callable[[Any], Guard]] = {}
 """What makes the guard of each kind of policies; `gpusched.threadsafe.wrapping` fills it."""

@@ -13,9 +13,9 @@ from typing import Any
 
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package, top_level
-from gpusched.threadsafe.kinds import Policy, parse
-from gpusched.threadsafe.known import Case
+from gpusched.threadsafe.policies import Policy, parse
 from gpusched.threadsafe.registry import guard_for
+from gpusched.threadsafe.unsafe_libraries import Case
 from gpusched.threadsafe.wrapping import wrap
 
 Replaced = tuple[Any, str, Any]

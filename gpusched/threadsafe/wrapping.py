@@ -11,22 +11,31 @@ import inspect
 import os
 from typing import Any
 
-from gpusched.threadsafe import counts, dedicated, guards, kinds, pickling, proxy, registry, waits
-from gpusched.threadsafe.children import ProcessGuard
+from gpusched.threadsafe import (
+    counts,
+    dedicated,
+    guards,
+    pickling,
+    policies,
+    proxy,
+    registry,
+    waits,
+)
+from gpusched.threadsafe.child_processes import ProcessGuard
 from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.instances import PerDeviceGuard, PerThreadGuard
-from gpusched.threadsafe.kinds import Policy
 from gpusched.threadsafe.limits import LimitGuard
 from gpusched.threadsafe.locks import LockGuard
+from gpusched.threadsafe.policies import Policy
 
 registry.MAKERS.update(
     {
-        kinds.Lock: LockGuard,
-        kinds.OneThread: dedicated.OneThreadGuard,
-        kinds.Limit: LimitGuard,
-        kinds.PerThread: PerThreadGuard,
-        kinds.PerDevice: PerDeviceGuard,
-        kinds.Process: ProcessGuard,
+        policies.Lock: LockGuard,
+        policies.OneThread: dedicated.OneThreadGuard,
+        policies.Limit: LimitGuard,
+        policies.PerThread: PerThreadGuard,
+        policies.PerDevice: PerDeviceGuard,
+        policies.Process: ProcessGuard,
     }
 )
 proxy.Proxy.__reduce_ex__ = pickling.reduce  # type: ignore[assignment, method-assign]
@@ -71,7 +80,7 @@ def wrap(value: Any, policy: Policy | str, *, results: bool = True) -> Any:
     >>> counter.most_common(1)
     [('a', 8)]
     """
-    policy = kinds.parse(policy) if isinstance(policy, str) else policy
+    policy = policies.parse(policy) if isinstance(policy, str) else policy
     if not isinstance(policy, Policy):
         raise TypeError(
             f"{policy!r} is not a policy: give one such as threadsafe.lock('name'), or its text"

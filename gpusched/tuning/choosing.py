@@ -15,8 +15,8 @@ from gpusched.inspection.kernels import ExplainedKernel
 from gpusched.record.recorded import Freezable, RecordedFunction
 from gpusched.store import tuned
 from gpusched.tuning.cases import Case, device_for, explained_case, function_cases
+from gpusched.tuning.comparison import Table, Tuned
 from gpusched.tuning.measuring import Bench, Row, candidates, measure
-from gpusched.tuning.table import Table, Tuned
 
 WORTH = 0.97
 """Part of the default's time that a candidate may need at most to be taken, both in the median and

@@ -10,7 +10,7 @@ from typing import Any
 from gpusched.editing.edited import SOURCE, Edited, edited_file, edited_override
 from gpusched.emit.kernel import Kernel
 from gpusched.plan.overrides import Override
-from gpusched.tuning.functions import function_override
+from gpusched.tuning.function_overrides import function_override
 from gpusched.tuning.subjects import kernel_of
 
 

@@ -12,7 +12,7 @@ import pytest
 from gpusched import events
 from gpusched.backends.devices import Marks
 from gpusched.plan import timing
-from gpusched.profiling import limits
+from gpusched.profiling import memory_bandwidth
 
 
 @dataclass
@@ -94,11 +94,11 @@ def test_bandwidth_of_a_gpu_is_that_of_its_fastest_copy(
     full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cupy", Cupy(full))
-    limits._copied.cache_clear()
+    memory_bandwidth._copied.cache_clear()
     try:
-        found = limits.limit_of("cuda")
+        found = memory_bandwidth.limit_of("cuda")
     finally:
-        limits._copied.cache_clear()
+        memory_bandwidth._copied.cache_clear()
     if full:
         assert found is None
     else:

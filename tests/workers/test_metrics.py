@@ -23,8 +23,8 @@ import gpusched
 from gpusched.store.statistics import reset_statistics, statistics, updating
 from gpusched.workers import metrics
 from gpusched.workers.metrics import METRICS, collect, sampler, snapshot
+from gpusched.workers.metrics.definitions import INFORMATION, INFORMATION_MEANING, LABELS
 from gpusched.workers.metrics.sampler import Sampler
-from gpusched.workers.metrics.table import INFORMATION, INFORMATION_MEANING, LABELS
 from tests.waiting import PATIENCE
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dask.typing import Key
 from distributed.worker_state_machine import TaskState
 
-from gpusched.workers.memory.joining import lendable
+from gpusched.workers.memory.streamed_inputs import lendable
 
 if TYPE_CHECKING:
     from gpusched.workers.memory.store import Store

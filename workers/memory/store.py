@@ -16,7 +16,6 @@ from dask.utils import format_bytes
 
 from gpusched import events
 from gpusched.workers.device.base import Device, Frozen
-from gpusched.workers.memory.joining import StoredArray, streamed
 from gpusched.workers.memory.kept import KeepingBuffer
 from gpusched.workers.memory.sizes import host_nbytes
 from gpusched.workers.memory.spillfiles import (
@@ -26,6 +25,7 @@ from gpusched.workers.memory.spillfiles import (
     UnreadableValueError,
     form,
 )
+from gpusched.workers.memory.streamed_inputs import StoredArray, streamed
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from gpusched.workers.metrics.definitions import (
+    INFORMATION,
+    INFORMATION_MEANING,
+    LABELS,
+    METRICS,
+    Metric,
+)
 from gpusched.workers.metrics.snapshot import collect
-from gpusched.workers.metrics.table import INFORMATION, INFORMATION_MEANING, LABELS, METRICS, Metric
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpusched.batch.children import OUT_OF_TIME
 from gpusched.batch.launch_options import COMMAND, LaunchOptions
+from gpusched.batch.node_processes import OUT_OF_TIME
 from gpusched.batch.request import Request
 from gpusched.batch.systems.system import System, SystemFailure, refuse_queueing
 

@@ -69,7 +69,7 @@ class Slurm(System):
 
     def requeue(self) -> int:
         """Ask slurmctld to queue this job again, which ends it."""
-        from gpusched.batch.children import OUT_OF_TIME
+        from gpusched.batch.node_processes import OUT_OF_TIME
 
         self.ask("scontrol", "requeue", os.environ["SLURM_JOB_ID"])
         return OUT_OF_TIME

@@ -7,7 +7,7 @@ from gpusched.cli.checks.finding import Finding
 
 def tested() -> Finding:
     """Compare the installed releases with the bounds of pyproject.toml."""
-    from gpusched.adapters.bounds import outside
+    from gpusched.adapters.tested_releases import outside
 
     found = list(outside())
     if not found:

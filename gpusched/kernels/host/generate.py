@@ -13,6 +13,7 @@ import copy
 from gpusched.dataclass import dataclass
 from gpusched.kernels.arrays import uninitialised_value
 from gpusched.kernels.host.errors import NotCompiledError
+from gpusched.kernels.host.lowering import AXES, CONTEXT, Barrier, Rewritten
 from gpusched.kernels.host.regions import (
     Branch,
     Loop,
@@ -26,7 +27,6 @@ from gpusched.kernels.host.regions import (
     stored,
     tests,
 )
-from gpusched.kernels.host.rewrite import AXES, CONTEXT, Barrier, Rewritten
 
 INDENT = "    "
 

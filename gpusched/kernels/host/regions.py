@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from gpusched.dataclass import dataclass
 from gpusched.emit.parsing import parse, parse_expression
 from gpusched.kernels.host.errors import NotCompiledError
-from gpusched.kernels.host.rewrite import Barrier
+from gpusched.kernels.host.lowering import Barrier
 
 
 @dataclass
@@ -72,7 +72,7 @@ def split(statements: list[ast.stmt], suffix: str, depth: int = 0) -> list[Part]
     --------
     >>> import ast
     >>> from gpusched.kernels.host.regions import split
-    >>> from gpusched.kernels.host.rewrite import Barrier
+    >>> from gpusched.kernels.host.lowering import Barrier
     >>> [first] = ast.parse("x = 1").body
     >>> [type(part).__name__ for part in split([first, Barrier(lineno=2), first, first], "")]
     ['Region', 'Meeting', 'Region']

@@ -12,7 +12,7 @@ from gpusched.backends.cuda.simulated_threads import Triple, run
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.errors import KernelError, location
 from gpusched.kernels.simulation import names
-from gpusched.kernels.simulation.memory import tracked
+from gpusched.kernels.simulation.watched_arrays import tracked
 
 
 def simulate(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.cuda.simulated_threads import Thread, barrier, current, place
-from gpusched.kernels.simulation.memory import Tracked, tracked, uninitialised
+from gpusched.kernels.simulation.watched_arrays import Tracked, tracked, uninitialised
 
 _WARP = 32
 

@@ -16,9 +16,9 @@ from distributed import Client, wait
 from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.graph.batch import part
 from gpusched.workers.device.host import HostDevice
-from gpusched.workers.memory.joining import StoredArray, lendable
 from gpusched.workers.memory.spillfiles import SpillFiles
 from gpusched.workers.memory.store import Store
+from gpusched.workers.memory.streamed_inputs import StoredArray, lendable
 from gpusched.workers.worker import DeviceWorker
 from tests.waiting import wait_for
 from tests.workers.memory.small import PART, admission_of

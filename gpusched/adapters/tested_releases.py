@@ -42,7 +42,7 @@ def outside(requirements: list[str] | None = None) -> Iterator[Outside]:
 
     Examples
     --------
-    >>> from gpusched.adapters.bounds import outside
+    >>> from gpusched.adapters.tested_releases import outside
     >>> [(each.name, each.newer) for each in outside(["numpy>=1", "dask<2000"])]
     [('dask', True)]
     """

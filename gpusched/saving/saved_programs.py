@@ -65,7 +65,7 @@ def encode_tasks(graph: Mapping[Any, Any], encoder: Encoder) -> dict[str, Any]:
     --------
     >>> import operator
     >>> from gpusched.adapters.tasks import Task, TaskRef
-    >>> from gpusched.saving.programs import encode_tasks
+    >>> from gpusched.saving.saved_programs import encode_tasks
     >>> from gpusched.saving.values import Encoder
     >>> found = encode_tasks({"y": Task("y", operator.add, TaskRef("x"), 1)}, Encoder())
     >>> found["tasks"]

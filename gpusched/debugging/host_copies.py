@@ -18,7 +18,7 @@ def host(value: Any) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.debugging.placement import host
+    >>> from gpusched.debugging.host_copies import host
     >>> host({"total": np.float64(3)})
     {'total': np.float64(3.0)}
     """

@@ -18,7 +18,7 @@ def limit_of(device: str) -> Limit | None:
 
     Examples
     --------
-    >>> from gpusched.profiling.limits import limit_of
+    >>> from gpusched.profiling.memory_bandwidth import limit_of
     >>> limit_of("cpu").one > 1e6, limit_of("unheard-of")
     (True, None)
     """
@@ -32,7 +32,7 @@ def known_limit_of(device: str) -> Limit | None:
 
     Examples
     --------
-    >>> from gpusched.profiling.limits import known_limit_of, limit_of
+    >>> from gpusched.profiling.memory_bandwidth import known_limit_of, limit_of
     >>> limit_of("cpu") == known_limit_of("cpu")
     True
     """

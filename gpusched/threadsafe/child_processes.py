@@ -16,14 +16,14 @@ import cloudpickle
 from dask.utils import parse_timedelta
 
 from gpusched import config
-from gpusched.threadsafe import messages, waits
+from gpusched.threadsafe import pipe_messages, waits
 from gpusched.threadsafe.errors import ChildError, TaskCancelledError
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package
-from gpusched.threadsafe.kinds import Lock, Policy
 from gpusched.threadsafe.locks import LockGuard
-from gpusched.threadsafe.messages import Apply, Hold, Raised, Reference
 from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.pipe_messages import Apply, Hold, Raised, Reference
+from gpusched.threadsafe.policies import Lock, Policy
 from gpusched.threadsafe.proxy import is_proxy, target_of
 from gpusched.threadsafe.proxy_targets import Named
 from gpusched.threadsafe.specials import specials
@@ -112,14 +112,14 @@ class ProcessGuard(Guard):
         return tuple(number for started, number in found if started == self._started)
 
     def _ask(self, connection: Connection, request: Any) -> Any:
-        content = messages.dumps(request, self._number)
+        content = pipe_messages.dumps(request, self._number)
         me = current()
         try:
             connection.send_bytes(content)
             while not connection.poll(waits.INTERVAL):
                 if me.task and waits.is_cancelled(me.task):
                     raise TaskCancelledError(f"task {me.task!r} was cancelled in {self}")
-            answer = messages.loads(connection.recv_bytes())
+            answer = pipe_messages.loads(connection.recv_bytes())
         except (EOFError, OSError) as error:
             code = self._kill()
             raise ChildError(f"the child process of {self} ended with exit code {code}") from error

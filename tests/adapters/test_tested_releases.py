@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from gpusched.adapters import bounds
+from gpusched.adapters import tested_releases
 from gpusched.cli.checks import dependencies
 from tests.test_private_names import ROOT
 
@@ -29,7 +29,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_installed")
 def test_releases_outside_of_the_bounds_are_found() -> None:
-    newer, older = bounds.outside()
+    newer, older = tested_releases.outside()
     assert str(newer) == "dask 2030.1.0 is newer than the tested releases (<2026.9,>=2026.7)"
     assert newer.remedy == "pip install 'dask<2026.9,>=2026.7'"
     assert str(older) == "numba 0.60.0 is older than the tested releases (<0.69,>=0.66)"
@@ -61,14 +61,14 @@ def test_a_clone_that_is_not_installed_has_no_bounds(monkeypatch: pytest.MonkeyP
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", requires)
-    assert list(bounds.outside()) == []
+    assert list(tested_releases.outside()) == []
 
 
 @pytest.mark.usefixtures("_installed")
 def test_a_name_that_has_moved_is_an_error_with_the_releases_that_have_it() -> None:
     with pytest.raises(ImportError) as caught:
         from dask.array.core import _no_such_name  # noqa: F401
-    made = bounds.moved(caught.value)
+    made = tested_releases.moved(caught.value)
     assert made.name == "dask.array.core"
     assert "cannot import name '_no_such_name' from 'dask.array.core'" in str(made)
     assert "pip install 'dask<2026.9,>=2026.7'" in str(made)

@@ -271,7 +271,7 @@ def parse(text: str) -> Policy:
 
     Examples
     --------
-    >>> from gpusched.threadsafe.kinds import parse
+    >>> from gpusched.threadsafe.policies import parse
     >>> parse("limit(2, gdal)")
     Limit(name='gdal', n=2)
     >>> parse("lock")

@@ -12,8 +12,8 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 from gpusched.threadsafe import replacing
-from gpusched.threadsafe.known import OFF, Case, cases
 from gpusched.threadsafe.replacing import Replaced
+from gpusched.threadsafe.unsafe_libraries import OFF, Case, cases
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def protections() -> list[Protection]:
     >>> {each.library: each.policy for each in threadsafe.protections()}["sqlite3"]
     'off'
     """
-    from gpusched.threadsafe.known import CASES
+    from gpusched.threadsafe.unsafe_libraries import CASES
 
     table = {case.library: case.policy for case in CASES}
     done = set() if _finder is None else _finder.done

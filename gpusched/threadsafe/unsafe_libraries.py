@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpusched import config
-from gpusched.threadsafe.kinds import parse
+from gpusched.threadsafe.policies import parse
 
 OFF = "off"
 """The policy of what is left as it is."""
@@ -22,7 +22,7 @@ class Case:
 
     Examples
     --------
-    >>> from gpusched.threadsafe.known import CASES
+    >>> from gpusched.threadsafe.unsafe_libraries import CASES
     >>> next(case.policy for case in CASES if case.library == "netCDF4")
     'lock(hdf5)'
     """
@@ -189,7 +189,7 @@ def cases() -> tuple[Case, ...]:
     Examples
     --------
     >>> import dask.config
-    >>> from gpusched.threadsafe.known import cases
+    >>> from gpusched.threadsafe.unsafe_libraries import cases
     >>> with dask.config.set({"gpusched.threadsafe.policies": {"mylibrary": "lock"}}):
     ...     cases()[-1].targets
     ('mylibrary:*',)

@@ -16,8 +16,8 @@ import dask.config
 import pytest
 
 from gpusched import threadsafe
-from gpusched.threadsafe import known
-from gpusched.threadsafe.known import CASES, OFF, Case
+from gpusched.threadsafe import unsafe_libraries
+from gpusched.threadsafe.unsafe_libraries import CASES, OFF, Case
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "thread-safety.md"
 FRAGILE = Path(__file__).with_name("fragile.py")
@@ -39,7 +39,7 @@ def case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def put(policy: str, *targets: str, **others: Any) -> None:
         added = Case("fragile_library", policy, targets, "It is fragile.", (), **others)
-        monkeypatch.setattr(known, "CASES", (added,))
+        monkeypatch.setattr(unsafe_libraries, "CASES", (added,))
 
     return put
 
@@ -208,7 +208,7 @@ def test_settings_switch_a_case_off(library: Any, case: Any, off: Any) -> None:
 
 
 def test_settings_add_a_library(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "CASES", ())
+    monkeypatch.setattr(unsafe_libraries, "CASES", ())
     with dask.config.set({"gpusched.threadsafe.policies": {"fragile_library": "limit(n=2)"}}):
         threadsafe.protect()
         assert library().add(1, 2) == 3

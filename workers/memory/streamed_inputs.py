@@ -44,7 +44,7 @@ class StoredArray:
     >>> import tempfile
     >>> import numpy as np
     >>> from gpusched.workers.device.host import HostDevice
-    >>> from gpusched.workers.memory.joining import StoredArray
+    >>> from gpusched.workers.memory.streamed_inputs import StoredArray
     >>> from gpusched.workers.memory.spillfiles import SpillFiles
     >>> from gpusched.workers.memory.store import Store
     >>> store = Store(HostDevice(), SpillFiles(tempfile.mkdtemp()))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpusched import threadsafe
-from gpusched.threadsafe.kinds import KINDS, Policy, parse
+from gpusched.threadsafe.policies import KINDS, Policy, parse
 
 ALL = [
     threadsafe.lock("a"), threadsafe.lock("a", each=True), threadsafe.one_thread("a"),
