@@ -67,7 +67,7 @@ class Execution:
         self._store = store
         self._leave = leave
         self._keep_frames = keep_frames
-        self._inputs = inputs
+        self.inputs = inputs
         self._lock = threading.Lock()
 
     def run(
@@ -103,7 +103,7 @@ class Execution:
             return self._again(task, key, values, shortage)
 
     def _once(self, task: Callable[[Any], Any], values: dict[Key, Any]) -> Any:
-        result = task(values) if self._inputs is None else self._inputs(task, values)
+        result = task(values) if self.inputs is None else self.inputs(task, values)
         self.device.synchronize()
         return result
 

@@ -110,6 +110,10 @@ class TaskInputs:
 
         return run_other(self._mover, spec, values)
 
+    def may_copy(self, spec: Any) -> bool:
+        """Return whether a task may copy inputs to the device of which none is there."""
+        return _takes_placed(spec) or _holds_program(spec)
+
 
 def _takes_placed(spec: Any) -> bool:
     """Return whether a task knows of chunks in device memory, or does not look at its input."""

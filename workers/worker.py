@@ -55,6 +55,10 @@ from gpusched.workers.watched import Watched
 
 logger = logging.getLogger(__name__)
 
+_SHARE_OF_TRANSFERS = 1 / 7
+"""Share of the memory that results are planned in which those that are received at once may take;
+a larger one is received alone. Of host memory, distributed's own share of the whole is less."""
+
 
 class DeviceWorker(Worker):
     """A worker that owns one GPU, or a slice of the host.
@@ -163,6 +167,11 @@ class DeviceWorker(Worker):
             return None
         # What compressing takes is in no ledger.
         self.outgoing.largest = memory.margin
+        # As distributed bounds them by host memory: a message is received as a whole.
+        most = _SHARE_OF_TRANSFERS * memory.limit
+        self.state.transfer_incoming_bytes_limit = min(
+            self.state.transfer_incoming_bytes_limit, most
+        )
         return Admission(self, memory)
 
     def _get_client(self, *args: Any, **kwargs: Any) -> Client:

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from distributed import Client, Event, wait
 import gpusched
 from tests import emulated_gpu
 from tests.waiting import wait_for
+from tests.workers.memory.small import watch
 
 pytest.importorskip("cupy", reason="CuPy comes with the extra gpu-test")
 pytestmark = [
@@ -47,6 +49,10 @@ def on_gpus(chunks: int = 16) -> da.Array:
 
     x = da.arange(COUNT, chunks=COUNT // chunks, dtype="f8")
     return x.map_blocks(cupy.asarray, meta=np.array(()))
+
+
+def loaded(chunks: int) -> da.Array:
+    return da.from_array(np.arange(COUNT, dtype="f8"), chunks=COUNT // chunks)
 
 
 def cards(dask_worker: Any) -> tuple[str, int]:
@@ -84,16 +90,31 @@ def test_results_spill_on_each_gpu() -> None:
         assert float(x.sum().compute()) == COUNT * (COUNT - 1)
 
 
-def test_tasks_start_when_there_is_room_on_their_gpu() -> None:
+def begin_to_watch(dask_worker: Any) -> None:
+    dask_worker.exceeded = watch(dask_worker)
+
+
+@pytest.mark.parametrize("place", [on_gpus, loaded], ids=["CuPy's", "NumPy's"])
+def test_what_is_held_received_and_reserved_stays_within_each_gpu(
+    place: Callable[[int], da.Array],
+) -> None:
     """Forty chunks of 80 kB, and tasks of three, on four GPUs that have room for five."""
-    with cluster(gpus="all", device_memory_limit="450 kB") as (_, client):
+    with (
+        dask.config.set({"gpusched.fusion.compile": "wait"}),
+        cluster(gpus="all", device_memory_limit="450 kB") as (_, client),
+    ):
         client.wait_for_workers(4, timeout=120)
-        x = on_gpus(40).persist()
-        y = (x + x[::-1]).persist()
-        assert float(y.sum().compute()) == COUNT * (COUNT - 1)
+        client.run(begin_to_watch)
+        x = place(40).persist()
+        y = (x * 2 + 1 + x[::-1]).persist()
+        assert float(y.sum().compute()) == 3 * COUNT * (COUNT - 1) / 2 + COUNT
+        exceeded = client.run(lambda dask_worker: dask_worker.exceeded)
+        assert not [each for found in exceeded.values() for each in found]
         fullest = client.run(lambda dask_worker: dask_worker.admission.ledger.fullest)
         assert {each.limit for each in fullest.values()} == {450_000}
         assert any(each.reserved for each in fullest.values())
+        held = client.run(lambda dask_worker: dask_worker.data.held_on_device())
+        assert any(held.values())
 
 
 def lose_context() -> None:

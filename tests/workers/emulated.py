@@ -29,6 +29,9 @@ class EmulatedArray:
     def nbytes(self) -> int:
         return self.values.nbytes
 
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
     def __del__(self) -> None:
         if hasattr(self, "values"):
             self.device.give(self.values.nbytes)

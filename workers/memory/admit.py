@@ -34,7 +34,6 @@ from gpusched.workers.memory.reach import Reach
 from gpusched.workers.memory.requests import Arriving, Leaving, Request, Running
 
 if TYPE_CHECKING:
-    from gpusched.workers.memory.store import Store
     from gpusched.workers.worker import DeviceWorker
 
 _LOOK = 0.1
@@ -105,6 +104,8 @@ class Admission:
         """What the first task, or transfer, that waits is waiting for."""
         self._waiting: list[_Waiting] = []
         self._started: dict[Key, Running] = {}
+        self._loading: dict[Key, Running | Leaving] = {}
+        """What has started, and has inputs that are brought into the memory, or copied there."""
         self._receiving: dict[str, int] = {}
         """Bytes by the worker that sends them."""
         self._sends = itertools.count()
@@ -138,6 +139,7 @@ class Admission:
         if _is_exempt(task):
             return START
         request = Running.of(task, self._worker.data if self._memory.is_host else None)
+        request.copies = self._memory.copies(task)
         return self._at_once(request) or await self._wait_for(request)
 
     def lent(self, key: Key) -> list[Key]:
@@ -147,7 +149,11 @@ class Admission:
 
     def loaded(self, key: Key) -> None:
         """Note that a task's inputs, or results to be sent, are in memory."""
-        self.ledger.loaded(key)
+        loading = self._loading.get(key)
+        absent = self._bytes_absent(loading) if loading is not None and loading.copies else 0
+        self.ledger.loaded(key, absent)
+        if not absent:
+            self._loading.pop(key, None)
         self._note_move()
         started = self._started.get(key)
         if started is not None:
@@ -165,8 +171,6 @@ class Admission:
         nbytes
             Their bytes, which are in flight until `handled` gets what has become of them.
         """
-        if not self._memory.is_host:
-            return True
         tasks = [self._worker.state.tasks[key] for key in keys]
         request = Arriving(worker, tasks, nbytes)
         return (self._at_once(request) or await self._wait_for(request)) is not None
@@ -186,6 +190,7 @@ class Admission:
 
     def sent(self, key: Key, keys: Collection[Key]) -> None:
         """Note that results have been sent, or will not be."""
+        self._loading.pop(key, None)
         self.ledger.finish(key)
         self._worker.data.release(keys)
         if self._waiting:
@@ -258,17 +263,13 @@ class Admission:
             return self._need_of_task(request)
         if isinstance(request, Arriving):
             return Need(request.nbytes)
-        ready, tasks = self._worker.data.ready, self._worker.state.tasks
-        absent = (key for key in request.inputs if key in tasks and not ready(key))
-        nbytes = sum(tasks[key].get_nbytes() for key in absent)
-        return Need(0, nbytes, root=True, outgoing=True)
+        return Need(0, self._bytes_absent(request), root=True, outgoing=True)
 
     def _need_of_task(self, request: Running) -> Need:
         task, inputs = request.task, request.nbytes
         known = self.estimates.known(task.prefix, inputs, declared(task))
         extra = inputs if known is None else known
-        absent = _not_ready(self._worker.data, request) if request.inputs else ()
-        absent_bytes = sum(each.get_nbytes() for each in absent) if absent else 0
+        absent_bytes = self._bytes_absent(request) if request.inputs else 0
         if request.lent:
             extra += request.largest
             inputs = sum(each.get_nbytes() for each in _staying(request))
@@ -276,8 +277,19 @@ class Admission:
         least = inputs + request.largest + (known or 0) if self._strict else 0
         return Need(extra, absent_bytes, least, not task.dependencies)
 
+    def _absent(self, request: Running | Leaving, copies: bool = False) -> list[TaskState]:
+        """Return those of a task's inputs, or of results, that are not in the memory yet."""
+        tasks, lacks = self._worker.state.tasks, self._memory.lacks
+        return [tasks[key] for key in request.inputs if key in tasks and lacks(key, copies)]
+
+    def _bytes_absent(self, request: Running | Leaving) -> int:
+        return sum(each.get_nbytes() for each in self._absent(request, request.copies))
+
     def _observe(self) -> None:
         """Take the present sizes; that of the process only if the last one is not fresh."""
+        for key, request in list(self._loading.items()):
+            # Looked at before what is held: nothing is missed of what arrives meanwhile.
+            self.ledger.loaded(key, self._bytes_absent(request))
         held, now = self._memory.held(), time.monotonic()
         if now - self._looked > _FRESH:
             self._looked = now
@@ -388,6 +400,8 @@ class Admission:
         self._note_fullest()
         self._note_beside(need.total)
         self._worker.data.use(request.inputs)
+        if need.absent:
+            self._loading[key] = request
         if isinstance(request, Running):
             self._started[key] = request
             if need.absent:
@@ -432,7 +446,7 @@ class Admission:
         They may be as many as there are pieces of a chunk, far apart in dask's order, and each
         would have the whole chunk read again.
         """
-        queue, absent = self._worker.state.ready, _not_ready(self._worker.data, request)
+        queue, absent = self._worker.state.ready, self._absent(request)
         for task in {reader for each in absent for reader in each.dependents if reader in queue}:
             if task.priority > request.priority:
                 queue.discard(task)
@@ -447,6 +461,7 @@ class Admission:
         if started.before is not None:
             self._look_at_process()
         del self._started[event.key]
+        self._loading.pop(event.key, None)
         self._note_move()
         self.ledger.finish(event.key)
         self._worker.data.release(started.inputs)
@@ -476,11 +491,6 @@ def _staying(request: Running) -> Collection[TaskState]:
     """Return those of a task's inputs that are in memory while it runs."""
     reads = request.task.dependencies
     return [each for each in reads if each.key not in request.lent] if request.lent else reads
-
-
-def _not_ready(store: Store, request: Running) -> list[TaskState]:
-    """Return those of them that have to be brought into memory first."""
-    return [each for each in _staying(request) if not store.ready(each.key)]
 
 
 def _is_exempt(task: TaskState) -> bool:

@@ -236,12 +236,12 @@ class Ledger:
         reservation = self._running.get(key)
         return 0 if reservation is None else reservation.extra + reservation.absent
 
-    def loaded(self, key: Key) -> None:
-        """Note that a task's inputs are in the memory, among the results."""
+    def loaded(self, key: Key, absent: int = 0) -> None:
+        """Note that a task's inputs are in the memory, among the results, but for some bytes."""
         reservation = self._running.get(key)
         if reservation is not None:
-            self._reserved -= reservation.absent
-            reservation.absent = 0
+            self._reserved += absent - reservation.absent
+            reservation.absent = absent
 
     def secede(self, key: Key) -> None:
         """Note that a running task waits for others."""

@@ -8,8 +8,10 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
 from dask.typing import Key
+from distributed.worker_state_machine import TaskState
 
 from gpusched.workers.memory.high_water import HighWater, Resident
+from gpusched.workers.onstream import OnStream
 from gpusched.workers.pool.host import HostPool
 
 if TYPE_CHECKING:
@@ -33,10 +35,16 @@ class Reach(Protocol):
     def spillable(self, keep: Collection[Key]) -> int:
         """Return the bytes of those that may be moved out of it, but for some."""
 
+    def lacks(self, key: Key, copies: bool = False) -> bool:
+        """Return whether a result is brought into it by one who reads it, or may copy it there."""
+
+    def copies(self, task: TaskState) -> bool:
+        """Return whether a task may copy inputs into it that are elsewhere."""
+
     margin: float
     """Bytes that are left for what cannot be foreseen."""
     is_host: bool
-    """Whether it is host memory, where results that are received go."""
+    """Whether it is host memory, where tasks may get the chunks that they join one by one."""
 
     def resident(self) -> int | None:
         """Return the bytes that the process takes; None where others take them too."""
@@ -86,6 +94,14 @@ class HostMemory:
         """Return the bytes of those that may be moved to disk, but for some."""
         return self._worker.data.movable_from_host(keep)
 
+    def lacks(self, key: Key, copies: bool = False) -> bool:
+        """Return whether a result is in a file."""
+        return not self._worker.data.ready(key)
+
+    def copies(self, task: TaskState) -> bool:
+        """Return False: results are nowhere else."""
+        return False
+
     def resident(self) -> int | None:
         """Return the bytes that the process takes; None where it is not the worker's own."""
         worker = self._worker
@@ -133,6 +149,20 @@ class DeviceMemory:
     def spillable(self, keep: Collection[Key]) -> int:
         """Return the bytes of those that may be moved to host memory, but for some."""
         return self._worker.data.movable_from_device(keep)
+
+    def lacks(self, key: Key, copies: bool = False) -> bool:
+        """Return whether a result is the device's and not there, or is the host's to be copied."""
+        data = self._worker.data
+        return not data.ready(key) if data.is_of_device(key) else copies
+
+    def copies(self, task: TaskState) -> bool:
+        """Return whether a task may copy inputs that are the host's."""
+        inputs, data = self._worker.execution.inputs, self._worker.data
+        if inputs is None:
+            return False
+        spec = task.run_spec.spec if isinstance(task.run_spec, OnStream) else task.run_spec
+        on_device = any(data.is_of_device(each.key) for each in task.dependencies)
+        return on_device or inputs.may_copy(spec)
 
     def resident(self) -> int | None:
         """Return the bytes that arrays take, those of running tasks included."""

@@ -31,6 +31,8 @@ class Running:
     """The keys of results that it gets one by one, from where they are."""
     largest: int = 0
     """Bytes of the largest of those."""
+    copies: bool = False
+    """Whether it may copy inputs into the memory that are elsewhere while it runs."""
     before: int | None = None
     """Bytes that the process took when this began to run; None if nobody looked."""
     most: int = 0
@@ -113,6 +115,7 @@ class Leaving:
 
     priority = _FIRST
     gone = False
+    copies = False
 
 
 Request = Running | Arriving | Leaving

@@ -173,6 +173,10 @@ class Store(MutableMapping[Key, object]):
         """Return whether reading a value takes no copying."""
         return key in self._upper(key)
 
+    def is_of_device(self, key: Key) -> bool:
+        """Return whether a value is the device's, wherever it is."""
+        return key in self._device_keys
+
     def bring_up(self, keys: Collection[Key]) -> Future[list[Key]]:
         """Start bringing values to their upper tier; the result lists those that are lost."""
         return self._mover.submit(self._bring_up_all, list(keys))

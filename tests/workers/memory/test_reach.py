@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gpusched.workers.device import HostDevice
 from gpusched.workers.memory.reach import DeviceMemory, HostMemory, reach
@@ -45,4 +46,26 @@ def test_results_on_a_gpu_move_to_the_host_but_for_those_in_use(tmp_path: Path) 
     assert memory.make_room(150, ["b"]).result() == 200
     assert (memory.held(), memory.resident()) == (400, 400)
     assert store.ready("a") and store.ready("b") and not store.ready("c")
+    store["on host"] = np.zeros(200, np.uint8)
+    assert [memory.lacks(key) for key in ("a", "c", "on host")] == [False, True, False]
+    assert [memory.lacks(key, copies=True) for key in ("a", "c", "on host")] == [False, True, True]
+    store.close()
+
+
+@pytest.mark.parametrize("may_copy", [True, False])
+def test_tasks_that_may_copy_inputs_to_the_gpu_are_known(may_copy: bool, tmp_path: Path) -> None:
+    device = EmulatedDevice(1000, memory_limit=800)
+    worker = worker_of(device)
+    worker.data = store = Store(device, SpillFiles(tmp_path / "files"))
+    worker.execution = SimpleNamespace(inputs=SimpleNamespace(may_copy=lambda spec: may_copy))
+    store["there"] = device.array(np.zeros(200, np.uint8))
+    store["here"] = np.zeros(200, np.uint8)
+
+    def task(*keys: str) -> Any:
+        return SimpleNamespace(run_spec=abs, dependencies=[SimpleNamespace(key=k) for k in keys])
+
+    memory = DeviceMemory(worker)
+    assert (memory.copies(task("here")), memory.copies(task("here", "there"))) == (may_copy, True)
+    worker.execution.inputs = None
+    assert not memory.copies(task("here", "there"))
     store.close()
