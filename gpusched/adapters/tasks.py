@@ -9,6 +9,9 @@ from __future__ import annotations
 from gpusched.adapters.tested_releases import moved
 
 try:
+    # Around each task of an array that is given to `dask.delayed`.
+    from dask._expr import ProhibitReuse
+
     # Containers of keys in arguments (Dict, NestedContainer, Tuple), which `gpusched.graph` goes
     # through and makes; layers may still have tuples for tasks, and keys in arguments (the rest).
     from dask._task_spec import Dict, NestedContainer, Tuple, convert_legacy_graph, parse_input
@@ -21,6 +24,9 @@ try:
     from dask.task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
 except ImportError as error:
     raise moved(error) from error
+
+renamed = ProhibitReuse._identity
+"""What the tasks of an array that is given to `dask.delayed` call, under other keys."""
 
 __all__ = [
     "Alias",
@@ -36,4 +42,5 @@ __all__ = [
     "execute_subgraph",
     "identity_cast",
     "parse_input",
+    "renamed",
 ]

@@ -11,6 +11,7 @@ from dask.utils import methodcaller
 from gpusched.graph.known import computes, known
 from gpusched.graph.partials import bare
 from gpusched.graph.quick import callables, parts
+from gpusched.plan.plan import used_registers
 from gpusched.record.catalogue import has
 
 _PURE = ("dask.array", "dask.utils", "gpusched")
@@ -82,7 +83,9 @@ def _memory(steps: Sequence[Any], inputs: int) -> list[int]:
     for k, step in enumerate(steps):
         if _makes_new(step):
             continue
-        shared = {memory[r] for r in (*step.registers, inputs + k)}
+        # What is picked by an index shares nothing with the index.
+        read = used_registers(step.args[0]) if has(step.function, "picks") else step.registers
+        shared = {memory[r] for r in (*read, inputs + k)}
         first = min(shared)
         memory = [first if m in shared else m for m in memory]
     return memory

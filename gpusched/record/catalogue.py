@@ -60,6 +60,7 @@ NAMES: dict[str, dict[str, str]] = {
     "view": {
         "gpusched.adapters.arrays": "take trim",
         METHODS: "conj conjugate squeeze swapaxes transpose",
+        "gpusched.adapters.tasks": "renamed",
         "numpy": "broadcast_to expand_dims flip fliplr flipud imag moveaxis real rollaxis "
         "squeeze swapaxes transpose",
     },
@@ -70,6 +71,7 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "moves": {
         "dask.array.chunk": "trim",
+        "gpusched.adapters.tasks": "renamed",
         "gpusched.adapters.arrays": "concatenate_arrays take trim",
         METHODS: "ravel repeat reshape squeeze transpose",
         "numpy": "atleast_1d atleast_2d broadcast_to flip fliplr flipud moveaxis ravel repeat "

