@@ -34,6 +34,9 @@ class Results:
             return type(value)(map(self.reference, value))
         if type(value) is dict:
             return {key: self.reference(each) for key, each in value.items()}
+        if type(value) is np.ndarray:  # of numbers: another one for each chunk
+            made = self._recorder.constant(value)
+            return Register(self._recorder.made_leaf(made.register, np.copy, copies=True).register)
         if not isinstance(value, LazyChunk):
             return references(self._recorder, value)
         if id(value) not in self._found:

@@ -13,11 +13,13 @@ import numpy as np
 
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.emit.operations import COMBINES, operation_of
+from gpusched.graph import known  # noqa: F401  which imports all that fills HANDLERS
 from gpusched.graph.safety.kinds import (
     SCALARS,
     Items,
     Kind,
     Known,
+    Listing,
     Method,
     Options,
     Series,
@@ -61,6 +63,8 @@ _NUMPY = frozenset(map(type, HANDLERS))
 
 _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
 _INFORMATION = (np.finfo, np.iinfo)
+_CREATING = (np.arange, np.array, np.asarray, np.eye, np.full, np.identity, np.linspace, np.ones,
+             np.zeros)  # fmt: skip
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
 
 
@@ -97,6 +101,27 @@ def call(callee: Known, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     refuse(GraphBreak.OWN_CALLS, f"calls {described_callee(callee)}")
 
 
+def creates(function: Any) -> bool:
+    """Return whether a function makes an array of the numbers that it is given."""
+    return any(function is each for each in _CREATING)
+
+
+def created(function: Any, args: Sequence[Any], names: Names) -> Any:
+    """Return the kind of such an array; `Unsafe` if a chunk may decide it."""
+    if not names.keys() <= {"dtype", "shape", "fill_value", "endpoint"}:
+        refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {', '.join(names)}=")
+    for kind in (*args, *names.values()):
+        if not _is_of_numbers(kind):
+            refuse(GraphBreak.OWN_ARGUMENTS, f"calls {function.__name__} with {described(kind)}")
+    return Kind.NUMBERS
+
+
+def _is_of_numbers(kind: Any) -> bool:
+    if isinstance(kind, Listing | Items):
+        return all(map(_is_of_numbers, kind.items))
+    return is_settled(kind)
+
+
 def _ufunc(function: np.ufunc, args: Sequence[Any], names: Names) -> Any:
     name = function.__name__
     if operation_of(function) is None:
@@ -112,9 +137,11 @@ def _ufunc(function: np.ufunc, args: Sequence[Any], names: Names) -> Any:
 def arithmetic(args: Sequence[Any], doing: str) -> Any:
     """Return the kind of what arithmetic makes of its operands; `Unsafe` for other operands."""
     for arg in args:
-        if not is_operand(arg):
+        if not is_operand(arg) and arg is not Kind.NUMBERS:
             refuse(GraphBreak.OWN_OBJECTS, f"{doing} {described(arg)}")
-    return Kind.FRESH if any(map(is_array, args)) else Kind.PLAIN
+    if any(map(is_array, args)):
+        return Kind.FRESH
+    return Kind.NUMBERS if Kind.NUMBERS in args else Kind.PLAIN
 
 
 def described(kind: Any) -> str:

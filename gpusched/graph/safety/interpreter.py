@@ -145,6 +145,8 @@ class Interpreter:
             return Known(None), False
         if not isinstance(callee, Known):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
+        if calls.creates(callee.value):
+            return calls.created(callee.value, args, names), False
         if isinstance(callee.value, types.FunctionType):
             return self._own(callee.value, args, names), True
         self.outside.kernel(callee.value)

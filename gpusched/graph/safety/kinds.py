@@ -22,6 +22,10 @@ class Kind(enum.Enum):
     """A number, dtype, slice or None: immutable, and the same for all chunks of one kind."""
     SHAPE = "a tuple of numbers"
     """A tuple of such numbers."""
+    NUMBERS = "an array of numbers"
+    """An array that no chunk decides, which the function has made: never a lazy chunk. Arithmetic
+    may be given it; it may not be changed or be a result, which is to be another array each time.
+    """
     TEXT = "a string"
     """A string that does not depend on chunks."""
     STATE = "a context of numpy.errstate"

@@ -40,6 +40,8 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
         return push(state, Kind.SHAPE, pops=2)
     doing = f"computes {symbol} with"
     found = arithmetic((left, right), doing)
+    if symbol.endswith("=") and left is Kind.NUMBERS:
+        refuse(GraphBreak.OWN_CHANGES, "changes an array of numbers in place")
     if symbol.endswith("=") and is_array(left):
         if left is not Kind.FRESH or symbol == "@=":
             refuse(GraphBreak.OWN_CHANGES, "changes an array in place that others may see")

@@ -1,0 +1,95 @@
+"""Users' functions that make arrays of numbers, which no chunk decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+from gpusched.graph import disable
+from gpusched.graph.safety import why_unsafe
+
+pytestmark = pytest.mark.usefixtures("everything_fused")
+
+VALUES = np.arange(24.0).reshape(4, 6) - 7.25
+
+SAFE: dict[str, Callable[..., Any]] = {
+    "ones": lambda x: x * np.ones(3) + 1,
+    "zeros": lambda x: np.maximum(x, np.zeros(x.shape)),
+    "full": lambda x: x - np.full((2, 3), 2.5),
+    "arange": lambda x: x + np.arange(x.shape[1]),
+    "array": lambda x: np.array([0.5, 1, 2]) * x,
+    "rows": lambda x: x + np.array([[1.0, 2, 3], [4, 5, 6]]),
+    "integers": lambda x: x * np.asarray([1, 2, 3], dtype="i2"),
+    "no axes": lambda x: x.astype("f4") * np.array(2.0),
+    "made of others": lambda x: np.exp(-x * (1 / np.linspace(1, 2, 3) ** 2)),
+    "division by zero": lambda x: x * (1 / np.array([0.0, 1, 2])),
+}
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_they_are_recorded(name: str) -> None:
+    function = SAFE[name]
+    assert why_unsafe(function) is None
+    x = da.from_array(VALUES, chunks=(2, 3), name=False)
+    mapped = x.map_blocks(function)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        with disable():
+            expected = mapped.compute(scheduler="sync")
+        for _ in range(2):
+            with dask.config.set({"gpusched.fusion.compile": "wait"}):
+                found = mapped.compute(scheduler="sync")
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def changes(x: Any) -> Any:
+    k = np.ones(3)
+    k += 1
+    return x * k
+
+
+def changes_elements(x: Any) -> Any:
+    k = np.ones(3)
+    k[0] = 2
+    return x * k
+
+
+def of_one_of_two(x: Any) -> Any:
+    k = np.ones(3) if x.shape[0] > 2 else x
+    return k
+
+
+UNSAFE: dict[str, Callable[..., Any]] = {
+    "changed": changes,
+    "elements changed": changes_elements,
+    "returned": lambda x: np.ones(3),
+    "returned beside": lambda x: (x + 1, np.ones(3)),
+    "returned at times": of_one_of_two,
+    "changed by a chunk": lambda x: np.add(np.ones(3), x, np.ones(3)),
+    "of a chunk": lambda x: x + np.full(3, x.max()),
+    "of a list of chunks": lambda x: np.array([x, x]) + 1,
+    "another's": lambda x: x + np.ones(3, like=x),
+    "iterated": lambda x: sum(k * x for k in np.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_what_is_refused(name: str) -> None:
+    """Results have to be another array for each chunk, and plans hold theirs."""
+    assert why_unsafe(UNSAFE[name]) is not None
+
+
+def test_an_array_that_turns_out_to_be_of_numbers_is_another_one_for_each_chunk() -> None:
+    """What a task is given may be a number, which nobody knows before it is there."""
+    x = da.from_array(VALUES, chunks=(2, 3), name=False)
+    mapped = x.map_blocks(lambda x, n: (x * 0 + n, n * np.ones(3))[1][None], dask.delayed(2.0))
+    kept = mapped.persist(scheduler="sync").to_delayed().ravel()
+    chunks = dask.compute(*kept, scheduler="sync")
+    assert len({id(chunk) for chunk in chunks}) == len(chunks)
+    assert not any(np.shares_memory(chunks[0], chunk) for chunk in chunks[1:])
+    np.testing.assert_array_equal(chunks[0], [[2.0, 2, 2]])
