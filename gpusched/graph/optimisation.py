@@ -26,6 +26,7 @@ from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
+from gpusched.graph.unsplitting import unsplit
 from gpusched.plan.overrides import Overrides
 from gpusched.plan.placement import DRAWN
 from gpusched.store.statistics import updating
@@ -96,7 +97,7 @@ def regrouped(table: Table) -> Table:
     small, least = limits().chunk, merge_bytes()
     few = len(table.tasks) <= FEW
     if not few:
-        table = without_links(without_names(table))
+        table = without_links(unsplit(without_links(without_names(table))))
     table = absorbed(table, small)
     found = merged(table, least)
     if not few or found is not table:

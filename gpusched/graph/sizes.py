@@ -36,6 +36,13 @@ class Sizes:
         self.largest = max((n for n in self._largest.values() if n is not None), default=0)
         """Bytes of the largest chunk whose size is known."""
 
+    def add(self, name: str, itemsize: int, shape: tuple[int, ...]) -> None:
+        """Note how large the chunks of a layer are at most, one that a pass has made."""
+        told = self._told.get(name)
+        longest = shape if told is None else tuple(map(max, told[1], shape))
+        self._told[name] = itemsize, longest
+        self._largest[name] = _nbytes(self._told[name])
+
     def of(self, node: Any) -> int | None:
         """Return the bytes of a task's result at most; None if that is not known.
 

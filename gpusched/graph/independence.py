@@ -1,0 +1,235 @@
+"""Whether a task computes each position along some axes of its chunks from that position alone.
+
+Such a task gives for a whole chunk what it gives for the pieces of the chunk, put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from dask.array import chunk, reductions
+from dask.array.core import concatenate_shaped
+from numpy.lib.stride_tricks import sliding_window_view
+from toolz.functoolz import Compose  # type: ignore[import-untyped]
+
+from gpusched.adapters.arrays import concatenate2
+from gpusched.adapters.tasks import (
+    Alias,
+    DataNode,
+    GraphNode,
+    List,
+    Task,
+    TaskRef,
+    execute_subgraph,
+    identity_cast,
+)
+from gpusched.dataclass import dataclass
+from gpusched.emit.operations import operation_of
+from gpusched.graph import subgraph
+from gpusched.graph.partials import applied
+from gpusched.record.catalogue import has
+
+NUMBERS = (bool, int, float, complex, np.generic, type(None))
+"""Types of operands that are the same for all elements."""
+
+
+@dataclass(frozen=True)
+class Divided:
+    """An array that is a piece, of a larger one or of what could be one."""
+
+    ndim: int
+    """How many axes it has."""
+    axes: tuple[int, ...]
+    """Those along which it is a piece, in the order of the pieces' grid."""
+
+
+class DependentError(Exception):
+    """A call that does not compute each position alone, or is not known to."""
+
+
+def results(task: Task, given: Mapping[Any, Divided]) -> dict[Any, Any] | None:
+    """Return what a task returns, and each of those fused to it, if positions are independent.
+
+    Parameters
+    ----------
+    task
+        The task.
+    given
+        Its operands by key; none is the same for all pieces.
+
+    Returns
+    -------
+    dict or None
+        By key of the task and of those inside, what it returns; None if one of them may compute a
+        position from others.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from gpusched.adapters.tasks import Task, TaskRef
+    >>> from gpusched.graph.independence import Divided, results
+    >>> halves = Task("y", operator.truediv, TaskRef("x"), 2)
+    >>> results(halves, {"x": Divided(2, (1,))})
+    {'y': Divided(ndim=2, axes=(1,))}
+    >>> totals = Task("y", np.sum, TaskRef("x"), axis=(1,), keepdims=True)
+    >>> results(totals, {"x": Divided(2, (1,))}) is None
+    True
+    """
+    found: dict[Any, Any] = {}
+
+    def argument(value: Any, known: Mapping[Any, Any]) -> Any:
+        if isinstance(value, TaskRef):
+            return _known(known, value.key)
+        if isinstance(value, Alias):
+            return _known(known, value.target)
+        if isinstance(value, DataNode):
+            return value.value
+        if isinstance(value, List) or (type(value) is Task and value.func is identity_cast):
+            return [argument(item, known) for item in value.args]
+        if type(value) is not Task:
+            if isinstance(value, GraphNode):
+                raise DependentError
+            return value
+        if value.func is execute_subgraph:
+            result = subgraph.walk(value, known, argument)
+        else:
+            args = [argument(item, known) for item in value.args]
+            kwargs = {name: argument(item, known) for name, item in value.kwargs.items()}
+            result = _called(value.func, args, kwargs)
+        found[value.key] = result
+        return result
+
+    try:
+        argument(task, given)
+    except DependentError:
+        return None
+    return found
+
+
+def _known(known: Mapping[Any, Any], key: Any) -> Any:
+    if key not in known:
+        raise DependentError
+    return known[key]
+
+
+def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return what a call returns."""
+    if type(function) is Compose:
+        found = _called(function.first, args, kwargs)
+        for each in function.funcs:
+            found = _called(each, [found], {})
+        return found
+    function, given, kwargs = applied(function, args, kwargs)
+    if isinstance(function, np.ufunc):
+        alone = function.nout == 1 and operation_of(function) is not None
+    else:
+        alone = has(function, "elementwise") and not has(function, "passes")
+    if alone:
+        return _elementwise(list(given), kwargs)
+    rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
+    if rule is None:
+        rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
+    if rule is None:
+        raise DependentError
+    return rule(*given, **kwargs)
+
+
+def _elementwise(args: list[Any], kwargs: Mapping[str, Any]) -> Divided:
+    arrays = {each for each in args if type(each) is Divided}
+    rest = [each for each in args if type(each) is not Divided]
+    same = all(isinstance(each, NUMBERS) or _is_number(each) for each in rest)
+    if kwargs or len(arrays) != 1 or not same:
+        raise DependentError
+    return arrays.pop()
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is np.ndarray and value.ndim == 0
+
+
+def _converted(x: Any, *args: Any, astype_dtype: Any = None, **kwargs: Any) -> Divided:
+    """Return what `dask.array.chunk.astype` returns."""
+    if type(x) is not Divided or args or kwargs:
+        raise DependentError
+    return x
+
+
+def _reduced(x: Any, *args: Any, axis: Any = None, keepdims: Any = False, dtype: Any = None,
+             order: int = 2, ddof: Any = 0, **kwargs: Any) -> Divided:  # fmt: skip
+    """Return what a step of one of dask's reductions returns, along other axes than the pieces'.
+
+    What it returns may be several arrays of the same shape.
+    """
+    (x,) = parts if len(parts := list(_flat(x))) == 1 else (None,)
+    axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+    if type(x) is not Divided or args or kwargs or not _are_others(axes, x):
+        raise DependentError
+    if keepdims:
+        return x
+    before = [sum(each < axis for each in axes) for axis in x.axes]
+    left = tuple(axis - count for axis, count in zip(x.axes, before, strict=True))
+    return Divided(x.ndim - len(axes), left)
+
+
+def _are_others(axes: Sequence[Any], x: Divided) -> bool:
+    """Return whether axes are known, and none of those along which an array is a piece."""
+    known = all(type(each) is int and 0 <= each < x.ndim for each in axes)
+    return known and set(axes).isdisjoint(x.axes)
+
+
+def _windows(x: Any, window_shape: Any, axis: Any = None, **kwargs: Any) -> Divided:
+    axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+    if type(x) is not Divided or kwargs or not _are_others(axes, x):
+        raise DependentError
+    return Divided(x.ndim + len(axes), x.axes)
+
+
+def _joined(arrays: Any, shape: Any = None, axes: Any = None) -> Divided:
+    """Return arrays joined along other axes than those of the pieces, or one alone as it is."""
+    parts = list(_flat(arrays))
+    found = {each for each in parts if type(each) is Divided}
+    if len(found) != 1 or any(type(each) is not Divided for each in parts):
+        raise DependentError
+    (array,) = found
+    if len(parts) > 1 and not (
+        shape is not None
+        and len(shape) == array.ndim
+        and all(shape[axis] == 1 for axis in array.axes)
+    ):
+        raise DependentError
+    return array
+
+
+def _flat(arrays: Any) -> Iterator[Any]:
+    for each in arrays if isinstance(arrays, list | tuple) else [arrays]:
+        if isinstance(each, list | tuple):
+            yield from _flat(each)
+        else:
+            yield each
+
+
+def _picked(x: Any, index: Any) -> Divided:
+    """Return a piece along other axes than those along which the array is a piece."""
+    if type(x) is not Divided or type(index) is not tuple or len(index) > x.ndim:
+        raise DependentError
+    slices = all(type(each) is slice for each in index)
+    whole = all(axis >= len(index) or index[axis] == slice(None) for axis in x.axes)
+    if not slices or not whole:
+        raise DependentError
+    return x
+
+
+_TRAITS: dict[str, Callable[..., Divided]] = {"picks": _picked, "first": _reduced}
+"""What functions with a trait return."""
+
+_FUNCTIONS: tuple[tuple[Any, Callable[..., Divided]], ...] = (
+    (chunk.astype, _converted),
+    (concatenate2, _joined),
+    (concatenate_shaped, _joined),
+    (reductions.mean_agg, _reduced),
+    (reductions.moment_agg, _reduced),
+    (sliding_window_view, _windows),
+)
+"""What some functions return, which need not be hashable."""

@@ -1,0 +1,123 @@
+"""Pieces of chunks that are computed with alike: the chunks stay whole, and values are the same."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
+
+import gpusched
+from gpusched.adapters.tasks import Task, TaskRef
+from gpusched.graph import unsplitting
+from gpusched.graph.independence import Divided, results
+from tests.benchmarks.programs import tasks_of
+
+VALUES = np.random.default_rng(0).integers(0, 99, (12, 8, 10)).astype("f8")
+
+
+@pytest.fixture(autouse=True)
+def _plain_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(unsplitting, "threads", lambda: 2)
+    with dask.config.set({"gpusched.fusion.compile": "off", "scheduler": "sync"}):
+        yield
+
+
+def compared(array: Any) -> tuple[int, int]:
+    """Return the tasks of dask and of gpusched, whose values are the same."""
+    with gpusched.disable():
+        plain, expected = tasks_of(array), array.compute()
+    with gpusched.enable():
+        found = array.compute()
+        np.testing.assert_array_equal(found, expected)
+        return plain, tasks_of(array)
+
+
+def pieces(chunks: Any = (3, 2, 5)) -> Any:
+    x = da.from_array(VALUES, chunks=(3, 8, 10))
+    return x, (x - 1).rechunk(chunks)
+
+
+def test_what_goes_with_each_piece_goes_with_the_chunk() -> None:
+    x, y = pieces()
+    plain, ours = compared(da.where(y > 5, y * 2, x.rechunk((3, 2, 5)) + y))
+    assert plain > 64
+    assert ours <= 3 * 4 + 1
+
+
+def test_windows_of_pieces_are_windows_of_chunks() -> None:
+    # There are larger chunks in the graph than those of all windows of a chunk.
+    large = da.from_array(np.stack([VALUES] * 6, axis=3), chunks=(3, 8, 10, 6)).max(axis=3)
+    pieces = large.rechunk((3, 2, 5))
+    windows = da.lib.stride_tricks.sliding_window_view(pieces, 3, axis=0, automatic_rechunk=False)
+    plain, ours = compared(windows.max(axis=3))
+    assert plain > 90
+    assert ours < 20
+
+
+def test_pieces_stay_where_one_user_takes_them_otherwise() -> None:
+    _, y = pieces()
+    z = y * 2 + 1
+    both = da.concatenate([z, da.flip(z, 1)], axis=1)
+    compared(both)
+    _, ours = compared((z - z.mean(axis=1, keepdims=True)).sum(axis=(1, 2)))
+    assert ours > 16
+
+
+def test_pieces_that_are_asked_for_stay_pieces() -> None:
+    _, y = pieces()
+    with gpusched.enable():
+        kept = (y * 2).persist()
+    assert kept.chunks == y.chunks
+    np.testing.assert_array_equal(kept.blocks[1, 2, 0].compute(), (VALUES[3:6, 4:6, :5] - 1) * 2)
+
+
+def test_as_many_chunks_stay_as_there_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unsplitting, "threads", lambda: 5)
+    _, y = pieces()
+    assert compared(y * 2 + 1)[1] > 16
+
+
+OPERATIONS: list[Callable[[Any], Any]] = [
+    lambda z: z + 1, lambda z: z.sum(axis=0), lambda z: z.max(axis=1), lambda z: z.mean(axis=2),
+    lambda z: (z / 2).cumsum(axis=1), lambda z: z[1:, ::2], lambda z: z.rechunk((4, 8, 3)),
+    lambda z: da.overlap.map_overlap(np.negative, z, depth={1: 1}, boundary="none"),
+]  # fmt: skip
+
+
+@pytest.mark.exhaustive
+@given(st.sampled_from([3, 2]), st.sampled_from([2, 3, 4]), st.sampled_from([3, 5, 10]),
+       st.sampled_from(OPERATIONS))  # fmt: skip
+def test_values_whatever_the_pieces(
+    days: int, rows: int, columns: int, operation: Callable[[Any], Any]
+) -> None:
+    x, y = pieces((days, rows, columns))
+    compared(operation(da.maximum(y, x.rechunk(y.chunks) * 2)))
+
+
+@pytest.mark.parametrize(
+    ("task", "alone"),
+    [
+        (Task("y", operator.add, TaskRef("x"), TaskRef("x")), True),
+        (Task("y", operator.add, TaskRef("x"), np.ones(4)), False),
+        (Task("y", operator.add, TaskRef("x"), TaskRef("other")), False),
+        (Task("y", np.max, TaskRef("x"), axis=(0,), keepdims=True), True),
+        (Task("y", np.max, TaskRef("x"), axis=(1,), keepdims=True), False),
+        (Task("y", np.max, TaskRef("x"), axis=None, keepdims=True), False),
+        (Task("y", np.max, TaskRef("x"), axis=(-1,), keepdims=True), False),
+        (Task("y", sliding_window_view, TaskRef("x"), 3, 1), False),
+        (Task("y", operator.getitem, TaskRef("x"), (slice(2),)), True),
+        (Task("y", operator.getitem, TaskRef("x"), (slice(2), slice(1))), False),
+        (Task("y", operator.getitem, TaskRef("x"), (0,)), False),
+        (Task("y", np.sort, TaskRef("x")), False),
+    ],
+)
+def test_what_is_independent(task: Task, alone: bool) -> None:
+    assert (results(task, {"x": Divided(2, (1,))}) is not None) is alone
