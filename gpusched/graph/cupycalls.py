@@ -36,7 +36,8 @@ def _arg_chunk(*args: Any, **kwargs: Any) -> Any:
     """
     found = reductions.arg_chunk(*args, **kwargs)
     values, places = found["vals"].get(), found["arg"].get()
-    records = np.empty(values.shape, [("vals", values.dtype), ("arg", places.dtype)])
+    # CuPy's own are of C's "long long", which is another type than NumPy's though as wide.
+    records = np.empty(values.shape, [("vals", values.dtype), ("arg", np.intp)])
     records["vals"], records["arg"] = values, places
     return records
 

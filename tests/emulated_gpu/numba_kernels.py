@@ -23,6 +23,7 @@ _REGISTERS = {
     "nctaid": "emulator_gridDim",
 }
 _WARP_SIZE = r'@"?llvm\.nvvm\.read\.ptx\.sreg\.warpsize"?'
+_HALVES = ("extendhfsf2", "truncsfhf2", "truncdfhf2")
 _BARRIER = r'@"?llvm\.nvvm\.barrier0"?'
 
 
@@ -110,12 +111,14 @@ def _names(text: str) -> list[str]:
 
 
 def _add_symbols(text: str) -> None:
-    """Tell LLVM where threads' numbers, barriers and libdevice's functions are."""
+    """Tell LLVM where threads' numbers, barriers, conversions and libdevice's functions are."""
     for register, name in _REGISTERS.items():
         base = ctypes.addressof(ctypes.c_uint32.in_dll(emulator.driver, name))
         for number, axis in enumerate("xyz"):
             binding.add_symbol(f"gpu.{register}.{axis}", base + 4 * number)
     _add_symbol("emulator_barrier", emulator.driver.emulator_barrier)
+    for name in _HALVES:
+        _add_symbol(f"__{name}", getattr(emulator.driver, f"emulator_{name}"))
     for symbol in set(re.findall(r"__nv_\w+", text)):
         name = symbol.removeprefix("__nv_")
         if not hasattr(_libm, name):

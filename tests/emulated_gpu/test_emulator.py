@@ -54,6 +54,19 @@ def test_nothing_runs_before_somebody_waits() -> None:
         assert y.get(stream=stream).tolist() == list(range(1, 9))
 
 
+def test_kernels_convert_float16(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpusched.backends.devices import cuda
+    from tests.record.recording import BACKENDS, record
+
+    monkeypatch.setitem(BACKENDS, "cpu", cuda().compile)
+    x = np.asarray([0.1, -2.5, 65504, 7e-8, np.inf], "f2")
+    functions = lambda a: (a * 2 - a, a.astype("f4"), a.astype("f8").astype("f2"))  # noqa: E731
+    recorded = record(functions, cupy.asarray(x), device=cuda())
+    with np.errstate(all="ignore"):
+        for found, expected in zip(recorded.result, functions(x), strict=True):
+            np.testing.assert_array_equal(found.get(), expected)
+
+
 def test_an_event_orders_two_streams() -> None:
     x = cupy.arange(8, dtype="f4")
     done = cupy.cuda.Stream.null.record()

@@ -69,7 +69,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Let a test that counts what the processor does go on to its first count."""
     try:
         return (yield)
-    except AssertionError as error:
+    except (AssertionError, ValueError) as error:  # `(launch,) = ...` is a count, too.
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if not _begins(item, COUNTED) or frame.f_code.co_name != item.obj.__name__:
             raise

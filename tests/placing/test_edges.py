@@ -466,3 +466,20 @@ def test_the_program_says_from_how_many_elements_results_stay(worker: GpuWorker)
     found, counts = counted(lambda: worker.get(whole.dask, whole.__dask_keys__()))
     np.testing.assert_array_equal(np.block(found), host() * 2 + 1)
     assert (counts.device_tasks, counts.host_tasks) == (0, 2)
+
+
+@pytest.mark.parametrize("rows", [8, 4096])
+def test_copies_in_host_memory_have_the_order_that_numpy_has(rows: int, worker: GpuWorker) -> None:
+    # By which `ravel(order="K")`, and NumPy's own sums, take the elements.
+    array = np.random.default_rng(5).normal(size=(rows, 3, 5)).transpose(2, 0, 1)
+    found = worker.mover.to_host(worker.mover.to_device(array))
+    np.testing.assert_array_equal(found, array)
+    assert found.strides == array.strides
+
+
+def test_places_of_extremes_are_of_numpys_type(worker: GpuWorker) -> None:
+    x = chunks()
+    with always():
+        found = x.argmax(axis=0).compute(scheduler=worker.get)
+        assert type(found[0]) is np.intp
+        assert type(x.argmin().compute(scheduler=worker.get)) is np.intp

@@ -191,8 +191,10 @@ class CudaCopies:
 
     @shown(Kind.TRANSFER, "to the host")
     def to_host(self, array: Any) -> np.ndarray:
-        """Return a copy in host memory."""
-        found: np.ndarray = array.get() if array.nbytes <= _AT_ONCE else arrays.to_host(array)
+        """Return a copy in host memory, in the same order of axes."""
+        if array.nbytes > _AT_ONCE or not array.flags.c_contiguous:
+            return arrays.to_host(array)
+        found: np.ndarray = array.get()
         return found
 
 

@@ -41,6 +41,11 @@ static void give_way(enum state state, unsigned mask) {
 EXPORT void emulator_barrier(void) { give_way(AT_BLOCK_BARRIER, 0); }
 EXPORT void emulator_warp_barrier(unsigned mask) { give_way(AT_WARP_BARRIER, mask); }
 
+/* float16 for LLVM, which calls these where the processor it compiles for converts none. */
+EXPORT float emulator_extendhfsf2(_Float16 x) { return (float)x; }
+EXPORT _Float16 emulator_truncsfhf2(float x) { return (_Float16)x; }
+EXPORT _Float16 emulator_truncdfhf2(double x) { return (_Float16)x; }
+
 static void run_fiber(void) {
   running_function->run(running_arguments);
   for (;;) give_way(DONE, 0);
