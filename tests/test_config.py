@@ -35,7 +35,9 @@ def keys_in_code() -> set[str]:
     return found - MODULES - WHOLE
 
 
-MODULES = {f"gpusched.{path.parent.name}.{path.stem}" for path in source_files()}
+MODULES = {f"gpusched.{path.parent.name}.{path.stem}" for path in source_files()} - set(
+    config.settings()
+)
 SECTIONS = set(config.defaults()["gpusched"])
 WHOLE = {f"gpusched.{name}" for name in SECTIONS} - set(config.settings())
 """Sections, some of which are read as a whole."""
