@@ -21,10 +21,10 @@ from gpusched.threadsafe.errors import ChildError, TaskCancelledError
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.locks import LockGuard
-from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.pipe_messages import Apply, Hold, Raised, Reference
 from gpusched.threadsafe.policies import Lock, Policy
 from gpusched.threadsafe.proxy import is_proxy, target_of
+from gpusched.threadsafe.proxy_operations import Operation
 from gpusched.threadsafe.proxy_targets import Named
 from gpusched.threadsafe.specials import specials
 from gpusched.threadsafe.threads import Thread, current

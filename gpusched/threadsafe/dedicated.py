@@ -15,8 +15,8 @@ from gpusched.threadsafe import waits
 from gpusched.threadsafe.counts import Counts
 from gpusched.threadsafe.guards import Guard, Made, is_maker
 from gpusched.threadsafe.handle_classes import Package
-from gpusched.threadsafe.operations import Operation, call
 from gpusched.threadsafe.policies import Policy
+from gpusched.threadsafe.proxy_operations import Operation, call
 from gpusched.threadsafe.threads import Thread, _local, current
 from gpusched.threadsafe.unreferenced_handles import Unreferenced
 

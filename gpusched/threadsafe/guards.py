@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.threadsafe import registry
 from gpusched.threadsafe.counts import Counts
-from gpusched.threadsafe.operations import Operation, call
 from gpusched.threadsafe.policies import Policy
+from gpusched.threadsafe.proxy_operations import Operation, call
 from gpusched.threadsafe.unreferenced_handles import Unreferenced
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.locks import LockGuard
-from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.policies import Lock, Policy
+from gpusched.threadsafe.proxy_operations import Operation
 from gpusched.threadsafe.proxy_targets import Again, ByKey, ByThread, Copy, Instances, _Found
 from gpusched.threadsafe.threads import Thread
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from gpusched.threadsafe import waits
 from gpusched.threadsafe.guards import Guard
-from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.policies import Limit
+from gpusched.threadsafe.proxy_operations import Operation
 from gpusched.threadsafe.threads import Thread, current
 
 logger = logging.getLogger(__name__)

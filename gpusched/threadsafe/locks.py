@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from gpusched.threadsafe import operations, waits
+from gpusched.threadsafe import proxy_operations, waits
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package
-from gpusched.threadsafe.operations import Operation
 from gpusched.threadsafe.policies import Policy
+from gpusched.threadsafe.proxy_operations import Operation
 from gpusched.threadsafe.threads import Thread, _local
 
 logger = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class LockGuard(Guard):
     ) -> Any:
         """Call the object while this thread holds the lock."""
         if self.joined is not None:
-            return self.apply(target, operations.call, args, kwargs)
+            return self.apply(target, proxy_operations.call, args, kwargs)
         # The same as acquire and release, written out: this is the path that is measured.
         me = _local.record
         if self._owner is me:

@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from gpusched.threadsafe import operations
+from gpusched.threadsafe import proxy_operations
 from gpusched.threadsafe.guards import Guard
 from gpusched.threadsafe.handle_classes import Package
 from gpusched.threadsafe.proxy import Proxy, _parts, _set_parts, build
@@ -89,7 +89,7 @@ class Loading(Guard):
         self._proxy = weakref.ref(proxy)
         self._lock = threading.Lock()
 
-    def apply(self, target: Any, operation: operations.Operation, *args: Any) -> Any:
+    def apply(self, target: Any, operation: proxy_operations.Operation, *args: Any) -> Any:
         """Load the object through the real guard, and carry out an operation on it."""
         proxy = self._proxy()
         if proxy is None:
@@ -101,7 +101,7 @@ class Loading(Guard):
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], package: Package
     ) -> Any:
         """Load the object through the real guard, and call it."""
-        return self.apply(target, operations.call, args, kwargs)
+        return self.apply(target, proxy_operations.call, args, kwargs)
 
     def _load(self, proxy: Proxy) -> None:
         with self._lock:

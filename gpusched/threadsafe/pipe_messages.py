@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 
 from gpusched.threadsafe.handle_classes import Package
-from gpusched.threadsafe.operations import Operation
+from gpusched.threadsafe.proxy_operations import Operation
 
 
 @dataclass(frozen=True)

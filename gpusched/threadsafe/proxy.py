@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from gpusched.newest import Newest
-from gpusched.threadsafe import operations
+from gpusched.threadsafe import proxy_operations
 from gpusched.threadsafe.guards import Guard, Made, is_maker
 from gpusched.threadsafe.handle_classes import PLAIN, Package
 from gpusched.threadsafe.proxy_targets import Instances, Target, Unloaded
@@ -155,7 +155,7 @@ def unwrap(value: Any) -> Any:
         return value
     target, guard, _ = _parts(value)
     if isinstance(target, Unloaded):
-        guard.apply(target, operations.as_it_is)
+        guard.apply(target, proxy_operations.as_it_is)
         target = _parts(value)[0]
     return (
         target.here()
@@ -209,7 +209,7 @@ def _special(name: str) -> Callable[..., Any]:
             if type(argument) not in PLAIN:
                 args = tuple(map(_unwrap_deep, args))
                 break
-        invoke = _Keywords(kwargs) if kwargs else operations.invoke
+        invoke = _Keywords(kwargs) if kwargs else proxy_operations.invoke
         value = guard.apply(target, invoke, name, *args)
         return value if type(value) in PLAIN else _finish(self, value)
 
@@ -224,7 +224,7 @@ class _Keywords:
         self._kwargs = kwargs
 
     def __call__(self, value: Any, name: str, *args: Any) -> Any:
-        return operations.invoke(value, name, *args, **self._kwargs)
+        return proxy_operations.invoke(value, name, *args, **self._kwargs)
 
 
 def _bind(self: Proxy, instance: Any, owner: type | None = None) -> Any:
@@ -250,7 +250,7 @@ def _text(name: str) -> Callable[[Proxy], str]:
         if current().answers_loop:
             # For a log, which is no reason to wait.
             return f"<{_class_of(self, target).__name__} under {guard}>"
-        text: str = guard.apply(target, operations.invoke, name)
+        text: str = guard.apply(target, proxy_operations.invoke, name)
         return text
 
     method.__name__ = name
@@ -318,7 +318,7 @@ def _attribute_elsewhere(self: Proxy, target: Any, name: str) -> Any:
     """Return an attribute of what another thread, device or process has another one of."""
     _, guard, package = _parts(self)
     if isinstance(target, Unloaded):
-        guard.apply(target, operations.as_it_is)
+        guard.apply(target, proxy_operations.as_it_is)
         return getattr(self, name)
     value = guard.apply(target, getattr, name)
     if isinstance(value, Target):
@@ -343,7 +343,7 @@ class Method:  # noqa: D101
         args = tuple(map(_unwrap_deep, args))
         kwargs = {key: _unwrap_deep(value) for key, value in kwargs.items()}
         target, guard, _ = _parts(self.__self__)
-        value = guard.apply(target, operations.call_method, self._name, args, kwargs)
+        value = guard.apply(target, proxy_operations.call_method, self._name, args, kwargs)
         return _finish(self.__self__, value)
 
     @property

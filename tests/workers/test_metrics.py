@@ -23,7 +23,7 @@ import gpusched
 from gpusched.store.statistics import reset_statistics, statistics, updating
 from gpusched.workers import metrics
 from gpusched.workers.metrics import METRICS, collect, sampler, snapshot
-from gpusched.workers.metrics.definitions import INFORMATION, INFORMATION_MEANING, LABELS
+from gpusched.workers.metrics.metric_table import INFORMATION, INFORMATION_MEANING, LABELS
 from gpusched.workers.metrics.sampler import Sampler
 from tests.waiting import PATIENCE
 

@@ -1,7 +1,7 @@
 """What a worker reports of its device, its kernels and its memory: in heartbeats and at /metrics.
 
 From source to reader, a file per step: `sampler` (what NVML says, off the event loop), `snapshot`
-(one dictionary), `definitions` (each number's name and meaning), `exposition` (Prometheus).
+(one dictionary), `metric_table` (each number's name and meaning), `exposition` (Prometheus).
 Importing this package imports neither NVML, nor Prometheus, nor fusion.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-from gpusched.workers.metrics.definitions import METRICS, Metric
 from gpusched.workers.metrics.exposition import export
+from gpusched.workers.metrics.metric_table import METRICS, Metric
 from gpusched.workers.metrics.snapshot import collect
 
 __all__ = ["HEARTBEAT_KEY", "METRICS", "Metric", "Metrics", "collect", "register"]

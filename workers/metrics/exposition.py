@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from gpusched.workers.metrics.definitions import (
+from gpusched.workers.metrics.metric_table import (
     INFORMATION,
     INFORMATION_MEANING,
     LABELS,

@@ -32,7 +32,7 @@ def collect(worker: Any) -> dict[str, Values]:
     -------
     dict
         A dictionary of plain numbers and strings by section, below 1 KiB when packed; what each
-        is, is said in `gpusched.workers.metrics.definitions`. What is not known is left out.
+        is, is said in `gpusched.workers.metrics.metric_table`. What is not known is left out.
 
     Examples
     --------
