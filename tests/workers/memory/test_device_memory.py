@@ -59,15 +59,15 @@ def test_results_are_received_and_brought_up_within_the_limit_of_each_gpu(
         del known
     wait_for(lambda: not any(each.data for each in workers))
     exceeded = [watch(each) for each in workers]
-    left = client.map(on_device, range(6), workers=[here], pure=False)
-    right = client.map(on_device, range(6), workers=[there], pure=False)
+    left = client.map(on_device, range(4), workers=[here], pure=False)
+    right = client.map(on_device, range(4), workers=[there], pure=False)
     pairs = zip([*left, *right], [*reversed(right), *reversed(left)], strict=True)
-    places = [here, there] * 6
+    places = [here, there] * 4
     sums = [
         client.submit(added, *pair, workers=[place], pure=False)
         for pair, place in zip(pairs, places, strict=True)
     ]
-    assert client.gather(client.map(total, sums, pure=False)) == [5] * 12
+    assert client.gather(client.map(total, sums, pure=False)) == [3] * 8
     assert exceeded == [[], []]
     ledgers = [admission_of(each).ledger for each in workers]
     assert all(each.fullest.in_flight or each.most > 6 * PART for each in ledgers)
