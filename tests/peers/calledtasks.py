@@ -11,8 +11,10 @@ from dask.callbacks import Callback
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 
-_PIECES = {"getitem", "getter", "getter_inline", "getter_nofancy", "identity", "finalize"}
-"""Functions that cut chunks out of what there is: these compute nothing."""
+_PIECES = {"getitem", "getter", "getter_inline", "getter_nofancy", "identity", "finalize",
+           "_identity"}  # fmt: skip
+"""Functions that cut chunks out of what there is, join results, or rename tasks that statistics
+count: these compute nothing."""
 
 
 class CalledTasks(Callback):  # type: ignore[misc]
@@ -34,5 +36,7 @@ class CalledTasks(Callback):  # type: ignore[misc]
             function = function.steps[-1].function
         function = bare(function)
         name = str(getattr(function, "__name__", type(function).__name__))
-        if name not in _PIECES and not getattr(node, "data_producer", False):
-            self.found[f"{getattr(function, '__module__', '')}.{name}"] += 1
+        module = str(getattr(function, "__module__", ""))
+        ours = module.startswith("gpusched.")  # Batches, whose programs statistics count.
+        if name not in _PIECES and not ours and not getattr(node, "data_producer", False):
+            self.found[f"{module}.{name}"] += 1
