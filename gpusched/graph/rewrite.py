@@ -208,6 +208,8 @@ def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
 
 def _sees(task: Task, known_ones: dict[Any, bool]) -> bool:
     """Return whether a task calls a function that may see how its chunks are laid out in memory."""
+    if type(task.func) is Program and not any(map(_is_callable, task.args)):
+        return task.func.sees
     if task.func is execute_subgraph:
         inner = task.args[0].values()
         return any(_sees(node, known_ones) for node in inner if type(node) is Task)
@@ -218,6 +220,10 @@ def _sees(task: Task, known_ones: dict[Any, bool]) -> bool:
     if found is None:
         found = known_ones[key] = sees(ProgramStep(function, given, dict.fromkeys(kwargs)))
     return found
+
+
+def _is_callable(argument: Any) -> bool:
+    return type(argument) is DataNode and callable(argument.value)
 
 
 def _literals(arguments: Iterable[Any]) -> Iterable[Any]:
