@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.breaks import GraphBreak
 from gpusched.plan.plan import Register
 from gpusched.record.chunk import LazyChunk, references
 from gpusched.record.record import Recorder
@@ -34,14 +35,22 @@ class Results:
             return type(value)(map(self.reference, value))
         if type(value) is dict:
             return {key: self.reference(each) for key, each in value.items()}
-        if type(value) is np.ndarray:  # of numbers: another one for each chunk
-            made = self._recorder.constant(value)
-            return Register(self._recorder.made_leaf(made.register, np.copy, copies=True).register)
+        if type(value) is np.ndarray and not self._recorder.escape:
+            return self._copied(value)
         if not isinstance(value, LazyChunk):
             return references(self._recorder, value)
         if id(value) not in self._found:
             self._found[id(value)] = value, self._reference(value)
         return self._found[id(value)][1]
+
+    def _copied(self, numbers: np.ndarray) -> Any:
+        """Return a reference to a copy of an array of numbers: another one for each chunk."""
+        recorder = self._recorder
+        if not recorder.device.holds(numbers):
+            recorder.escaped(GraphBreak.NOT_ARRAYS(f"an array of {numbers.dtype} is a result"))
+            return numbers
+        made = recorder.constant(numbers)
+        return Register(recorder.made_leaf(made.register, np.copy, copies=True).register)
 
     def _reference(self, chunk: LazyChunk) -> Any:
         recorder = self._recorder
