@@ -10,7 +10,7 @@
 # make test-exhaustive  all combinations of which the default tier runs some, and slow tests
 # make test-cuda        compile for GPUs and run their kernels on the CPU: needs no GPU
 # make test-gpu         tests with CuPy: on a GPU if there is one, else on an emulated one
-# make test-gpu-chunks  tests of graphs, plans, recordings and models, their chunks on that GPU
+# make test-gpu-chunks  tests of graphs, plans, recordings, workers and models, their chunks on it
 # make test-models      call models of torch, JAX, ONNX and scikit-learn, and send their arrays
 # make test-peers       run the tests of dask.array, dask-array and xarray with all chunks fused
 # make test-interop     use other libraries beside it: xarray, scikit-learn, dask-ml, sparse, ...
@@ -80,7 +80,8 @@ test-gpu: $(VENV)/.gpu-test
 test-gpu-chunks: $(VENV)/.gpu-test
 	$(ON_GPU) $(PYTEST) $(PARALLEL) -p tests.placing.on_gpu \
 	    -m "not (gpu or processes or peers or nightly or slow or exhaustive)" \
-	    tests/graph tests/plan tests/record tests/models $(ARGS)
+	    tests/graph tests/plan tests/record tests/workers tests/serialization tests/threadsafe \
+	    tests/models $(ARGS)
 
 # Those that have found most: programs, memory, the emulator's own, and one of each kind of cluster.
 test-gpu-common: $(VENV)/.gpu-test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,8 +120,8 @@ class Parts:
     def __init__(self, buffer: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> None:
         self.buffer = buffer
         self.shapes = shapes
-        sizes = [int(np.prod(shape)) for shape in dict.fromkeys(shapes)]
-        by_shape = dict(zip(dict.fromkeys(shapes), sizes, strict=True))
+        # Not NumPy's: programs may have put functions of their own in the place of its.
+        by_shape = {shape: math.prod(shape) for shape in shapes}
         starts, start = [], 0
         for shape in shapes:
             starts.append(start)

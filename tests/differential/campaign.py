@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -133,7 +133,8 @@ def shrunk(result: Result, schedulers: Schedulers, attempts: int = shrinking.ATT
 
 def campaign(kinds: Iterable[str], first: int, *, cases: int | None = None,
              seconds: float | None = None, schedulers: Schedulers,
-             on_result: Callable[[Result], None] = lambda result: None) -> Counts:  # fmt: skip
+             on_result: Callable[[Result], None] = lambda result: None,
+             generators: Mapping[str, Callable[[int], Case]] = GENERATORS) -> Counts:  # fmt: skip
     """Run cases of consecutive seeds until there are enough, or the time is over.
 
     Parameters
@@ -146,6 +147,8 @@ def campaign(kinds: Iterable[str], first: int, *, cases: int | None = None,
         How many cases of each kind, or for how long.
     on_result
         Called with each result.
+    generators
+        Those that there are, by name.
     """
     counts = Counts()
     ends = None if seconds is None else time.monotonic() + seconds
@@ -155,7 +158,7 @@ def campaign(kinds: Iterable[str], first: int, *, cases: int | None = None,
         for kind in names:
             if ends is not None and time.monotonic() > ends:
                 return counts
-            result = check(GENERATORS[kind](seed), schedulers)
+            result = check(generators[kind](seed), schedulers)
             counts.add(result)
             on_result(result)
         seed += 1

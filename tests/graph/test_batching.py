@@ -308,6 +308,13 @@ def test_results_that_are_scattered_are_not_kept_together(nbytes: int, together:
 
 
 class TestParts:
+    def test_functions_that_programs_replace_are_not_used(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(np, "multiply", lambda a, b: a * b + 7)
+        found = packed([np.ones((2, 3)), np.ones(4)])
+        assert [part.shape for part in found] == [(2, 3), (4,)]
+
     @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8))
     def test_they_are_the_chunks(self, shapes: list[tuple[int, int]]) -> None:
         chunks = [numbers(*shape) for shape in shapes]

@@ -45,11 +45,7 @@ class GpuWorker:
     def get(self, dsk: Any, keys: Any, **_: Any) -> Any:
         """Return the results of a graph, as a client of the worker gets them."""
         results = self.compute(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
-
-        def found(key: Any) -> Any:
-            return [found(each) for each in key] if type(key) is list else results[key]
-
-        return hosted(found(keys))
+        return hosted(_values(keys, results))
 
     def compute(self, dsk: Mapping[Key, Any]) -> Results:
         """Return the results of all tasks of a graph, as the worker keeps them."""
@@ -70,6 +66,10 @@ class GpuWorker:
         finally:
             placed.install(None)
         return results
+
+
+def _values(keys: Any, results: Results) -> Any:
+    return [_values(each, results) for each in keys] if type(keys) is list else results[keys]
 
 
 @contextmanager

@@ -13,7 +13,6 @@ MEMORY = "is about host memory: buffers, views of NumPy's, how much is in use"
 PROCESSOR = "is about machine code, compilation or tiles of the processor"
 CUPY = "CuPy computes it, not a kernel, in its own order or not at all"
 ROUNDING = "adds float16 numbers in NumPy's order: a GPU's is another, and nearer to the exact sum"
-SCHEDULER = "is about what dask's own scheduler calls when a computation ends"
 CORES = "is about the processor's threads: one task of a GPU runs at a time here"
 
 LEFT_OUT: dict[str, str] = {
@@ -28,7 +27,6 @@ LEFT_OUT: dict[str, str] = {
     "record/test_windows.py::test_windows_share_the_memory_of_a_kernel_s_result": MEMORY,
     "graph/test_tiled.py": PROCESSOR,
     "graph/test_tiers.py": PROCESSOR,
-    "models/test_functions.py::test_a_loader_is_called_once_a_computation": SCHEDULER,
     "models/test_torch_cores.py::TestThreads": CORES,
     "plan/test_computed_once.py::test_errors_are_noted": WARNINGS,
     "plan/test_computed_once.py::test_floating_point_errors_are_noted": WARNINGS,
@@ -44,6 +42,8 @@ LEFT_OUT: dict[str, str] = {
     "plan/test_plan_then_run.py::test_the_first_chunk_takes_the_joints": PROCESSOR,
     "plan/test_precision.py": PROCESSOR,
     "plan/test_tiles.py": PROCESSOR,
+    "plan/test_unjoined.py::test_parts_of_other_kinds_are_joined[shape]": CUPY,
+    "plan/test_unjoined.py::test_parts_of_other_kinds_are_joined[turned]": CUPY,
     "record/test_complexes.py::test_errors_that_numpy_reports_are_found": WARNINGS,
     "record/test_complexes.py::test_extremes_are_numpy_s": CUPY,
     "record/test_complexes.py::test_lost_parts_are_warned_of_as_often": WARNINGS,
