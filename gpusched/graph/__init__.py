@@ -8,11 +8,7 @@ those that cannot have the memory that they need (`joins` finds those that only 
 GPUs draw random numbers; `rewrite` translates each into a program, by what `known`, `located`,
 `grouped`, `grouped_whole`, `moments`, `marking`, `changing` and `safety` say about its functions,
 and `templates` (with `signature`) once for all tasks of a form; `batching` puts tiny tasks side by
-<<<<<<< HEAD
 side (`batch_limits`, `cheap`, `grouping`, `batch`), and `items` and `gathering` take results apart.
-=======
-side (`limits`, `cheap`, `grouping`, `batch`), and `items` and `gathering` take results apart.
->>>>>>> work/programs
 
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
 `payload`, kept by `lasting`; `segment` is a group of its calls, with its `decisions`, the

@@ -218,7 +218,7 @@ EXTRA = (np.arange(624, dtype="u4"), np.arange(4, dtype="u8"), np.arange(2, dtyp
 def _with_extra(found: Members) -> Members:
     """Return members with further arrays in front of their own."""
     graph = _shifted(found["graph.json"])
-    packed = [reading.host.pack(array, None) for array in EXTRA]
+    packed = [reading.strided.pack(array, None) for array in EXTRA]
     entries = [
         {"sealed": base64.b64encode(head["gpusched"]).decode(), "frames": [len(bytes(frames[0]))]}
         for head, frames in packed
