@@ -23,9 +23,9 @@ from dask.utils import key_split
 
 from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
 from gpusched.dataclass import dataclass
+from gpusched.graph.batch_limits import threads
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.independence import Divided, results
-from gpusched.graph.batch_limits import threads
 from gpusched.graph.merging import block_of
 from gpusched.graph.signature import Signatures
 from gpusched.graph.subgraph import layer_of
