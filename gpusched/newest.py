@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from typing import Any, TypeVar
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+
+_lock = threading.RLock()
+"""Held for a few instructions wherever one of these is changed; its methods call each other."""
 
 
 class Newest(OrderedDict[_Key, _Value]):
@@ -36,11 +40,9 @@ class Newest(OrderedDict[_Key, _Value]):
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
-        # Its methods call each other.
-        self._lock = threading.RLock()
 
     def __setitem__(self, key: _Key, value: _Value) -> None:
-        with self._lock:
+        with _lock:
             super().__setitem__(key, value)
             self.move_to_end(key)
             while len(self) > self.limit:
@@ -48,15 +50,25 @@ class Newest(OrderedDict[_Key, _Value]):
 
     def now(self) -> list[tuple[_Key, _Value]]:
         """Return all entries as they are now, the oldest first."""
-        with self._lock:
+        with _lock:
             return list(self.items())
 
     def setdefault(self, key: _Key, default: Any = None) -> Any:
         """Return what is there, as new as before, or what is put there now."""
-        with self._lock:
+        with _lock:
             return super().setdefault(key, default)
 
     def pop(self, key: _Key, *default: Any) -> Any:
         """Remove an entry, and return its value or what is to be returned where there is none."""
-        with self._lock:
+        with _lock:
             return super().pop(key, *default)
+
+
+def _begin_again() -> None:
+    global _lock
+    # Another thread may have held it when this process was forked.
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)

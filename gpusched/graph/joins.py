@@ -30,7 +30,8 @@ def copied(node: Any) -> set[Key]:
         return set()
     whole, read = set[Key](), set[Key]()
     for argument in node.args:
-        _note_keys(argument, whole, read)
+        if isinstance(argument, NestedContainer):  # Anything else is given back as it is.
+            _note_keys(argument, whole, read)
     return whole - read
 
 

@@ -35,6 +35,7 @@ from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.grouped import GROUPED, Grouped
 from gpusched.graph.grouped_whole import GroupedWhole, extracted, extracts, labelled
+from gpusched.graph.joins import copied
 from gpusched.graph.known import computes, enforced, exact_for, known
 from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.located import computes_located, located
@@ -180,7 +181,8 @@ def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
     """Return a graph whose programs lay their results out as NumPy does, where that may be seen.
 
     A function that is not recorded sees what comes to it by way of any other tasks, too, and may
-    see chunks that are results, as those of `persist` are: what `compute` joins is a new array.
+    see chunks that are results, as those of `persist` are: what `compute` joins is a new array,
+    as is what `concatenate3` and `concatenate_shaped` do.
     """
     seeing: dict[Any, bool] = {}
     found = {key for key in wanted if type(key) is tuple}
@@ -196,8 +198,10 @@ def shown(graph: dict[Any, Any], wanted: Iterable[Any]) -> dict[Any, Any]:
         node = graph.get(key)
         if not isinstance(node, GraphNode):
             continue
-        waiting += node.dependencies - found
-        found |= node.dependencies
+        # What a join copies has its own layout there.
+        reached = node.dependencies - copied(node) - found
+        waiting += reached
+        found |= reached
         if type(node) is Task and type(node.func) is Program:
             program = programs.get(node.func)
             if program is None:

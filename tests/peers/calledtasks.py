@@ -31,7 +31,7 @@ class CalledTasks(Callback):  # type: ignore[misc]
         if function is None or not isinstance(value, (np.ndarray, np.generic)):
             return
         if isinstance(function, Program):
-            if any(segment.recorded for segment in function.segments):
+            if not function.steps or any(segment.recorded for segment in function.segments):
                 return
             function = function.steps[-1].function
         function = bare(function)
