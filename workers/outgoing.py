@@ -8,10 +8,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from distributed.comm.addressing import get_address_host
 from distributed.comm.core import Comm
+from distributed.protocol.serialize import to_serialize
 
+from gpusched.serialization.arrays.results import Results
 from gpusched.serialization.codec.link import KEY, Link, Peer, Transfer, usual
 from gpusched.store.statistics import updating
 
@@ -111,6 +114,40 @@ class Outgoing:
                     counters.bytes_between_devices += transfer.direct
                     counters.bytes_through_host += transfer.through_host
             traffic.end(transfer, time.monotonic(), sent.nbytes)
+
+
+class Checked:
+    """A connection to another worker, on which results are one message with a checksum.
+
+    Parameters
+    ----------
+    comm
+        The connection.
+    """
+
+    def __init__(self, comm: Comm) -> None:
+        self._comm = comm
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._comm, name)
+
+    async def write(self, message: Any, serializers: Any = None, **options: Any) -> Any:
+        """Send what `distributed.Worker.get_data` sends."""
+        data = {key: value.data for key, value in message["data"].items()}
+        results = Results(data, serializers or ("dask", "pickle"))
+        checked = {**message, "data": to_serialize(results)}
+        return await self._comm.write(checked, serializers=serializers, **options)
+
+
+def checked(comm: Comm, receiver: str | None) -> Any:
+    """Return a connection that checks what it sends, where that is bytes for a worker.
+
+    Clients need not have gpusched. Within a process nothing is written, and UCX sends what is in
+    GPU memory from there.
+    """
+    if receiver and comm.peer_address.startswith(("tcp://", "tls://")):
+        return Checked(comm)
+    return comm
 
 
 @dataclass

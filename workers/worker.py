@@ -45,7 +45,7 @@ from gpusched.workers.memory.store import Store
 from gpusched.workers.memory.streamed_inputs import streamed
 from gpusched.workers.metrics import Metrics
 from gpusched.workers.onstream import Coroutine, OnStream
-from gpusched.workers.outgoing import Outgoing
+from gpusched.workers.outgoing import Outgoing, checked
 from gpusched.workers.peers import Peers
 from gpusched.workers.protection import ThreadPolicies
 from gpusched.workers.split_transfers import fetch_parts, parts
@@ -205,6 +205,7 @@ class DeviceWorker(Worker):
     async def _get_data(self, comm: Any, keys: Collection[Key], who: str | None,
                         *args: Any, **kwargs: Any) -> Any:  # fmt: skip
         with self.outgoing.transfer(comm, self.peers.way_to(who)) as sent:
+            comm = checked(comm, who)
             try:
                 answer = await super().get_data(comm, keys, who, *args, **kwargs)
             except LostValueError:

@@ -16,6 +16,7 @@ from dask.utils import funcname
 from gpusched.adapters.arrays import (
     block_histogram,
     block_histogramdd,
+    concatenate2,
     cumprod_merge,
     cumsum_merge,
     custom_nanquantile,
@@ -77,6 +78,31 @@ def enforced(result: Any, dtype: np.dtype, function: Callable[..., Any]) -> Any:
             f"but got {str(found)!r}, which can't be cast using casting='same_kind'"
         )
     return result.astype(dtype)
+
+
+@own("view", "elementwise", "moves")
+def only_part(part: Any, axes: tuple[int, ...]) -> Any:
+    """Return what dask's ``_concatenate2`` makes of one part.
+
+    That is the part, of NumPy's own arrays with these axes. A subclass may become NumPy's array,
+    and what has not the axes is an error.
+
+    Examples
+    --------
+    >>> from gpusched.graph.known import only_part
+    >>> only_part(np.ones((1, 1)), (0, 1))
+    array([[1.]])
+    >>> only_part(np.float64(1), (0,))
+    Traceback (most recent call last):
+    ...
+    ValueError: zero-dimensional arrays cannot be concatenated
+    """
+    plain = type(part) in (np.ndarray, LazyChunk)
+    if not axes or (plain and part.ndim > max(axes) and min(axes) >= 0):
+        return part
+    for _ in axes:
+        part = [part]
+    return concatenate2(part, axes=list(axes))
 
 
 @own("passes", "moves")

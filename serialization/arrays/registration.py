@@ -61,6 +61,7 @@ READERS = {
     "jax": ("jax", ""),
     "tensorflow": ("tensorflow", ""),
     "dlpack": ("dlpack", ""),
+    "results": ("results", ""),
 }
 """Readers of messages by name: the file of this folder, and how its functions' names end."""
 

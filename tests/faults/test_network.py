@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import signal
 import socket
@@ -107,10 +108,41 @@ def numbers(seed: int, runs: str = os.devnull) -> Any:
     return np.random.default_rng(seed).random(100_000)
 
 
+class Text:
+    """An object that only pickle knows."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def made(kind: str) -> Any:
+    """Make something of 800,000 bytes, of one kind."""
+    if kind == "array":
+        return numbers(0)
+    content = numbers(0).tobytes()
+    if kind == "object":
+        return [Text(content.hex())]
+    return {"bytes": content, "array in a dict": {"a": numbers(0), "n": content[:9]}}.get(
+        kind, {"some": content, "array": numbers(1)}
+    )
+
+
+def read(value: Any) -> int:
+    """Return a number for what was received."""
+    return zlib.crc32(pickle.dumps(value))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [("array", 1), ("array", 2), ("array", 4), ("array in a dict", 1), ("bytes", 1), ("bytes", 4),
+     ("dict of bytes", 1), ("dict of bytes", 4), ("object", 1), ("object", 4)],
+)  # fmt: skip
 def test_bytes_that_change_between_workers_cost_time_and_nothing_else(
-    start: Start, times: int
+    start: Start, kind: str, times: int
 ) -> None:
     harmed = start(2)
     client = harmed.client
@@ -120,9 +152,9 @@ def test_bytes_that_change_between_workers_cost_time_and_nothing_else(
         flip(dask_worker, times)
 
     client.run(receiving, workers=[receiver])
-    made = client.submit(numbers, 0, workers=[sender])
-    digest = client.submit(zlib.crc32, made, workers=[receiver])
-    assert digest.result(timeout=PATIENCE) == zlib.crc32(numbers(0))
+    result = client.submit(made, kind, workers=[sender])
+    found = client.submit(read, result, workers=[receiver])
+    assert found.result(timeout=PATIENCE) == read(made(kind))
     left = client.run(lambda dask_worker: dask_worker.flips_left[0], workers=[receiver])
     assert left == {receiver: 0}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dask
@@ -71,6 +71,28 @@ def test_subclasses() -> None:
     result = ((x + 1) * 2).compute(scheduler="sync")
     np.testing.assert_array_equal(np.asarray(result), (np.arange(8.0) + 1) * 2)
     assert any("Tagged" in reason for _, reason in statistics().breaks)
+
+
+@pytest.mark.parametrize("reduced", [
+    pytest.param(lambda x: x.max(), id="max"),
+    pytest.param(lambda x: x.sum(axis=0), id="sum of columns"),
+    pytest.param(lambda x: da.reduction(
+        x * 2, chunk=lambda s, axis, keepdims: s.max(axis=axis, keepdims=True) * 2,
+        aggregate=lambda s, axis, keepdims: s.max(axis=axis, keepdims=keepdims), dtype="f8"),
+        id="own functions"),
+])  # fmt: skip
+def test_subclass_in_one_chunk_is_joined_as_dask_joins_it(
+    reduced: Callable[[da.Array], da.Array],
+) -> None:
+    x = da.from_array(np.arange(8.0).reshape(2, 4).view(Tagged), chunks=8, asarray=False)
+    compare(reduced(x))
+
+
+def test_one_part_without_the_axes_is_an_error() -> None:
+    x = da.ones((4, 4), chunks=4) * 2
+    total = da.reduction(x, chunk=lambda s, axis, keepdims: s.sum(), aggregate=np.sum, dtype="f8")
+    with pytest.raises(ValueError, match="zero-dimensional"):
+        total.compute(scheduler="sync")
 
 
 def test_variances_of_arrays_of_another_kind() -> None:

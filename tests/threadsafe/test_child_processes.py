@@ -122,7 +122,8 @@ def test_cancelled_task_ends_the_child(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_child_ends_with_its_parent_even_in_a_call(tmp_path: Path, number: int) -> None:
     code = (
-        "import sys; from gpusched import threadsafe; from tests.threadsafe import test_child_processes;"
+        "import sys; from gpusched import threadsafe;"
+        "from tests.threadsafe import test_child_processes;"
         "threadsafe.wrap(test_child_processes.block, 'process')(sys.argv[1])"
     )
     file = tmp_path / "begun"
