@@ -5,7 +5,9 @@ Such a task gives for a whole chunk what it gives for the pieces of the chunk, p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -124,16 +126,25 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     function, given, kwargs = applied(function, args, kwargs)
     if isinstance(function, np.ufunc):
         alone = function.nout == 1 and operation_of(function) is not None
+        # Another one would be what the result is written to.
+        fits = len(given) == function.nin
     else:
         alone = has(function, "elementwise") and not has(function, "passes")
-    if alone:
+        # Without values to choose from, `where` returns where its condition is true; the fourth
+        # operand of `clip` would be what the result is written to.
+        fits = len(given) == 3 if function is np.where else len(given) <= 3
+    if alone and fits:
         return _elementwise(list(given), kwargs)
     rule = next((rule for trait, rule in _TRAITS.items() if has(function, trait)), None)
     if rule is None:
         rule = next((rule for each, rule in _FUNCTIONS if each is function), None)
     if rule is None:
         raise DependentError
-    return rule(*given, **kwargs)
+    try:
+        bound = signature(rule).bind(*given, **kwargs)
+    except TypeError as error:  # The call has other arguments than the rule knows.
+        raise DependentError from error
+    return rule(*bound.args, **bound.kwargs)
 
 
 def _elementwise(args: list[Any], kwargs: Mapping[str, Any]) -> Divided:
@@ -149,22 +160,22 @@ def _is_number(value: Any) -> bool:
     return type(value) is np.ndarray and value.ndim == 0
 
 
-def _converted(x: Any, *args: Any, astype_dtype: Any = None, **kwargs: Any) -> Divided:
+def _converted(x: Any, *, astype_dtype: Any) -> Divided:
     """Return what `dask.array.chunk.astype` returns."""
-    if type(x) is not Divided or args or kwargs:
+    # A dtype of subarrays would make further axes.
+    if type(x) is not Divided or getattr(astype_dtype, "subdtype", astype_dtype) is not None:
         raise DependentError
     return x
 
 
-def _reduced(x: Any, *args: Any, axis: Any = None, keepdims: Any = False, dtype: Any = None,
-             order: int = 2, ddof: Any = 0, **kwargs: Any) -> Divided:  # fmt: skip
+def _reduced(x: Any, *, axis: Any = None, keepdims: Any = False, dtype: Any = None,
+             order: int = 2, ddof: Any = 0) -> Divided:  # fmt: skip
     """Return what a step of one of dask's reductions returns, along other axes than the pieces'.
 
     What it returns may be several arrays of the same shape.
     """
-    (x,) = parts if len(parts := list(_flat(x))) == 1 else (None,)
     axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
-    if type(x) is not Divided or args or kwargs or not _are_others(axes, x):
+    if type(x) is not Divided or type(keepdims) is not bool or not _are_others(axes, x):
         raise DependentError
     if keepdims:
         return x
@@ -173,41 +184,49 @@ def _reduced(x: Any, *args: Any, axis: Any = None, keepdims: Any = False, dtype:
     return Divided(x.ndim - len(axes), left)
 
 
+def _aggregated(pairs: Any, *, axis: Any = None, **kwargs: Any) -> Divided:
+    """Return what the last step returns of the results of one chunk."""
+    return _reduced(_joined(pairs, axis), axis=axis, **kwargs)
+
+
 def _are_others(axes: Sequence[Any], x: Divided) -> bool:
     """Return whether axes are known, and none of those along which an array is a piece."""
     known = all(type(each) is int and 0 <= each < x.ndim for each in axes)
     return known and set(axes).isdisjoint(x.axes)
 
 
-def _windows(x: Any, window_shape: Any, axis: Any = None, **kwargs: Any) -> Divided:
+def _windows(x: Any, window_shape: Any, axis: Any = None) -> Divided:
     axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
-    if type(x) is not Divided or kwargs or not _are_others(axes, x):
+    if type(x) is not Divided or not _are_others(axes, x):
         raise DependentError
     return Divided(x.ndim + len(axes), x.axes)
 
 
-def _joined(arrays: Any, shape: Any = None, axes: Any = None) -> Divided:
-    """Return arrays joined along other axes than those of the pieces, or one alone as it is."""
-    parts = list(_flat(arrays))
-    found = {each for each in parts if type(each) is Divided}
-    if len(found) != 1 or any(type(each) is not Divided for each in parts):
+def _joined(arrays: Any, axes: Any = None) -> Divided:
+    """Return what `dask.array.core._concatenate2` returns of one array: the array."""
+    depth = 0
+    while isinstance(arrays, list | tuple) and len(arrays) == 1:
+        (arrays,) = arrays
+        depth += 1
+    # Of deeper lists, NumPy would make further axes.
+    deep = depth == (len(axes) if isinstance(axes, list | tuple) else 1)
+    if type(arrays) is not Divided or (depth and not deep):
         raise DependentError
-    (array,) = found
-    if len(parts) > 1 and not (
-        shape is not None
-        and len(shape) == array.ndim
-        and all(shape[axis] == 1 for axis in array.axes)
-    ):
+    return arrays
+
+
+def _shaped(arrays: Any, shape: Any) -> Divided:
+    """Return arrays joined along other axes than those of the pieces."""
+    array = arrays[0] if isinstance(arrays, list) and arrays else None
+    if type(array) is not Divided or any(each != array for each in arrays):
+        raise DependentError
+    # Of a longer shape, dask would make further axes.
+    shape = shape if isinstance(shape, list | tuple) else ()
+    if len(shape) != array.ndim or math.prod(shape) != len(arrays):
+        raise DependentError
+    if any(shape[axis] != 1 for axis in array.axes):
         raise DependentError
     return array
-
-
-def _flat(arrays: Any) -> Iterator[Any]:
-    for each in arrays if isinstance(arrays, list | tuple) else [arrays]:
-        if isinstance(each, list | tuple):
-            yield from _flat(each)
-        else:
-            yield each
 
 
 def _picked(x: Any, index: Any) -> Divided:
@@ -227,9 +246,9 @@ _TRAITS: dict[str, Callable[..., Divided]] = {"picks": _picked, "first": _reduce
 _FUNCTIONS: tuple[tuple[Any, Callable[..., Divided]], ...] = (
     (chunk.astype, _converted),
     (concatenate2, _joined),
-    (concatenate_shaped, _joined),
-    (reductions.mean_agg, _reduced),
-    (reductions.moment_agg, _reduced),
+    (concatenate_shaped, _shaped),
+    (reductions.mean_agg, _aggregated),
+    (reductions.moment_agg, _aggregated),
     (sliding_window_view, _windows),
 )
 """What some functions return, which need not be hashable."""

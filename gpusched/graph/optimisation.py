@@ -97,7 +97,10 @@ def regrouped(table: Table) -> Table:
     small, least = limits().chunk, merge_bytes()
     few = len(table.tasks) <= FEW
     if not few:
-        table = without_links(unsplit(without_links(without_names(table))))
+        table = without_links(without_names(table))
+        whole = unsplit(table)
+        if whole is not table:
+            table = without_links(whole)
     table = absorbed(table, small)
     found = merged(table, least)
     if not few or found is not table:

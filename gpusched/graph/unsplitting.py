@@ -18,10 +18,11 @@ from itertools import pairwise, product
 from operator import getitem
 from typing import Any
 
+import numpy as np
 from dask.array.core import finalize
 from dask.utils import key_split
 
-from gpusched.adapters.tasks import List, Task, TaskRef, execute_subgraph
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph
 from gpusched.dataclass import dataclass
 from gpusched.graph.batch_limits import threads
 from gpusched.graph.cutting import cuts_of
@@ -68,6 +69,8 @@ class _Family:
     operands: list[_Family] = field(default_factory=list)
     inside: dict[Any, Any] = field(default_factory=dict)
     """What the tasks inside the first member return."""
+    ranks: dict[Any, int] = field(default_factory=dict)
+    """Numbers of its tasks among those of the same layer: a fused one may have several."""
     component: _Component | None = None
 
     @property
@@ -77,7 +80,8 @@ class _Family:
 
     def name(self, key: Any) -> Any:
         """Return what the whole of a member's or of a task's in it is called."""
-        told = repr((layer_of(key), self.divided.axes, self.lengths, len(self.members)))
+        rank = self.ranks.get(key, 0)
+        told = repr((layer_of(key), rank, self.divided.axes, self.lengths, len(self.members)))
         digest = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
         return (f"{key_split(key)}-whole-{digest}", *block_of(self.first))
 
@@ -146,10 +150,27 @@ class _Unsplitting:
                     found[source, layer_of(key), len(index)][key] = index
         for (source, _, ndim), group in found.items():
             grid = _grid(group, ndim)
-            if grid is not None:
+            if grid is not None and self._are_inside(source, grid[-1]):
                 axes, lengths, members, whole = grid
                 family = _Family(members, Divided(ndim, axes), lengths, 0, (source, whole))
                 self._add(family)
+
+    def _are_inside(self, source: Any, whole: tuple[slice, ...]) -> bool:
+        """Return whether pieces are of an array of NumPy's or CuPy's, and end where it does.
+
+        Of other types, an operator may be another one, such as a product of matrices, and what is
+        not an array yet is read in pieces since there is a lot of it. Pieces that are shorter than
+        they say may be broadcast, which the whole would not be: a chunk is as dask was told.
+        """
+        node = self._tasks.get(source)
+        if type(node) is DataNode and type(node.value) is not np.ndarray:
+            return False
+        told = self._table.sizes.lengths(self._tasks, source)
+        return (
+            told is not None
+            and len(told[1]) == len(whole)
+            and all(each.stop <= length for each, length in zip(whole, told[1], strict=True))
+        )
 
     def _may_go(self, key: Any, node: Task) -> bool:
         sizes = self._table.sizes
@@ -206,10 +227,14 @@ class _Unsplitting:
         )
         if inside is None:
             return
-        divided = inside[first.key]
+        divided = inside.get(first.key)
         if type(divided) is not Divided or len(divided.axes) != len(operands[0].divided.axes):
             return
-        family = _Family(members, divided, operands[0].lengths, level, None, operands, inside)
+        tasks = first.args[0] if first.func is execute_subgraph else ()
+        alike = _ranks([*tasks, *(key for key in inside if key not in tasks)])
+        family = _Family(
+            members, divided, operands[0].lengths, level, None, operands, inside, alike
+        )
         if self._largest(family) <= self._table.sizes.largest:
             family.component = _Component()
             self._add(family)
@@ -262,6 +287,8 @@ class _Unsplitting:
 
     def _joined(self, node: Task) -> Any:
         """Return what a task that joins all chunks is given instead; None if that does not fit."""
+        if len(node.args) != 1:
+            return None
         (chunks,) = node.args
         places: dict[Place, Any] = {}
         for index, each in _leaves(chunks):
@@ -385,12 +412,22 @@ def _levels(tasks: Mapping[Any, Any], given: Mapping[Any, Any]) -> Iterator[tupl
                 ready.append(user)
 
 
+def _ranks(keys: Sequence[Any]) -> dict[Any, int]:
+    """Return the number of each key among those of its layer."""
+    counted: dict[str, int] = defaultdict(int)
+    found = {}
+    for key in sorted(keys, key=str):
+        found[key] = counted[layer_of(key)]
+        counted[layer_of(key)] += 1
+    return found
+
+
 def _told(value: Any) -> Any:
     """Return what is the same for equal literals; for those of other kinds, for the same one."""
     if isinstance(value, tuple | list):
         return type(value), tuple(map(_told, value))
     if type(value) is slice:
-        return slice, value.start, value.stop, value.step
+        return slice, _told(value.start), _told(value.stop), _told(value.step)
     return (type(value), value) if type(value) in (int, str, bool) else id(value)
 
 

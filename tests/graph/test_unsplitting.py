@@ -10,12 +10,15 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.array import chunk
+from dask.array.core import concatenate_shaped
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 import gpusched
-from gpusched.adapters.tasks import Task, TaskRef
+from gpusched.adapters.arrays import concatenate2
+from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.graph import unsplitting
 from gpusched.graph.independence import Divided, results
 from tests.benchmarks.programs import tasks_of
@@ -117,6 +120,17 @@ def test_values_whatever_the_pieces(
         (Task("y", operator.getitem, TaskRef("x"), (slice(2), slice(1))), False),
         (Task("y", operator.getitem, TaskRef("x"), (0,)), False),
         (Task("y", np.sort, TaskRef("x")), False),
+        (Task("y", np.where, TaskRef("x")), False),
+        (Task("y", np.add, TaskRef("x"), 1, TaskRef("x")), False),
+        (Task("y", np.clip, TaskRef("x"), 1, 2, TaskRef("x")), False),
+        (Task("y", np.max, a=TaskRef("x"), axis=(0,)), False),
+        (Task("y", np.max, List(TaskRef("x")), axis=(0,)), False),
+        (Task("y", concatenate2, List(TaskRef("x")), axes=[0]), True),
+        (Task("y", concatenate2, List(List(TaskRef("x"))), axes=[0]), False),
+        (Task("y", concatenate_shaped, List(TaskRef("x"), TaskRef("x")), [2, 1]), True),
+        (Task("y", concatenate_shaped, List(TaskRef("x"), TaskRef("x")), [1, 2]), False),
+        (Task("y", concatenate_shaped, List(TaskRef("x")), [1, 1, 1]), False),
+        (Task("y", chunk.astype, TaskRef("x"), astype_dtype=np.dtype(("f8", 2))), False),
     ],
 )
 def test_what_is_independent(task: Task, alone: bool) -> None:
