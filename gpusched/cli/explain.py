@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gpusched.cli.errors import Unusable
 from gpusched.cli.types import Read, count, output_file
 from gpusched.quantities import read_bytes
 
@@ -32,8 +33,8 @@ from gpusched.quantities import read_bytes
     type=Read("size", read_bytes),
     help="Say whether it fits on workers with so much memory each, as in '16 GiB'.",
 )
-@click.option("--workers", type=count(1), default=1, help="How many of them. Default: 1.")
-@click.option("--threads", type=count(1), default=1, help="Threads of each. Default: 1.")
+@click.option("--workers", type=count(1), help="How many of them. Default: 1.")
+@click.option("--threads", type=count(1), help="Threads of each. Default: 1.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -48,16 +49,19 @@ def explain(
     page: str | None,
     allow_writes: bool,
     memory_limit: int | None,
-    workers: int,
-    threads: int,
+    workers: int | None,
+    threads: int | None,
 ) -> None:
     """Explain what SCRIPT would compute, without computing it.
 
     SCRIPT is run, and each computation of dask arrays in it is explained instead. Wherever the
     script computes arrays it is given zeros of their dtypes and shapes, and goes on. It is
     ended before it writes, removes or renames a file, and what came before is explained; the exit
-    code is then 3, and else the script's. What it prints goes to the standard error.
+    code is then 3, and else the script's. What it prints goes to the standard error. Flags after
+    SCRIPT are the script's own.
     """
+    if memory_limit is None and (workers or threads):
+        raise Unusable("--workers and --threads describe workers of --memory-limit: name that, too")
     from gpusched.cli import script as scripts
     from gpusched.cli.write_guard import STOPPED
     from gpusched.graph import enable
@@ -74,7 +78,9 @@ def explain(
             code = scripts.execute(script, module, folder)
         explained = pretence.found
         if memory_limit is not None:
-            explained = [(at, found.on(memory_limit, workers, threads)) for at, found in explained]
+            explained = [
+                (at, found.on(memory_limit, workers or 1, threads or 1)) for at, found in explained
+            ]
         if file is not None:
             file.truncate(0)
             file.write(_page(explained))

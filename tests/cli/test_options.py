@@ -30,6 +30,8 @@ from .conftest import call
         (["cluster", "start", "x", "--memory-limit", "5"], 2, "takes 192.00 MiB before its first"),
         (["explain", "--html", "/no/such/dir/p.html", "script.py"], 2, "no folder /no/such/dir"),
         (["explain", "--html", ".", "script.py"], 2, "--html .: it is a folder; name a file"),
+        (["explain", "--workers", "8", "script.py"], 2, "name that, too"),
+        (["explain", "--memory", "16GiB", "script.py"], 2, "Did you mean '--memory-limit'?"),
         (["run", "--profile", "p.txt", "script.py"], 2, "must end with .html or .json"),
         (["run", "--profile", "/no/dir/p.html", "script.py"], 2, "there is no folder /no/dir"),
         (["run", "--tls", ".", "script.py"], 2, "name its scheduler with --scheduler"),

@@ -220,7 +220,8 @@ class Admission:
             _answer(waiting, None)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the sizes and counters, as plain numbers, and what is waited for."""
+        """Return the sizes and counters of now, as plain numbers, and what is waited for."""
+        self._observe()
         ledger, counters = self.ledger, self.counters
         return {
             "limit_bytes": ledger.limit,
@@ -268,7 +269,7 @@ class Admission:
     def _need_of_task(self, request: Running) -> Need:
         task, inputs = request.task, request.nbytes
         known = self.estimates.known(task.prefix, inputs, declared(task))
-        extra = inputs if known is None else known
+        extra = self.estimates.guess(task.prefix, inputs) if known is None else known
         absent_bytes = self._bytes_absent(request) if request.inputs else 0
         if request.lent:
             extra += request.largest

@@ -9,6 +9,10 @@ _KINDS = 4096
 _FORGOTTEN = 8
 """The part of what a kind is known to take that is forgotten with each task that takes less."""
 
+_NEAR = (-1, 1, -2, 2, -3, 3)
+"""Kinds of tasks with the same prefix that are like one of which nothing is known: their inputs are
+at most eight times smaller or larger. The nearest are first."""
+
 Kind = tuple[str, int]
 
 
@@ -54,6 +58,34 @@ class Estimates:
         """
         learned = self._learned.get((prefix, inputs.bit_length()))
         return declared if learned is None else max(learned, declared or 0)
+
+    def guess(self, prefix: str, inputs: int) -> int:
+        """Return the bytes that a task may take besides its inputs where nothing is known of it.
+
+        They are what tasks of a similar kind have taken, in proportion to their inputs, or as many
+        as its inputs have.
+
+        Parameters
+        ----------
+        prefix
+            Of its key.
+        inputs
+            Bytes of its inputs.
+
+        Examples
+        --------
+        >>> from gpusched.workers.memory.estimates import Estimates
+        >>> estimates = Estimates()
+        >>> estimates.learn("mine", 40, 100)
+        >>> estimates.guess("mine", 80), estimates.guess("other", 80)
+        (200, 80)
+        """
+        size = inputs.bit_length()
+        for near in _NEAR:
+            taken = self._learned.get((prefix, size + near)) if 0 < size + near else None
+            if taken is not None and size:
+                return int(taken * 2.0**-near)
+        return inputs
 
     def learn(self, prefix: str, inputs: int, taken: int) -> None:
         """Remember the bytes that a task has taken: its result, or more if that was seen."""

@@ -80,6 +80,34 @@ def test_task_waits_for_another_and_starts_when_that_has_ended(
     assert fullest.held >= 4 * PART <= fullest.reserved
 
 
+def test_what_others_take_is_told_while_no_task_starts(
+    running: tuple[Client, DeviceWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, worker = running
+    admission = admission_of(worker)
+    x = client.scatter(np.ones(PART, np.uint8))
+    monkeypatch.setattr(admission._memory, "resident", lambda: admission.ledger.own + 5 * PART)
+    wait_for(lambda: admission.metrics()["unmanaged_bytes"] > admission.ledger.own)
+    told = admission.metrics()
+    assert told["unmanaged_bytes"] == admission.ledger.own + 4 * PART
+    assert told["held_bytes"] >= PART
+    del x
+
+
+def test_task_of_a_size_that_was_not_seen_waits_for_what_smaller_ones_have_taken(
+    running: tuple[Client, DeviceWorker], gate: Gate
+) -> None:
+    client, worker = running
+    admission = admission_of(worker)
+    admission.estimates.learn("at_the_gate", PART, 3 * PART)
+    x = client.scatter(np.ones(2 * PART, np.uint8))
+    futures = [client.submit(at_the_gate, x, number, pure=False) for number in range(2)]
+    # Two of 6 parts do not fit beside 2 of inputs, though two of 2 would.
+    wait_for(lambda: admission.waiting == 1 and gate.entered == 1)
+    gate.opened.set()
+    assert client.gather(futures) == [1, 2]
+
+
 def test_cancelled_task_waits_no_more(running: tuple[Client, DeviceWorker], gate: Gate) -> None:
     client, worker = running
     x = client.scatter(np.ones(4 * PART, np.uint8))

@@ -22,6 +22,18 @@ def test_inputs_of_another_size_make_another_kind() -> None:
     assert estimates.known("other", 1000) is None
 
 
+def test_nearest_similar_kind_is_taken_in_proportion() -> None:
+    estimates = Estimates()
+    estimates.learn("mine", 1000, 300)
+    estimates.learn("mine", 8000, 4000)
+    assert estimates.guess("mine", 2000) == 600
+    assert estimates.guess("mine", 500) == 150
+    assert estimates.guess("mine", 4000) == 2000
+    assert estimates.guess("mine", 10**6) == 10**6
+    assert estimates.guess("mine", 0) == 0
+    assert estimates.guess("other", 1000) == 1000
+
+
 def test_what_was_declared_holds_until_more_was_seen() -> None:
     estimates = Estimates()
     assert estimates.known("add", 100, declared=300) == 300
