@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from distributed.client import AllExit
-from tornado import gen
+from tornado import util
 
 
 def log_warnings_only() -> None:
@@ -27,4 +27,4 @@ def log_nothing_more() -> None:
 def _is_news(record: logging.LogRecord) -> bool:
     # AllExit: a script was interrupted while it waited for results. Timeouts: of the connections
     # that wait for something to send while their event loop stops.
-    return not (record.exc_info and isinstance(record.exc_info[1], AllExit | gen.TimeoutError))
+    return not (record.exc_info and isinstance(record.exc_info[1], AllExit | util.TimeoutError))

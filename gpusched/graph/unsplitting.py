@@ -160,7 +160,7 @@ class _Unsplitting:
 
         Of other types, an operator may be another one, such as a product of matrices, and what is
         not an array yet is read in pieces since there is a lot of it. Pieces that are shorter than
-        they say may be broadcast, which the whole would not be: a chunk is as dask was told.
+        they say may be broadcast, which the whole would not be: a chunk is what dask was given.
         """
         node = self._tasks.get(source)
         if type(node) is DataNode and type(node.value) is not np.ndarray:

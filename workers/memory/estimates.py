@@ -82,7 +82,7 @@ class Estimates:
         """
         size = inputs.bit_length()
         for near in _NEAR:
-            taken = self._learned.get((prefix, size + near)) if 0 < size + near else None
+            taken = self._learned.get((prefix, size + near)) if size + near > 0 else None
             if taken is not None and size:
                 return int(taken * 2.0**-near)
         return inputs
