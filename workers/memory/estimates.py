@@ -81,9 +81,10 @@ class Estimates:
         (200, 80)
         """
         size = inputs.bit_length()
-        for near in _NEAR:
-            taken = self._learned.get((prefix, size + near)) if size + near > 0 else None
-            if taken is not None and size:
+        for near in _NEAR if inputs else ():
+            taken = self._learned.get((prefix, size + near))
+            # Tasks without inputs are like none that has some.
+            if taken is not None and size + near > 0:
                 return int(taken * 2.0**-near)
         return inputs
 

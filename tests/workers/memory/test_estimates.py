@@ -31,6 +31,8 @@ def test_nearest_similar_kind_is_taken_in_proportion() -> None:
     assert estimates.guess("mine", 4000) == 2000
     assert estimates.guess("mine", 10**6) == 10**6
     assert estimates.guess("mine", 0) == 0
+    estimates.learn("made", 0, 10**6)
+    assert estimates.guess("made", 2) == 2
     assert estimates.guess("other", 1000) == 1000
 
 
