@@ -124,7 +124,7 @@ class _Unsplitting:
 
     def run(self) -> Table:
         self._find_cuts()
-        if self._families:
+        if self._may_have_others():
             self._find_others()
         whole = [f for f in self._families if f.cut is None]
         if not whole:
@@ -159,8 +159,8 @@ class _Unsplitting:
         """Return whether pieces are of an array of NumPy's or CuPy's, and end where it does.
 
         Of other types, an operator may be another one, such as a product of matrices, and what is
-        not an array yet is read in pieces since there is a lot of it. Pieces that are shorter than
-        they say may be broadcast, which the whole would not be: a chunk is what dask was given.
+        not an array yet is read in pieces since there is a lot of it. Pieces of a shorter chunk may
+        be broadcast where the whole would not be: chunks are as long as dask has noted.
         """
         node = self._tasks.get(source)
         if type(node) is DataNode and type(node.value) is not np.ndarray:
@@ -180,6 +180,17 @@ class _Unsplitting:
         self._families.append(family)
         for place, key in family.members.items():
             self._places[key] = family, place
+
+    def _may_have_others(self) -> bool:
+        """Return whether a task takes nothing but pieces of one place, by a scan of one place.
+
+        Not the first one: on its diagonal, a transposed grid has the same places.
+        """
+        sources = {f.cut[0] for f in self._families if f.cut is not None}
+        second = {list(f.members.values())[1] for f in self._families}
+        found = any(node.dependencies and second.issuperset(node.dependencies)
+                    for node in self._tasks.values())  # fmt: skip
+        return found and len(sources) >= threads()
 
     def _find_others(self) -> None:
         """Note what is computed of these pieces alike, level by level."""

@@ -215,7 +215,7 @@ class Program:
         wanted: list[Any] = []
         for layer in self.layers[-3:]:
             values = [self.values[layer, *place] for place in self.places]
-            if not all(isinstance(each, np.ndarray) for each in values):
+            if not all(isinstance(v, np.ndarray) and not v.dtype.hasobject for v in values):
                 continue
             ndim, divided = values[0].ndim, len(self.axes)
             if self.r.random() < 0.15 or ndim < divided:
