@@ -6,6 +6,8 @@ the module: https://github.com/dask/dask/pull/11248.
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpusched.adapters.tested_releases import moved
 
 try:
@@ -28,6 +30,23 @@ except ImportError as error:
 renamed = ProhibitReuse._identity
 """What the tasks of an array that is given to `dask.delayed` call, under other keys."""
 
+
+def is_container(value: Any) -> bool:
+    """Return whether a value is a list, tuple, set or dict of nodes, in either of dask's forms.
+
+    dask makes a class of its own of containers, or a task, where it converts a layer of tuples.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import List, Task, TaskRef, identity_cast, is_container
+    >>> is_container(List(TaskRef("a"))), is_container(Task("x", abs, TaskRef("a")))
+    (True, False)
+    >>> is_container(Task(None, identity_cast, TaskRef("a"), typ=list))
+    True
+    """
+    return isinstance(value, NestedContainer) or getattr(value, "func", None) is identity_cast
+
+
 __all__ = [
     "Alias",
     "DataNode",
@@ -41,6 +60,7 @@ __all__ = [
     "convert_legacy_graph",
     "execute_subgraph",
     "identity_cast",
+    "is_container",
     "parse_input",
     "renamed",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from dask.typing import Key
 
-from gpusched.adapters.tasks import Alias, GraphNode, NestedContainer, TaskRef, identity_cast
+from gpusched.adapters.tasks import Alias, GraphNode, TaskRef, is_container
 
 
 def copied(node: Any) -> set[Key]:
@@ -30,14 +30,14 @@ def copied(node: Any) -> set[Key]:
         return set()
     whole, read = set[Key](), set[Key]()
     for argument in node.args:
-        if _is_list(argument):  # Anything else is given back as it is.
+        if is_container(argument):  # Anything else is given back as it is.
             _note_keys(argument, whole, read)
     return whole - read
 
 
 def _note_keys(argument: Any, whole: set[Key], read: set[Key]) -> None:
     """Note the keys of what a call is given itself, and of what calls within are given."""
-    if _is_list(argument):
+    if is_container(argument):
         for each in argument.args:
             _note_keys(each, whole, read)
     elif isinstance(argument, Alias):
@@ -46,8 +46,3 @@ def _note_keys(argument: Any, whole: set[Key], read: set[Key]) -> None:
         whole.add(argument.key)
     elif isinstance(argument, GraphNode):
         read |= argument.dependencies
-
-
-def _is_list(argument: Any) -> bool:
-    """Return whether an argument is a list, in either of the forms that dask has for it."""
-    return isinstance(argument, NestedContainer) or getattr(argument, "func", None) is identity_cast

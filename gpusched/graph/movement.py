@@ -7,13 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.adapters.tasks import (
-    GraphNode,
-    NestedContainer,
-    Task,
-    execute_subgraph,
-    identity_cast,
-)
+from gpusched.adapters.tasks import GraphNode, Task, execute_subgraph, is_container
 from gpusched.graph.batch import Batch
 from gpusched.graph.known import pieces
 from gpusched.graph.quick import parts
@@ -83,7 +77,7 @@ def calls_in(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
         yield from (each for part in inner.values() for each in calls_in(part))
     elif type(node.func) is Batch:
         yield from ((step.function, step.args) for step in node.func.steps)
-    elif not isinstance(node, NestedContainer) and node.func is not identity_cast:
+    elif not is_container(node):
         yield node.func, node.args
     for value in values:
         if isinstance(value, GraphNode):

@@ -11,10 +11,9 @@ import numpy as np
 from gpusched.adapters.tasks import (
     DataNode,
     GraphNode,
-    NestedContainer,
     Task,
     execute_subgraph,
-    identity_cast,
+    is_container,
 )
 from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import Kernel
@@ -129,7 +128,7 @@ class Rehearsal:
             for inner in node.args[0].values():
                 self.check(inner)
             return
-        if node.func is not identity_cast and not isinstance(node, NestedContainer):
+        if not is_container(node):
             self.check_function(node.func)
         for arg in node.args:
             self.check(arg)

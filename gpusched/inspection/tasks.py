@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpusched.adapters.tasks import Alias, NestedContainer, Task, execute_subgraph, identity_cast
+from gpusched.adapters.tasks import Alias, Task, execute_subgraph, is_container
 from gpusched.graph.subgraph import layer_of as layer_of
 from gpusched.graph.subgraph import result_key as result_key
 
@@ -26,7 +26,7 @@ def calls_of(node: Any) -> list[tuple[str, Any]]:
             return
         for item in value.args:
             visit(item, layer)
-        if value.func is not identity_cast and not isinstance(value, NestedContainer):
+        if not is_container(value):
             found.append((layer, value.func))
 
     visit(node, layer_of(getattr(node, "key", "")))

@@ -10,7 +10,7 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -76,43 +76,41 @@ def _fetched(found: Any) -> Any:
     return found.get() if hasattr(found, "get") and hasattr(found, "dtype") else found
 
 
+def _differences(
+    first: int, cases: int, seconds: float | None, schedulers: Schedulers,
+    generators: Mapping[str, Callable[[int], Case]], raising: bool,
+) -> tuple[Counts, list[Result]]:  # fmt: skip
+    """Return what came of programs, and those that differ, which plain dask may raise at or not."""
+    failed: list[Result] = []
+
+    def note(result: Result) -> None:
+        # A GPU gives no floating-point warnings.
+        result.found = [each for each in result.found if each.category != "warnings"]
+        if result.found and (raising or not result.raised):
+            failed.append(result)
+
+    counts = campaign(
+        generators, first, cases=cases, seconds=seconds, schedulers=schedulers, on_result=note,
+        generators=generators,
+    )  # fmt: skip
+    return counts, failed
+
+
 def cupy_differences(
     first: int, cases: int, seconds: float | None = None
 ) -> tuple[Counts, list[Result]]:
     """Return the same of CuPy's arrays, where plain dask computes with them at all."""
-    failed: list[Result] = []
-
-    def note(result: Result) -> None:
-        result.found = [each for each in result.found if each.category != "warnings"]
-        if result.found and not result.raised:
-            failed.append(result)
-
     programs = {"programs": of_cupy(GENERATORS["programs"])}
     with OfCupy() as schedulers:
-        counts = campaign(
-            programs, first, cases=cases, seconds=seconds, schedulers=schedulers, on_result=note,
-            generators=programs,
-        )  # fmt: skip
-    return counts, failed
+        return _differences(first, cases, seconds, schedulers, programs, raising=False)
 
 
 def differences(
     first: int, cases: int, seconds: float | None = None
 ) -> tuple[Counts, list[Result]]:
     """Return what came of random programs, and those whose results are not plain dask's."""
-    failed: list[Result] = []
-
-    def note(result: Result) -> None:
-        # A GPU gives no floating-point warnings.
-        result.found = [each for each in result.found if each.category != "warnings"]
-        if result.found:
-            failed.append(result)
-
     with gpu_worker() as worker, OnGpu(worker) as schedulers, always():
-        counts = campaign(
-            GENERATORS, first, cases=cases, seconds=seconds, schedulers=schedulers, on_result=note
-        )
-    return counts, failed
+        return _differences(first, cases, seconds, schedulers, GENERATORS, raising=True)
 
 
 def main() -> int:

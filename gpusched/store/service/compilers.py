@@ -80,9 +80,8 @@ class Compilers:
             answer, code = await self._compiled(place, compilation)
         except (OSError, protocol.FrameError) as error:
             await self._end(self._processes.pop(place, None))
-            if not self._compilations.is_wanted(compilation) or self._compilations.give_back(
-                compilation
-            ):
+            queue = self._compilations
+            if not queue.is_wanted(compilation) or queue.give_back(compilation):
                 return
             answer, code = {"error": f"the compiler's process ended: {error}"}, b""
         if self._compilations.is_wanted(compilation):
