@@ -316,3 +316,7 @@ def _check_identity(kind: str, identity: Any) -> None:
 
 kernel: _Decorator = _Decorator()
 kernel.__doc__ = _Decorator.__doc__
+# Python names a function so in its errors, such as that of an argument nobody knows.
+_Decorator.__call__.__qualname__ = "kernel"
+for _function in (_Decorator.reduction, _Decorator.scan, _Decorator.raw, _Decorator.stencil):
+    _function.__qualname__ = f"kernel.{_function.__name__}"
