@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.specs import worker_options
 from gpusched.cluster.without_http import SilentScheduler, SilentWorker
 from gpusched.dashboard.on_demand import show_on_demand
+from gpusched.dashboard.registration import PAGE, offer
 from gpusched.workers.nanny import DeviceNanny
 
 
@@ -299,6 +301,9 @@ class Cluster(SpecCluster):
 
             self._fusion.enter_context(enable())
             self.fuse = False
+        # Again, since what was set for an earlier one may have been taken back with a block of
+        # `dask.config.set` around that.
+        offer()
         await super()._start()
         assert self.scheduler is not None
         self.scheduler.plugins[PlainClients.name].enabled = self._fuses_clients
@@ -307,9 +312,9 @@ class Cluster(SpecCluster):
 
     @property
     def dashboard_link(self) -> str:
-        """The address of the dashboard; empty if there is none."""
+        """The address of gpusched's pages on the dashboard; empty if there is none."""
         shown = self._dashboard_on_demand or self.scheduler_spec["options"]["dashboard"]
-        return super().dashboard_link if shown else ""
+        return re.sub("/status$", f"/{PAGE}", super().dashboard_link) if shown else ""
 
     async def _close(self) -> None:
         try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusched.dashboard.registration import register
+from tornado import web
+
+from gpusched.dashboard.registration import PAGE, register
 
 
 def __getattr__(name: str) -> Any:
@@ -13,4 +15,15 @@ def __getattr__(name: str) -> Any:
     if name != "routes":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     register()
-    return []
+    return [(rf"{PAGE}/(individual-[a-z0-9-]+(?:\.json)?)", _Plots, {})]
+
+
+class _Plots(web.RequestHandler):
+    """Sends JupyterLab's extension, which looks for plots below a cluster's link, to them."""
+
+    def initialize(self, **told: Any) -> None:
+        """Take what distributed gives to each of its pages, none of which is needed."""
+
+    def get(self, plot: str) -> None:
+        # Relative, since a proxy may have moved all pages.
+        self.redirect(f"../{plot}")

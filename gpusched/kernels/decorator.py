@@ -222,9 +222,8 @@ class _Decorator:
 
         Notes
         -----
-        On NumPy arrays a launch runs compiled on one core, thread after thread, with every index
-        checked. What has no such meaning runs in the simulator, and is counted as a break in
-        `gpusched.statistics` with the reason. The simulator needs the package greenlet.
+        On NumPy arrays a launch runs in the simulator, too, and is counted as a break in
+        `gpusched.statistics`. The simulator needs the package greenlet.
 
         Examples
         --------
@@ -316,3 +315,7 @@ def _check_identity(kind: str, identity: Any) -> None:
 
 kernel: _Decorator = _Decorator()
 kernel.__doc__ = _Decorator.__doc__
+# Python names a function so in its errors, such as that of an argument nobody knows.
+_Decorator.__call__.__qualname__ = "kernel"
+for _function in (_Decorator.reduction, _Decorator.scan, _Decorator.raw, _Decorator.stencil):
+    _function.__qualname__ = f"kernel.{_function.__name__}"

@@ -168,7 +168,7 @@ def test_links_lead_from_page_to_page(shown: Site, page: Page) -> None:
 
 def test_page_says_that_nothing_has_run(page: Page) -> None:
     with gpusched.Cluster(1, 1, gpus=0, dashboard_address="127.0.0.1:0") as cluster:
-        page.goto(cluster.dashboard_link.replace("status", "kernels"))
+        page.goto(cluster.dashboard_link.replace("gpusched", "kernels"))
         page.get_by_text("No kernels have run yet").first.wait_for()
         page.goto("about:blank")  # It would complain of a scheduler that goes.
 

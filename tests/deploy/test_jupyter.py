@@ -39,7 +39,7 @@ async def _use() -> None:
         assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
         assert cluster.scheduler_info["type"] == "Scheduler"
         port = cluster.scheduler.services["dashboard"].port
-        assert cluster.dashboard_link == f"/proxy/{port}/status"
+        assert cluster.dashboard_link == f"/proxy/{port}/gpusched"
         cluster.scale(0)
         adaptive = cluster.adapt(minimum=0, maximum=1)
         assert (adaptive.minimum, adaptive.maximum) == (0, 1)
@@ -58,20 +58,24 @@ def test_links_behind_a_hub_go_through_its_proxy(monkeypatch: pytest.MonkeyPatch
         gpusched.Cluster(0, gpus=0, dashboard_address="127.0.0.1:0") as cluster,
     ):
         port = cluster.scheduler.services["dashboard"].port
-        assert cluster.dashboard_link == f"/user/ada/proxy/{port}/status"
+        assert cluster.dashboard_link == f"/user/ada/proxy/{port}/gpusched"
         assert cluster.dashboard_link in cluster._repr_html_()
 
 
 def test_panel_finds_the_plots() -> None:
     """As the extension reads them, by way of a proxy: relative to the dashboard's address."""
     with gpusched.Cluster(0, gpus=0, dashboard_address="127.0.0.1:0") as cluster:
-        root = cluster.dashboard_link.rpartition("/")[0]
-        with urllib.request.urlopen(f"{root}/individual-plots.json") as answer:
+        # The extension knows distributed's own page, and takes any other for a folder.
+        link = cluster.dashboard_link
+        with urllib.request.urlopen(f"{link}/individual-plots.json") as answer:
+            root = answer.url.rpartition("/")[0]
             plots = json.load(answer)
+        assert root == link.rpartition("/")[0]
         ours = {name: address for name, address in plots.items() if "Gpusched" in name}
         assert len(ours) == 11
         for address in ours.values():
-            with urllib.request.urlopen(root + address) as answer:
+            with urllib.request.urlopen(link + address) as answer:
+                assert answer.url == root + address
                 page = answer.read().decode()
             # The scripts of a page that a proxy has moved must be found there, too.
             assert 'src="static/' in page and 'src="/static/' not in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import dask.array as da
@@ -112,3 +113,10 @@ def test_mistakes_in_raw_kernels_name_the_line(function: Any, simulated: bool) -
 def test_what_no_kernel_takes_is_named_as_it_is_written(value: Any, said: str) -> None:
     with pytest.raises(KernelError, match=said):
         gpusched.kernel(scaled)(value)
+
+
+@pytest.mark.parametrize("form", ["", ".reduction", ".scan", ".stencil", ".raw"])
+def test_errors_of_decorators_have_the_names_that_users_write(form: str) -> None:
+    decorator = attrgetter(f"kernel{form}")(gpusched)
+    with pytest.raises(TypeError, match=rf"^kernel{form}\(\) got an unexpected .* 'identiy'"):
+        decorator(identiy=0)

@@ -22,7 +22,6 @@ from distributed.core import collect_causes
 from gpusched.cluster import Cluster
 from gpusched.cluster.certificates import load
 from gpusched.cluster.named import control, state
-from gpusched.dashboard.registration import PAGE
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class Manager:
                 self._folder.name,
                 os.getpid(),
                 cluster.scheduler_address,
-                PAGE.join(cluster.dashboard_link.rsplit("status", 1)),
+                cluster.dashboard_link,
                 self._started,
                 self._tls,
             )
