@@ -71,10 +71,7 @@ class GraphBreak(enum.Enum):
         "compute the arrays that it is made of by themselves, or have it call dask.array's optimize"
     )
     REPLACED = "put NumPy's own function back, and call another one by a name of its own"
-    SIMULATOR = (
-        "launch it on CuPy arrays, or write it in another form of gpusched.kernel: those are "
-        "compiled for CPUs, too"
-    )
+    SIMULATOR = "see the reason: the kernel is right, and slow"
 
     # What a task does with lazy chunks.
     VALUES = _KEEP + _ANEW

@@ -7,7 +7,8 @@ called on, and `errors` says what is wrong. Each freezes its function (`definiti
 hold, in the same order: `scalar`, `interior`, `reduce`, `tuples` and `accumulate`. Those are called
 on dask's arrays by `blocks` and on others by `eager`, and recorded as operations that `typed` makes
 for dtypes, with `mathematics`, `narrowing`, `unrolling` and `trees`; `vectorized` records numba's
-ufuncs in the same way. Raw kernels run on GPUs and in the simulator of `simulation`.
+ufuncs in the same way. Raw kernels run on GPUs, on
+the CPU by `host`, and in the simulator of `simulation`.
 """
 
 from gpusched.kernels.decorator import kernel

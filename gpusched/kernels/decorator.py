@@ -222,8 +222,9 @@ class _Decorator:
 
         Notes
         -----
-        On NumPy arrays a launch runs in the simulator, too, and is counted as a break in
-        `gpusched.statistics`. The simulator needs the package greenlet.
+        On NumPy arrays a launch runs compiled on one core, thread after thread, with every index
+        checked. What has no such meaning runs in the simulator, and is counted as a break in
+        `gpusched.statistics` with the reason. The simulator needs the package greenlet.
 
         Examples
         --------

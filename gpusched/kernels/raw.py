@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +13,14 @@ from gpusched.breaks import GraphBreak
 from gpusched.kernels.definition import Definition
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
+from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.shown import html
 from gpusched.kernels.signatures import dtypes_of
+from gpusched.kernels.trees import tree_of
 from gpusched.store.statistics import updating
+
+if TYPE_CHECKING:
+    from gpusched.kernels.host.compiler import HostKernel
 
 Extent = int | tuple[int, ...]
 
@@ -25,20 +32,27 @@ class RawKernel:
     ----------
     function : callable
         Uses names of `numba.cuda` and changes arrays among its arguments.
+    tree : ast.FunctionDef, optional
+        Its syntax tree, where its source is not in a file of this machine.
 
     Notes
     -----
     Thread-safe. CuPy arrays are computed on their GPU, by numba-cuda, which contracts a
     multiplication and an addition into one operation that rounds once. NumPy arrays are computed by
-    the simulator, which takes microseconds for each access: a launch is counted in
-    `gpusched.statistics` as a break.
+    machine code for the CPU: one core runs the threads of a block one after another, from barrier
+    to barrier, and every index is checked. Where that cannot be, the simulator computes them: it
+    takes microseconds for each access, and is counted in `gpusched.statistics` as a break, with
+    what stood in the way.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], tree: ast.FunctionDef | None = None) -> None:
         # Follows what the function reads from outside.
         self._body = ElementwiseKernel(function)
         self.__doc__ = function.__doc__
         self._dispatchers: dict[str, Any] = {}
+        self._tree = tree
+        self._compiled: dict[Any, HostKernel | NotCompiledError] = {}
+        self._lock = threading.Lock()
 
     def __getitem__(self, extents: tuple[Extent, Extent]) -> Callable[..., None]:
         """Return what launches the kernel with so many blocks, and threads in each."""
@@ -90,11 +104,58 @@ class RawKernel:
 
         return run
 
+    def host(self, *arguments: Any) -> HostKernel:
+        """Return what computes such arguments on the CPU; its ``source`` is what was compiled.
+
+        Parameters
+        ----------
+        *arguments : array or number
+            As a launch takes them.
+
+        Raises
+        ------
+        NotCompiledError
+            If the simulator does, with what stands in the way.
+        """
+        from gpusched.kernels.host.compiler import compile_kernel, types_of
+
+        definition = self._checked(arguments)
+        signature = types_of(arguments)
+        key = definition.digest, signature
+        with self._lock:
+            found = self._compiled.get(key)
+            if found is None:
+                try:
+                    found = compile_kernel(definition, self._parsed(), signature)
+                except NotCompiledError as reason:
+                    found = reason
+                self._compiled[key] = found
+        if isinstance(found, NotCompiledError):
+            raise NotCompiledError(*found.args)
+        return found
+
     def _on_cpu(self, extents: tuple[Extent, Extent], arguments: tuple[Any, ...]) -> None:
+        blocks, threads = map(_triple, extents)
+        arguments = tuple(np.asarray(a) if isinstance(a, np.memmap) else a for a in arguments)
+        try:
+            found = self.host(*arguments)
+        except NotCompiledError as reason:
+            with updating() as counters:
+                told = GraphBreak.SIMULATOR(f"a raw kernel runs in the simulator: {reason}")
+                counters.breaks[self._name, told] += 1
+            return self.simulate(blocks, threads)(*arguments)
+        found.run(blocks, threads, arguments)
         with updating() as counters:
-            reason = GraphBreak.SIMULATOR("a raw kernel on NumPy arrays runs in the simulator")
-            counters.breaks[self._name, reason] += 1
-        self.simulate(*extents)(*arguments)
+            counters.launches += 1
+            counters.kernels[self._name] += 1
+
+    def _parsed(self) -> ast.FunctionDef:
+        """Return the function's tree, which travels with the kernel."""
+        if self._tree is None:
+            self._tree = tree_of(self._body.python)
+        if self._tree is None:
+            raise NotCompiledError("its source was not found, or has changed since it was run")
+        return self._tree
 
     def _checked(self, arguments: tuple[Any, ...]) -> Definition:
         """Return the kernel's definition, which takes as many arguments."""
@@ -145,7 +206,11 @@ class RawKernel:
             counters.kernels[self._name] += 1
 
     def __reduce__(self) -> Any:
-        return _restore, (self._body,)
+        try:
+            tree = self._parsed()
+        except NotCompiledError:
+            tree = None
+        return _restore, (self._body, tree)
 
     def __repr__(self) -> str:
         return f"<gpusched raw kernel {self._name}>"
@@ -154,8 +219,8 @@ class RawKernel:
         return html(repr(self), self._body.python)
 
 
-def _restore(body: ElementwiseKernel) -> RawKernel:
-    return RawKernel(body.python)
+def _restore(body: ElementwiseKernel, tree: ast.FunctionDef | None) -> RawKernel:
+    return RawKernel(body.python, tree)
 
 
 def _for_cuda(value: Any) -> Any:

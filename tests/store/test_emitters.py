@@ -16,7 +16,7 @@ NUMBA = "adapters/numba.py"
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Return a small copy of the package's shape."""
-    for name in ("emit/generate.py", "vectormath/power.py", "kernels/narrowing.py", NUMBA):
+    for name in ("emit/generate.py", "vectormath/power.py", "kernels/host/lowering.py", NUMBA):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a = 1\n")
