@@ -2,9 +2,10 @@
 
 Such an import reads `sys.modules`, and nothing else, whatever the chunks are: Python finds the
 module there by its full name (``PyImport_ImportModuleLevelObject``), and the names that are taken
-from it in its dictionary. That holds if ``__import__`` is Python's own, if the module is of Python's
-own type and done with its initialisation, and if it has the names: only what is missing is looked
-for by finders or by a module's ``__getattr__``. All that is read is noted, as a plan depends on it.
+from it in its dictionary. That holds if ``__import__`` is Python's own, if the module is of
+Python's own type and done with its initialisation, and if it has the names: only what is missing
+is looked for by finders or by a module's ``__getattr__``. All that is read is noted, as a plan
+depends on it.
 """
 
 from __future__ import annotations
