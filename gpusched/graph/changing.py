@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,9 +61,11 @@ def conflict(steps: Sequence[Any], inputs: int) -> Any:
     changing = [k for k, step in enumerate(steps) if may_change(step)]
     if not changing or len(steps) == len(changing) == 1:
         return None
-    memory = _memory(steps, inputs)
     needs = _needs(steps, inputs)
     for k in changing:
+        # What a later step makes of the result, and of anything else, is not there at the change:
+        # by such a result, which may share memory with both, these two do not share any.
+        memory = _memory(steps, inputs, [j for j, need in enumerate(needs) if k not in need])
         touched = {memory[r] for r in steps[k].registers}
         for other, step in enumerate(steps):
             if other == k or other in needs[k]:
@@ -77,10 +79,11 @@ def conflict(steps: Sequence[Any], inputs: int) -> Any:
     return None
 
 
-def _memory(steps: Sequence[Any], inputs: int) -> list[int]:
-    """Return, by register, the first register that it may share memory with."""
+def _memory(steps: Sequence[Any], inputs: int, considered: Iterable[int]) -> list[int]:
+    """Return, by register, the first register that it may share memory with after some steps."""
     memory = list(range(inputs + len(steps)))
-    for k, step in enumerate(steps):
+    for k in considered:
+        step = steps[k]
         if _makes_new(step):
             continue
         # What is picked by an index shares nothing with the index.

@@ -122,7 +122,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "fresh": {
         METHODS: "clip copy",
-        "numpy": "clip copy empty_like full_like isclose nan_to_num ones_like where zeros_like",
+        "numpy": "clip concatenate copy empty_like full_like isclose nan_to_num ones_like stack "
+        "where zeros_like",
     },
     "pure": {
         METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from gpusched.breaks import GraphBreak
-from gpusched.emit.dtypes import HALF, part
+from gpusched.emit.dtypes import HALF, SUPPORTED, part
 from gpusched.emit.floatingpoint import REPORTED, note
 from gpusched.emit.operations import CLIP
 from gpusched.plan.expression import Leaf, Node, UnfusibleError
@@ -26,6 +26,7 @@ from gpusched.record.chunk import (
     UFUNC_METHODS,
     LazyChunk,
     complex_chunk,
+    compute,
     elementwise,
     operand,
     parts_of,
@@ -214,6 +215,43 @@ def _viewed(function: Callable[..., Any]) -> None:
 for _function in (np.expand_dims, np.squeeze, np.transpose, np.moveaxis, np.swapaxes, np.flip,
                   np.broadcast_to, np.rollaxis, np.flipud, np.fliplr):  # fmt: skip
     _viewed(_function)
+
+
+# Joining --------------------------------------------------------------------------------
+
+
+@_records(np.concatenate)
+def _concatenate(recorder: Recorder, arrays: Any, /, axis: Any = 0) -> Any:
+    return _joined(recorder, np.concatenate, arrays, axis)
+
+
+@_records(np.stack)
+def _stack(recorder: Recorder, arrays: Any, axis: Any = 0) -> Any:
+    return _joined(recorder, np.stack, arrays, axis)
+
+
+def _joined(recorder: Recorder, function: Callable[..., Any], arrays: Any, axis: Any) -> Any:
+    """Record a call of NumPy's that copies arrays of one dtype into a new one.
+
+    Notes
+    -----
+    NumPy makes the call, on the arrays themselves: errors, shape and order in memory are its own.
+    Elements are moved as they are, since all are of the result's dtype, so that no conversion
+    reports anything of an array that is still to be computed. The result is always a new array.
+    """
+    if type(arrays) not in (list, tuple) or not (axis is None or type(axis) is int):
+        raise UnfusibleError(GraphBreak.OPERAND, "arrays that are not in a list or tuple")
+    # A constant is copied, as all that plans keep: the program may change its own array later.
+    chunks = [
+        LazyChunk(recorder, recorder.constant(each)) if type(each) is np.ndarray else each
+        for each in arrays
+    ]
+    if not all(isinstance(each, LazyChunk) for each in chunks):
+        raise UnfusibleError(GraphBreak.OPERAND, "arrays that are not chunks")
+    if len({each.dtype for each in chunks}) != 1 or chunks[0].dtype not in SUPPORTED:
+        raise UnfusibleError(GraphBreak.DTYPE, "arrays of several dtypes joined")
+    found = compute(recorder, function, (chunks,), {"axis": axis}, copies=True)
+    return LazyChunk(recorder, found._node, fresh=True)
 
 
 # What is known from dtype and shape -----------------------------------------------------

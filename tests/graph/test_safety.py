@@ -165,12 +165,6 @@ def prints(x: Any) -> Any:
     return x
 
 
-def imports(x: Any) -> Any:
-    import math
-
-    return x * math.pi
-
-
 def remembers(x: Any, seen: list[Any] = []) -> Any:  # noqa: B006
     seen.append(x)
     return x
@@ -328,7 +322,6 @@ UNSAFE = {
     random: "calls RandomState.random",
     reads_table: "TABLE, a ndarray",
     prints: "calls print",
-    imports: "imports a module",
     remembers: "uses .append of seen, a list",
     even: "calls itself",
     changes_input: "changes an array in place",

@@ -38,7 +38,10 @@ AS_USERS_HAVE_IT: dict[str, dict[str, Any]] = {
 """Settings of tests, by name, that what is set here would disturb."""
 
 
-def pytest_configure(config: Any) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    # Before a conftest imports `distributed.utils_test`, whose clusters put back the configuration
+    # that there was then.
     from gpusched.graph import enable
 
     dask.config.set(EVERYTHING)

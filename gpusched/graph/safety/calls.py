@@ -65,6 +65,8 @@ _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
 _INFORMATION = (np.finfo, np.iinfo)
 _CREATING = (np.arange, np.array, np.asarray, np.eye, np.full, np.identity, np.linspace, np.ones,
              np.zeros)  # fmt: skip
+_JOINING = (np.concatenate, np.stack)
+"""Functions whose first argument is a list or tuple of arrays."""
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
 
 
@@ -182,6 +184,13 @@ def _results_of(function: Any) -> int | None:
 
 def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     name = function.__name__
+    if function in _JOINING and args and isinstance(args[0], Items | Listing):
+        # NumPy copies what the arrays hold, and keeps neither these nor the list.
+        for kind in args[0].items:
+            if not is_array(kind) and kind is not Kind.NUMBERS:
+                refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(kind)}")
+        some = any(map(is_array, args[0].items))
+        args = (Kind.ARRAY if some else Kind.NUMBERS, *args[1:])
     _check(name, HANDLERS[function], args, names)
     if function in _PLAIN_RESULTS:
         return _PLAIN_RESULTS[function], False

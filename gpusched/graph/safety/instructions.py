@@ -53,7 +53,6 @@ SAID = {
     "STORE_DEREF": (GraphBreak.OWN_CODE, "sets a variable of an outer function"),
     "MAKE_CELL": (GraphBreak.OWN_CODE, "defines a function inside"),
     "MAKE_FUNCTION": (GraphBreak.OWN_CODE, "defines a function inside"),
-    "IMPORT_NAME": (GraphBreak.OWN_CODE, "imports a module"),
     "LOAD_FAST_AND_CLEAR": (
         GraphBreak.OWN_CODE,
         "builds a list, set or dictionary in a comprehension",
@@ -197,7 +196,7 @@ def _attribute(self: Interpreter, owner: Any, name: str) -> Any:
             return Method(owner, name)
     elif isinstance(owner, Known) and type(owner.value) is types.ModuleType:
         try:
-            return Known(self.outside.attribute(owner.value, name), f"{owner.name}.{name}")
+            return Known(self.outside.entry(vars(owner.value), name), f"{owner.name}.{name}")
         except KeyError:
             refuse(GraphBreak.OWN_OBJECTS, f"uses {owner.name}.{name}, which is not loaded yet")
     elif isinstance(owner, Known) and isinstance(owner.value, np.ufunc) and name in UFUNC_METHODS:

@@ -16,7 +16,7 @@ from typing import Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.libraries import FUNCTIONS, package
-from gpusched.graph.safety import calls, flow, operators
+from gpusched.graph.safety import calls, flow, imports, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE
 from gpusched.graph.safety.interpreter_state import State
@@ -35,7 +35,7 @@ from gpusched.record.bytecode import instructions
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
-RULES = (operators, flow)
+RULES = (operators, flow, imports)
 """Modules that enter instructions into the table."""
 
 

@@ -45,9 +45,17 @@ class Outside:
             raise KeyError(name)
         return found
 
-    def attribute(self, module: types.ModuleType, name: str) -> Any:
-        """Return what a module holds by a name; `KeyError` if it does not yet."""
-        found = self._read(vars(module), name)
+    def builtin(self, function: types.FunctionType, name: str) -> Any:
+        """Return one of the functions that are Python's own to a function; None if there is none.
+
+        Instructions that need such a function look nowhere else.
+        """
+        found = self._read(getattr(function, "__builtins__", vars(builtins)), name)
+        return None if found is _MISSING else found
+
+    def entry(self, names: dict[str, Any], name: str) -> Any:
+        """Return what a dictionary, such as a module's, has by a name; `KeyError` if nothing."""
+        found = self._read(names, name)
         if found is _MISSING:
             raise KeyError(name)
         return found
