@@ -134,7 +134,8 @@ class GraphBreak(enum.Enum):
     ANNOTATED = "leave dask.annotate out for tasks that need no annotation"
     KEPT = "nothing: together, they would keep large chunks for longer"
     FEW_CHUNKS = "make chunks smaller: threads would be without work"
-    READ_WHOLE = "nothing: what is not an elementwise kernel needs the joined array as a whole"
+    READ_WHOLE = "nothing: what is not an elementwise kernel needs the array as a whole"
+    IN_PIECES = "nothing, or compute the same of all pieces of a chunk"
     NO_GAIN = "nothing: memory is not read, or written, less for it"
 
 

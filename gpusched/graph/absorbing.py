@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
-from gpusched.breaks import GraphBreak
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.rewrite import worthwhile
 from gpusched.graph.table import Table
 from gpusched.record.catalogue import has
@@ -40,17 +40,25 @@ def absorbed(table: Table, largest: int) -> Table:
     thread of a cluster has a large chunk: a task that computes for long may have to run where its
     chunk is not. Each task and each edge is looked at a constant number of times.
     """
-    return _Absorbing(table, largest).run() if largest else table
+    if not largest:
+        table.note("absorb", OFF)
+        return table
+    return _Absorbing(table, largest).run()
 
 
 PART = 2
 """How many times as large as a piece that is not small a large chunk must be, and how many times as
 much of what is not a large chunk may be sent for it."""
 
+OFF = GraphBreak.FEW_TASKS("gpusched.batching.chunk-bytes is 0")
 KEPT = GraphBreak.KEPT("a chunk that is larger than the pieces which are cut off it")
 SEVERAL = GraphBreak.KEPT("pieces of several large chunks, each of which may be elsewhere")
 LARGE = GraphBreak.LARGE("pieces of more than half of a chunk")
 FEW = GraphBreak.FEW_CHUNKS("fewer large chunks than threads")
+UNKNOWN = GraphBreak.UNKNOWN_SIZE("chunks of unknown size")
+ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
+MADE = GraphBreak.FORM("a task that makes data")
+NOT_RECORDED = GraphBreak.NO_KERNEL("functions that are not recorded")
 
 
 class _Absorbing:
@@ -101,15 +109,22 @@ class _Absorbing:
         return self._largest if nbytes <= self._largest else PART * nbytes
 
     def _is_piece(self, key: Any, node: Any) -> bool:
-        return (
-            type(node) is Task
-            and self._table.users[key] == 1
-            and key not in self._wanted
-            and not node.data_producer
-            and cuts(node)
-            and self._nbytes(key) > 0
-            and not self._table.sizes.is_annotated(node)
-        )
+        single = type(node) is Task and self._table.users[key] == 1 and key not in self._wanted
+        # What makes data cuts no piece of a chunk.
+        return single and not node.data_producer and cuts(node) and self._may_move(node)
+
+    def _may_move(self, node: Task) -> bool:
+        """Return whether a task may be part of another one, or have pieces cut; note why not."""
+        reason: Reason | None = None
+        if node.data_producer:
+            reason = MADE
+        elif not self._nbytes(node.key):
+            reason = UNKNOWN
+        elif self._table.sizes.is_annotated(node):
+            reason = ANNOTATED
+        if reason is not None:
+            self._table.note("absorb", reason)
+        return reason is None
 
     def _taken(self, node: Task) -> list[Any]:
         """Return the pieces that a task may cut itself."""
@@ -122,7 +137,10 @@ class _Absorbing:
                 large.update(self._large[key])
             elif self._nbytes(key) > bound:
                 large.add(key)
-        if not found or not self._is_able(node):
+        if not found or not self._may_move(node):
+            return []
+        if not worthwhile(node, self._table.functions):
+            self._table.note("absorb", NOT_RECORDED)
             return []
         if len(large) != 1:
             self._table.note("absorb", SEVERAL)
@@ -134,14 +152,6 @@ class _Absorbing:
             return found
         self._table.note("absorb", LARGE if self._spread else FEW)
         return []
-
-    def _is_able(self, node: Task) -> bool:
-        return (
-            not node.data_producer
-            and self._nbytes(node.key) > 0
-            and not self._table.sizes.is_annotated(node)
-            and worthwhile(node, self._table.functions)
-        )
 
     def _stays(self, key: Any) -> bool:
         """Return whether a chunk is kept whatever is done: as data, or as a cluster's result."""

@@ -33,6 +33,8 @@ from gpusched.plan.plan import Register
 ALL = GraphBreak.RESULT("all chunks become one")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("chunks of unknown size")
 LARGE = GraphBreak.LARGE("chunks that are large enough")
+NEIGHBOURS = GraphBreak.FEW_TASKS("too few tasks side by side (gpusched.batching.least)")
+SENT = GraphBreak.KEPT("results that would be sent to many which need little of them")
 
 MOST = 1024
 """Chunks that a task of a batch takes at most."""
@@ -122,7 +124,10 @@ class _Batching:
                 batches += 1
                 self._emit_batch(group, outside)
             else:
-                self._emit_single(group.members[0])
+                (key,) = group.members
+                if key in self._tiny:
+                    self._reasons[NEIGHBOURS if group.room else SENT] += 1
+                self._emit_single(key)
         for key in self._table.wanted:
             self._keep_alias(key)
         before, after = _count(self._graph), _count(self._result)

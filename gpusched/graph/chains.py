@@ -12,11 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, Task, execute_subgraph
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.absorbing import cuts
 from gpusched.graph.rewrite import worthwhile
-from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.plan.grids import is_join
+
+ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
+NEEDED = GraphBreak.READ_WHOLE("joined chunks that functions need which are not recorded")
 
 
 def without_links(table: Table, joins: bool = False) -> Table:
@@ -41,19 +44,26 @@ def without_links(table: Table, joins: bool = False) -> Table:
     >>> sorted(found), sorted(found["a"].dependencies)
     (['a', 'x', 'y'], ['x', 'y'])
     """
-    tasks, users, sizes = table.tasks, table.users, table.sizes
+    tasks, users, sizes, functions = table.tasks, table.users, table.sizes, table.functions
     asked = {*table.wanted, *table.items}
     inside: defaultdict[Any, list[Any]] = defaultdict(list)
     for key, node in tasks.items():
         needed = [k for k in node.dependencies if users[k] == 1 and k not in asked and k in tasks]
-        if not needed or not _may_be_fused(node, sizes):
-            continue
-        if len(node.dependencies) == 1:
-            inside[key] += [k for k in needed if _may_be_fused(tasks[k], sizes)]
-        elif joins and worthwhile(node, table.functions):
-            inside[key] += [
-                k for k in needed if _may_be_fused(tasks[k], sizes) and _joins(tasks[k])
-            ]
+        # Data and other names of results are no tasks, and what one of several operands takes time
+        # for is computed beside the others: nothing is refused there.
+        needed = [k for k in needed if type(tasks[k]) is Task] if type(node) is Task else []
+        if len(node.dependencies) > 1:
+            needed = [k for k in needed if joins and _joins(tasks[k])]
+        for k in needed:
+            reason: Reason | None = None
+            if sizes.is_annotated(node) or sizes.is_annotated(tasks[k]):
+                reason = ANNOTATED
+            elif len(node.dependencies) > 1 and not worthwhile(node, functions):
+                reason = NEEDED
+            if reason is None:
+                inside[key].append(k)
+            elif joins:  # The last time that this pass goes over a graph.
+                table.note("chain", reason)
     inner = {k for each in inside.values() for k in each}
     if not inner:
         return table
@@ -67,11 +77,6 @@ def without_links(table: Table, joins: bool = False) -> Table:
                 waiting += inside.get(other, ())
             result[key] = Task.fuse(*reversed(chain), key=key) if len(chain) > 1 else node
     return replace(table, tasks=result)
-
-
-def _may_be_fused(node: Any, sizes: Sizes) -> bool:
-    """Return whether a node may be part of another task, or have another one in it."""
-    return type(node) is Task and not node.block_fusion and not sizes.is_annotated(node)
 
 
 def _joins(task: Task) -> bool:

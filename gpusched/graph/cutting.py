@@ -31,7 +31,9 @@ PART = 4
 SHARE = 16
 """How many times as large as one piece all pieces of a chunk may be: who needs one is sent all."""
 
+OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
 ANNOTATED = GraphBreak.ANNOTATED("a graph with annotations")
+UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown size")
 SMALL = GraphBreak.SMALL("chunks below gpusched.batching.chunk-bytes, or none whose size is known")
 SENT = GraphBreak.KEPT("pieces of a chunk that are large together: who needs one is sent all")
 LARGE = GraphBreak.LARGE("pieces that are large")
@@ -56,8 +58,13 @@ def cut_together(table: Table, least: int, most: int) -> Table:
     The pieces are copies, which are kept until the last of them has been used, and sent together.
     Each task and each edge is looked at a constant number of times.
     """
-    if not most or table.sizes.largest < least or table.sizes.annotated:
-        table.note("cut", ANNOTATED if table.sizes.annotated else SMALL)
+    reason = None if most else OFF
+    if table.sizes.annotated:
+        reason = ANNOTATED
+    elif most and table.sizes.largest < least:
+        reason = SMALL
+    if reason is not None:
+        table.note("cut", reason)
         return table
     return _Cutting(table, least, most).run()
 
@@ -157,6 +164,7 @@ class _Cutting:
         if key not in self._large:
             told = self._table.sizes.lengths(self._tasks, key)
             if told is None or _Piece(key, *told).nbytes < self._least:
+                self._table.note("cut", UNKNOWN if told is None else SMALL)
                 return None
             self._large[key] = _Piece(key, *told)
         return self._large[key]

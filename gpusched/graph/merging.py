@@ -10,7 +10,7 @@ who need small ones take them out themselves.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from operator import getitem
@@ -21,7 +21,7 @@ from dask.utils import key_split
 
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
-from gpusched.breaks import GraphBreak
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.batch_limits import threads
 from gpusched.graph.known import is_first_step, together
 from gpusched.graph.quick import slow_part
@@ -70,7 +70,15 @@ share the reading of it and no computation, and each may cost a task that takes 
 
 OFF = GraphBreak.FEW_TASKS("gpusched.fusion.merge-bytes is 0")
 SMALL = GraphBreak.SMALL("chunks below gpusched.fusion.merge-bytes")
+FEW_BYTES = GraphBreak.SMALL(f"reductions of less than {TIMES} times gpusched.fusion.merge-bytes")
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks than threads")
+FEW_COMPUTE = GraphBreak.NO_GAIN("fewer than two tasks of a chunk that compute")
+LATER = GraphBreak.KEPT("tasks of one chunk that come after others, or are of other places")
+VIEW = GraphBreak.NO_GAIN("a large view, which those who take it make best")
+MADE = GraphBreak.FORM("a task that makes data")
+ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
+JOINED = GraphBreak.REDUCTION("reductions of one chunk that are not dask's own")
+NOT_RECORDED = GraphBreak.NO_KERNEL("functions that are neither recorded nor known as quick")
 KEPT = GraphBreak.KEPT("several large results, which are let go of one by one")
 
 
@@ -112,6 +120,10 @@ class _Merging:
         for key in _depth_first(self._tasks, self._note):
             self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
+        readers = Counter(chunk for chunk, _, _ in self._readers)
+        later = sum(n > 1 and self._nbytes(chunk) >= self._least for chunk, n in readers.items())
+        if later:
+            self._table.note("merge", LATER, later)
         found = []
         for group in groups:
             members = self._worth_it(self._sequence(group.members))
@@ -170,7 +182,7 @@ class _Merging:
         before = [self._of[k] for k in operands if k in self._of]
         level = max([g.level for g in before], default=-1)
         top = list({id(g): g for g in before if g.level == level}.values())
-        able = self._able(key)
+        able = self._able(key, operands)
         group: _Group | None = None
         joins = able and top and not reduces(self._tasks[key])
         if joins and all(g.open for g in top):
@@ -178,7 +190,9 @@ class _Merging:
             if len(top) == 1 or alike:
                 group = self._joined(top, key)
         if group is None:
-            able = able and self._is_large(key, operands)
+            if able and not self._is_large(key, operands):
+                able = False
+                self._note_apart(FEW_BYTES, operands)
             group = self._sibling(operands, level + 1, block) if able else None
             if group is None:
                 group = _Group(level + 1, block, key, able)
@@ -212,16 +226,30 @@ class _Merging:
                 return found
         return None
 
-    def _able(self, key: Any) -> bool:
+    def _able(self, key: Any, operands: list[Any]) -> bool:
         """Return whether a task calls nothing but what is recorded, or takes no time."""
         node = self._tasks[key]
-        if type(node) is Alias:
-            return key not in self._wanted
-        if type(node) is not Task or node.data_producer or self._sizes.is_annotated(node):
-            return False
-        # A loop that computes much and joins several results is slower than a loop for each.
-        light = not reduces(node) or is_first_step(node)
-        return light and self._is_recorded(node)
+        if type(node) is not Task:
+            return type(node) is Alias and key not in self._wanted
+        reason: Reason | None = None
+        if node.data_producer:
+            reason = MADE
+        elif self._sizes.is_annotated(node):
+            reason = ANNOTATED
+        elif reduces(node) and not is_first_step(node):
+            # A loop that computes much and joins several results is slower than a loop for each.
+            reason = JOINED
+        elif not self._is_recorded(node):
+            reason = NOT_RECORDED
+        if reason is not None:
+            self._note_apart(reason, operands)
+        return reason is None
+
+    def _note_apart(self, reason: Reason, operands: list[Any]) -> None:
+        """Note why a task stays apart from others that read the same large chunk, if any do."""
+        users = self._table.users
+        if any(users[k] > 1 and self._nbytes(k) >= self._least for k in operands):
+            self._table.note("merge", reason)
 
     def _is_recorded(self, node: Task) -> bool:
         if node.func is execute_subgraph:
@@ -268,8 +296,10 @@ class _Merging:
             used = self._computes(key) or not inside.isdisjoint(self._users[key])
             if not used and self._nbytes(key) >= self._least:
                 inside.remove(key)
+                self._table.note("merge", VIEW)
         members = [key for key in members if key in inside]
         if sum(map(self._computes, members)) < 2:
+            self._table.note("merge", FEW_COMPUTE)
             return []
         left = [k for k in self._outputs(members) if k not in self._held]
         if sum(self._nbytes(k) >= self._least for k in left) > 1:

@@ -10,6 +10,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from gpusched import events
+from gpusched.breaks import GraphBreak
 from gpusched.graph.absorbing import absorbed
 from gpusched.graph.aliases import without_names
 from gpusched.graph.batch_limits import limits
@@ -25,7 +26,7 @@ from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.sizes import Sizes
-from gpusched.graph.table import Table
+from gpusched.graph.table import PASSES, Table
 from gpusched.graph.unsplitting import unsplit
 from gpusched.plan.overrides import Overrides
 from gpusched.plan.placement import DRAWN
@@ -35,6 +36,9 @@ FEW = 24
 """Nodes of a graph that keeps other names of tasks, and chains, as dask makes them: next to nothing
 would be gained without, and who looks into a graph of that size, as dask's own tests do, expects
 them."""
+FEW_TASKS = GraphBreak.FEW_TASKS(f"a graph of no more than {FEW} tasks")
+NOT_FUSED = GraphBreak.FEW_TASKS("optimization.fuse.active is False")
+"""dask is told to keep all tasks apart, and so are the passes over them."""
 
 
 def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
@@ -96,7 +100,9 @@ def regrouped(table: Table) -> Table:
     """Return a graph with tasks put together that dask leaves apart, still without programs."""
     small, least = limits().chunk, merge_bytes()
     few = len(table.tasks) <= FEW
-    if not few:
+    if few:
+        table.note("chain", FEW_TASKS)
+    else:
         table = without_links(without_names(table))
         whole = unsplit(table)
         if whole is not table:
@@ -119,4 +125,6 @@ def _rewrite_layers(graph: HighLevelGraph, built: Mapping[str, Any],
         rewritten = rewrite(drawn(tasks) if overrides.random == DRAWN else tasks, functions, tasks)
         changed = any(rewritten[key] is not node for key, node in tasks.items())
         layers[name] = MaterializedLayer(rewritten, layer.annotations) if changed else layer
+    with updating() as counters:
+        counters.apart.update((what, NOT_FUSED) for what in PASSES)
     return HighLevelGraph(layers, graph.dependencies)

@@ -8,11 +8,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpusched.backends.devices import Device, device_of
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.partials import bare
 from gpusched.plan.plan import Registers
 from gpusched.plan.shortage import HostResult
 from gpusched.record.catalogue import has
 from gpusched.record.recorded import RecordedFunction, one_of
+from gpusched.store.statistics import updating
+
+WHOLE = GraphBreak.READ_WHOLE("memory is short, and calls need whole chunks")
+SHORT = GraphBreak.SMALL("memory is short, and chunks have fewer than four rows")
 
 
 class Runs(Protocol):
@@ -34,11 +39,13 @@ def run(segment: Runs, registers: Registers, count: int) -> bool:
     and leaves the parts no room.
     """
     arrays = [a for k in segment.inputs for a in _items(registers[k]) if device_of(a) is not None]
-    if not arrays or not _is_elementwise(segment, registers):
-        return False
+    if not arrays:
+        return False  # There is nothing to divide.
+    if not _is_elementwise(segment, registers):
+        return _left_whole(WHOLE)
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
     if not shape or shape[0] < 4:
-        return False
+        return _left_whole(SHORT)
     device = device_of(arrays[0])
     assert device is not None
     found = _Results(segment, registers, shape, device)
@@ -48,6 +55,12 @@ def run(segment: Runs, registers: Registers, count: int) -> bool:
             found.fill(slice(start, stop))
     found.store()
     return True
+
+
+def _left_whole(reason: Reason) -> bool:
+    with updating() as counters:
+        counters.apart["divide", reason] += 1
+    return False
 
 
 class _Results:

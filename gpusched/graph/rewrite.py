@@ -296,7 +296,10 @@ def translated(node: Task, functions: Functions, recorded: bool = True) -> tuple
     translation = _Translation(functions, recorded)
     try:
         result = translation.task(node, {})
-    except Untranslatable:
+    except Untranslatable as form:
+        if recorded:
+            with updating() as counters:
+                counters.breaks[name_of(called(node)[0]), GraphBreak.FORM(str(form))] += 1
         return node, []
     if not isinstance(result, Register):
         return node, []
@@ -479,7 +482,7 @@ class _Translation:
         if type(value) is Task:
             return self.task(value, known_keys)
         if isinstance(value, GraphNode):
-            raise Untranslatable(type(value).__name__)
+            raise Untranslatable(f"a {type(value).__name__}")
         return self.literal(value)
 
     def container(self, value: NestedContainer, known_keys: dict[Any, Any]) -> Any:
@@ -490,7 +493,7 @@ class _Translation:
             return tuple(items)
         if isinstance(value, Dict):
             return dict(zip(items[::2], items[1::2], strict=True))
-        raise Untranslatable(type(value).__name__)
+        raise Untranslatable(f"a {type(value).__name__}")
 
     def cast(self, value: Task, known_keys: dict[Any, Any]) -> Any:
         """Return a list, tuple or the like that dask builds of references."""

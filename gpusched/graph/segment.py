@@ -115,6 +115,10 @@ class ProgramStep:
         return ProgramStep(function, self.args[self.taken.held :], kwargs, replayed=False)
 
 
+NOT_A_VIEW = GraphBreak.INDEX("pieces of chunks that are not views of them")
+RETURNED = GraphBreak.LAYOUT("a result that is a piece of a chunk")
+
+
 class PieceReturnedError(Exception):
     """A result is a view of a piece that was cut off before: it has to be one of dask's piece."""
 
@@ -201,6 +205,8 @@ class Segment:
                     return None
             except PieceReturnedError:
                 self.cut = None
+                with updating() as counters:
+                    counters.apart["slice", RETURNED] += 1
         inputs = tuple([registers[k] for k in self.inputs])
         examination = self.examined()
         if examination.refused:
@@ -655,7 +661,11 @@ class CutFirst:
 
     def run(self, registers: Registers) -> bool:
         """Run the segment; return False, with nothing done, where a piece is not a view."""
-        if isinstance(registers, Moved) or not self.apply(registers):
+        if isinstance(registers, Moved):
+            return False  # `gpusched.graph.devicechoice.cut` has said that chunks move whole.
+        if not self.apply(registers):
+            with updating() as counters:
+                counters.apart["slice", NOT_A_VIEW] += 1
             return False
         self.rest.run_whole(registers)
         self.forget(registers)

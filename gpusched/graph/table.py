@@ -14,6 +14,10 @@ from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
 
 
+PASSES = "chain", "unsplit", "absorb", "merge", "cut", "batch"
+"""What puts tasks together, by the names under which it notes why some stay apart."""
+
+
 @dataclass(frozen=True)
 class Table:
     """dask's nodes by key, optimised, and what a pass asks about them.

@@ -22,11 +22,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpusched.backends.devices import HOST
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import operation_of
 from gpusched.plan.plan import Register, last_uses, substitute
 from gpusched.record.catalogue import has
+from gpusched.store.statistics import updating
 
 TILE = 1 << 15
 """Elements of a tile: some of float64 fit the second-level cache. On chunks of 4M elements and two
@@ -36,6 +38,12 @@ ALIGNED = 64
 KINDS = "biufc"
 """Kinds of dtypes."""
 
+REPORTED = GraphBreak.VALUES("calls without a kernel have raised floating-point errors")
+OTHERS = GraphBreak.CHUNK_TYPE("operands or results are not NumPy's numbers and arrays of numbers")
+UNRELATED = GraphBreak.READ_WHOLE("calls on arrays of several shapes")
+SMALL = GraphBreak.SMALL("chunks of few tiles")
+ORDER = GraphBreak.STRIDES("chunks that are not in C order")
+ROWS = GraphBreak.NO_GAIN("rows too large for the cache, or too few")
 
 
 def _power(base: Any, exponent: Any, out: np.ndarray) -> np.ndarray:
@@ -186,19 +194,27 @@ class Stretch:
 
     def run(self, registers: Any) -> bool:
         """Write the outputs to `registers`; return False, with nothing written, if it cannot."""
+        reason = self._refusal(registers)
+        if reason is not None:
+            with updating() as counters:
+                counters.apart["tile", reason] += 1
+        return reason is None
+
+    def _refusal(self, registers: Any) -> Reason | None:
+        """Do what `run` does; return why it cannot be done, or None."""
         values = {k: registers[k] for k in self.inputs}
-        tiling = None if self.reported else Tiling.of(list(values.values()))
-        if tiling is None:
-            return False
+        tiling = REPORTED if self.reported else Tiling.of(list(values.values()))
+        if isinstance(tiling, Reason):
+            return tiling
         take()
         with collecting(heeded()):
             found = self._results(values, tiling)
         if take():
             self.reported = True
-            return False
+            return REPORTED
         for register, value in found.items():
             registers[register] = value
-        return bool(found)
+        return None if found else OTHERS
 
     def _results(self, values: dict[int, Any], tiling: Tiling) -> dict[int, Any]:
         """Return the outputs; none if one of them is not an array of the tiles' shape."""
@@ -225,19 +241,21 @@ class Tiling:
     """Of a tile."""
 
     @classmethod
-    def of(cls, values: list[Any]) -> Tiling | None:
-        """Return how to divide some values, or None if that cannot be done or is not worth it."""
+    def of(cls, values: list[Any]) -> Tiling | Reason:
+        """Return how to divide some values, or why that cannot be done or is not worth it."""
         if not all(map(_is_plain, values)):
-            return None
+            return OTHERS
         arrays = [value for value in values if isinstance(value, np.ndarray) and value.ndim]
         try:
             shape = np.broadcast_shapes(*(array.shape for array in arrays))
         except ValueError:
-            return None  # Calls that have nothing to do with each other.
+            return UNRELATED
         size = math.prod(shape)
         full = [array for array in arrays if array.shape == shape]
-        if size < 4 * TILE or not all(array.flags.c_contiguous for array in full):
-            return None
+        if size < 4 * TILE:
+            return SMALL
+        if not all(array.flags.c_contiguous for array in full):
+            return ORDER
         if len(full) == len(arrays):
             return cls(shape, (size,), TILE)
         inner = size // shape[0]
@@ -245,7 +263,7 @@ class Tiling:
         least = max(2, ALIGNED // math.gcd(inner, ALIGNED))
         rows = max(least, TILE // inner // least * least)
         fits = full and 2 * rows <= shape[0] and rows * inner <= 4 * TILE
-        return cls(shape, shape, rows) if fits else None
+        return cls(shape, shape, rows) if fits else ROWS
 
     def tiles(self) -> Iterator[slice]:
         """Yield the rows of each tile; the first is a whole one."""

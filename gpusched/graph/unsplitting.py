@@ -23,6 +23,7 @@ from dask.array.core import finalize
 from dask.utils import key_split
 
 from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph
+from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.batch_limits import threads
 from gpusched.graph.cutting import cuts_of
@@ -31,6 +32,13 @@ from gpusched.graph.merging import block_of
 from gpusched.graph.signature import Signatures
 from gpusched.graph.subgraph import layer_of
 from gpusched.graph.table import Table
+
+FEW = GraphBreak.FEW_CHUNKS("fewer chunks that are cut into pieces than threads")
+UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")
+SOME = GraphBreak.IN_PIECES("the same is not computed of all pieces of a chunk")
+DEPENDENT = GraphBreak.IN_PIECES("a function that may compute an element from others")
+NEEDED = GraphBreak.IN_PIECES("a task that needs the results in pieces")
+LARGE = GraphBreak.LARGE("whole results larger than any chunk of the graph")
 
 Place = tuple[int, ...]
 """Of a piece in the grid of its chunk's pieces."""
@@ -130,10 +138,16 @@ class _Unsplitting:
         if not whole:
             return self._table
         joins = self._judge()
+        found = len(whole)
         whole = [f for f in whole if f.component is not None and f.component.root().able]
+        if len(whole) < found:
+            self._table.note("unsplit", NEEDED, found - len(whole))
         cut = {id(o): o for f in whole for o in f.operands if o.cut is not None}
         sources = {f.cut[0] for f in cut.values() if f.cut is not None}
-        if not whole or len(sources) < threads():
+        if not whole:
+            return self._table
+        if len(sources) < threads():
+            self._table.note("unsplit", FEW)
             return self._table
         return self._rewritten([*cut.values(), *whole], joins)
 
@@ -150,10 +164,14 @@ class _Unsplitting:
                     found[source, layer_of(key), len(index)][key] = index
         for (source, _, ndim), group in found.items():
             grid = _grid(group, ndim)
-            if grid is not None and self._are_inside(source, grid[-1]):
-                axes, lengths, members, whole = grid
+            if grid is None:
+                continue  # They are not a whole together.
+            axes, lengths, members, whole = grid
+            if self._are_inside(source, whole):
                 family = _Family(members, Divided(ndim, axes), lengths, 0, (source, whole))
                 self._add(family)
+            else:
+                self._table.note("unsplit", UNKNOWN)
 
     def _are_inside(self, source: Any, whole: tuple[slice, ...]) -> bool:
         """Return whether pieces are of an array of NumPy's or CuPy's, and end where it does.
@@ -190,7 +208,10 @@ class _Unsplitting:
         second = {list(f.members.values())[1] for f in self._families}
         found = any(node.dependencies and second.issuperset(node.dependencies)
                     for node in self._tasks.values())  # fmt: skip
-        return found and len(sources) >= threads()
+        if found and len(sources) < threads():
+            self._table.note("unsplit", FEW)
+            return False
+        return found
 
     def _find_others(self) -> None:
         """Note what is computed of these pieces alike, level by level."""
@@ -230,16 +251,19 @@ class _Unsplitting:
         operands = list(dict.fromkeys(self._places[each][0] for each in node.dependencies))
         places = operands[0].members
         if len(group) < len(places):
+            # Where a task takes pieces of several places, each group is of one.
+            if len(group) > 1:
+                self._table.note("unsplit", SOME)
             return
         members = {place: group[place] for place in places}
         first = self._tasks[next(iter(members.values()))]
         inside = results(
             first, {each: self._places[each][0].divided for each in first.dependencies}
         )
-        if inside is None:
-            return
-        divided = inside.get(first.key)
-        if type(divided) is not Divided or len(divided.axes) != len(operands[0].divided.axes):
+        divided = None if inside is None else inside.get(first.key)
+        axes = operands[0].divided.axes
+        if inside is None or type(divided) is not Divided or len(divided.axes) != len(axes):
+            self._table.note("unsplit", DEPENDENT)
             return
         tasks = first.args[0] if first.func is execute_subgraph else ()
         alike = _ranks([*tasks, *(key for key in inside if key not in tasks)])
@@ -249,6 +273,8 @@ class _Unsplitting:
         if self._largest(family) <= self._table.sizes.largest:
             family.component = _Component()
             self._add(family)
+        else:
+            self._table.note("unsplit", LARGE)
 
     def _largest(self, family: _Family) -> int:
         """Return the bytes of the largest array that a task of a whole chunk makes, if known."""

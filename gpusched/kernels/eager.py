@@ -81,6 +81,8 @@ def _recorded(
     found, seconds = recorder.run(plan, values)
     _plans[key] = plan
     with updating() as counters:
+        counters.breaks.update(recorder.breaks)
+        counters.apart.update(recorder.apart)
         plan.count(counters, seconds)
     return found
 

@@ -36,6 +36,8 @@ from gpusched.plan.plan import (
 )
 from gpusched.store.handles import NativeKernel
 
+UNORDERED = GraphBreak.READ_WHOLE("a kernel that does not go through the rows in their order")
+LATER = GraphBreak.READ_WHOLE("a kernel that needs all rows of another one's result")
 KEPT = GraphBreak.KEPT("large results would be made, or let go of, later")
 ROWS = GraphBreak.NO_GAIN("too few rows, or rows too large for the cache")
 READ_ONCE = GraphBreak.NO_GAIN("kernels that hardly read what others have read")
@@ -233,7 +235,8 @@ def arranged(
             found += [*before, TiledLaunches(together.in_order(), rows, together.cached())]
         else:
             found.append(first)
-            if apart is not None and (reason := together.refusal()) is not None:
+            reason = together.refusal(first, rest) if isinstance(first, Launch) else None
+            if apart is not None and reason is not None:
                 apart.append(("tile", reason))
         waiting = later if rows else rest
     return found
@@ -281,8 +284,8 @@ class _Together:
     """Whether a large array is kept for longer than without tiles."""
     delayed: bool = False
     """Whether large results are made later than without tiles."""
-    refused: bool = False
-    """Whether a kernel of these rows was left out for it."""
+    refused: Reason | None = None
+    """Why a kernel of these rows was left out, if one was."""
 
     def takes(self, launch: Launch) -> bool:
         """Return whether a launch can be computed beside those before it, row by row.
@@ -290,19 +293,21 @@ class _Together:
         Its outermost loop goes through as many rows. What it reads is there before the first tile,
         or written for the same rows by another one of these launches.
         """
+        inputs = list(zip(launch.inputs, row_steps(launch), strict=False))
+        if self.launches and not any(step and k in self.steps for k, step in inputs):
+            return False  # It reads other arrays.
+        reason: Reason | None = None
         if not _goes_by_rows(launch):
-            return False
-        moves = row_steps(launch)
-        inputs = list(zip(launch.inputs, moves, strict=False))
-        if self.launches:
-            shared = any(step and register in self.steps for register, step in inputs)
-            if _rows(launch) != _rows(self.launches[0]) or not shared:
-                return False
-        large = self._is_large(output.register for output in launch.outputs)
-        if large and (self.freed or self.delayed):
-            self.refused = True
-            return False
-        return all(self._can_read(register, step) for register, step in inputs)
+            reason = UNORDERED
+        elif self.launches and _rows(launch) != _rows(self.launches[0]):
+            reason = UNORDERED
+        elif not all(self._can_read(register, step) for register, step in inputs):
+            reason = LATER
+        elif self.freed or self.delayed:
+            large = self._is_large(output.register for output in launch.outputs)
+            reason = KEPT if large else None
+        self.refused = reason or self.refused
+        return reason is None
 
     def can_follow(self, step: Call) -> bool:
         """Return whether a view shows what is there before the first tile."""
@@ -346,10 +351,17 @@ class _Together:
         gains = self._read_again() >= row / 4
         return rows if gains and 0 < 2 * rows <= _rows(self.launches[0]) else 0
 
-    def refusal(self) -> Reason | None:
-        """Return why kernels of the same rows stay apart; None if there are none."""
+    def refusal(self, first: Launch, later: Iterable[tuple[Step, Any]]) -> Reason | None:
+        """Return why the first kernel and later ones of its arrays stay apart; None without such.
+
+        A device without tiles has no caches of so many rows: nothing is refused there.
+        """
+        if not self.launches:
+            known = {*first.inputs, *written(first)}
+            shared = any(isinstance(s, Launch) and not known.isdisjoint(reads(s)) for s, _ in later)
+            return UNORDERED if shared and first.device.can.tiles else None
         if len(self.launches) < 2:
-            return KEPT if self.refused else None
+            return self.refused
         read_again = 4 * self._read_again() >= sum(self._sizes().values())
         return ROWS if read_again else READ_ONCE
 

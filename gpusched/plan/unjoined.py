@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from functools import reduce
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,11 @@ from gpusched.plan.grids import (
 from gpusched.plan.layout import passed
 from gpusched.plan.plan import Call, Launch, Registers, Step, reads, window, written
 
-NEEDED = GraphBreak.READ_WHOLE("joined chunks are read by something else, or in small parts")
+NEEDED = GraphBreak.READ_WHOLE("joined chunks are read by what is not an elementwise kernel")
+UNALIKE = GraphBreak.FORM("other arrays than NumPy's of one dtype, or other axes are read")
+SMALL = GraphBreak.SMALL("joined chunks are small, or are read in small parts")
+LOOPS = GraphBreak.READ_WHOLE("the kernel has no loops for parts of what it reads")
+COPIED = GraphBreak.NO_GAIN("most of what is joined is around borders, and would be copied too")
 
 
 @dataclass(frozen=True)
@@ -173,20 +177,30 @@ def arranged(
     apart
         Gets why arrays are joined all the same.
     """
-    joins = (s for s in steps if isinstance(s, Call) and is_join(s.function))
-    grids = [grid for grid in (grid_of(step, arrays) for step in joins) if grid is not None]
+    joins = [grid_of(s, arrays) for s in steps if isinstance(s, Call) and is_join(s.function)]
+    grids = [grid for grid in joins if grid is not None]
+    reasons = [UNALIKE] * (len(joins) - len(grids))
     while grids:
         found = _without(grids, steps, kept, arrays)
-        if not isinstance(found, Grid):
-            return found
-        grids.remove(found)
-        if apart is not None:
-            apart.append(("join", NEEDED))
+        if not isinstance(found, _Needed):
+            steps = found
+            break
+        grids.remove(found.grid)
+        reasons.append(found.reason)
+    if apart is not None:
+        apart += [("join", reason) for reason in reasons]
     return steps
 
 
+class _Needed(NamedTuple):
+    """What has to be joined."""
+
+    grid: Grid
+    reason: Reason
+
+
 def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
-             arrays: Registers) -> list[Step] | Grid:  # fmt: skip
+             arrays: Registers) -> list[Step] | _Needed:  # fmt: skip
     """Return the steps without the joining of grids and views of these, or one that is needed."""
     views = {grid.register: grid for grid in grids}
     found: list[Step] = []
@@ -197,42 +211,43 @@ def _without(grids: list[Grid], steps: list[Step], kept: Collection[int],
                 found.append(step)
         elif type(step) is Launch:
             unjoined = _unjoined(step, views, arrays)
-            if unjoined is None:
-                return read[-1]
+            if isinstance(unjoined, Reason):
+                return _Needed(read[-1], unjoined)
             found.append(unjoined)
         elif isinstance(step, Call) and step.single and read[0].shows(arrays[step.results[0]]):
             views[step.results[0]] = read[0]
         else:
-            return read[-1]
-    return next((views[register] for register in views if register in kept), found)
+            return _Needed(read[-1], NEEDED)
+    results = (_Needed(views[register], NEEDED) for register in views if register in kept)
+    return next(results, found)
 
 
-def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> UnjoinedLaunch | None:
-    """Return a launch that reads grids' arrays where they are; None if that gains nothing."""
+def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> UnjoinedLaunch | Reason:
+    """Return a launch that reads grids' arrays where they are, or why there is none."""
     kernel = launch.kernel.kernel
     elementwise = set(kernel.loops) == {"map"} and all(o.is_result for o in launch.outputs)
     elementwise = elementwise and kernel.labels is None and not kernel.tables
     if not launch.device.can.parts or kernel.edition or not elementwise:
-        return None
+        return NEEDED
     shape = launch.outputs[0].shape
     if math.prod(shape) == 1:
-        return None
+        return SMALL
     starts: dict[int, dict[int, Shape]] = {}
     for register in views.keys() & set(launch.inputs):
         grid = views[register]
         start = grid.start(arrays[register])
         if start is None or arrays[register].shape != shape:
-            return None
+            return UNALIKE
         starts.setdefault(grid.register, {})[register] = start
     reading = _Reading(launch, [(views[k], each) for k, each in sorted(starts.items())], arrays)
     nbytes = sum(reach.grid.whole.nbytes for reach in reading.reaches)
     cuts = list(cut(shape, reading.reaches))
     if nbytes < LEAST_JOINED * len(cuts):
-        return None
+        return SMALL
     regions = [reading.region(index, places) for index, places in cuts]
     found = tuple(region for region in regions if region is not None)
     if len(found) < len(regions):
-        return None
+        return LOOPS
     parts = [k for reach in reading.reaches for k in reach.grid.parts.values()]
     others = [register for register in launch.inputs if register not in reading.starts]
     inputs = tuple(dict.fromkeys(parts + others))
@@ -241,7 +256,7 @@ def _unjoined(launch: Launch, views: dict[int, Grid], arrays: Registers) -> Unjo
     given = {field.name: getattr(launch, field.name) for field in fields(launch) if field.init}
     changed = {"inputs": inputs, "bytes_read": read}
     unjoined = UnjoinedLaunch(**given | changed, parts=len(parts), regions=found)
-    return unjoined if 2 * unjoined.bytes_copied <= nbytes else None
+    return unjoined if 2 * unjoined.bytes_copied <= nbytes else COPIED
 
 
 class _Reading:

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 import gpusched
+from gpusched.adapters.tasks import Task, TaskRef, identity_cast
 from gpusched.breaks import GraphBreak
+from gpusched.graph.rewrite import Functions, translated
+from gpusched.graph.table import PASSES
+from gpusched.plan import shortage
 from gpusched.store.statistics import reset_statistics, statistics
 
 
@@ -89,3 +93,49 @@ def test_every_reason_is_one_that_the_reference_has() -> None:
     assert all(each.remedy == GraphBreak[each.code].remedy for each in found.apart)
     assert all(each.code in found.to_json() for each in found.apart)
     assert "Not put together" in found.text(details=True)
+
+
+def test_pieces_are_not_cut_where_the_setting_is_off() -> None:
+    with dask.config.set({"gpusched.fusion.merge-bytes": 0}):
+        assert ("cut", GraphBreak.FEW_TASKS) in explained(rows()[:5] + 1)
+    dask.optimize(rows()[:5] + 1)
+    assert counted()["cut", GraphBreak.SMALL] == 1
+
+
+def test_graphs_that_dask_does_not_fuse_are_noted_for_each_pass() -> None:
+    with dask.config.set({"optimization.fuse.active": False}):
+        dask.optimize(rows() + 1)
+    assert {what for what, kind in counted() if kind is GraphBreak.FEW_TASKS} == set(PASSES)
+
+
+def test_why_a_chunk_is_not_computed_in_parts() -> None:
+    values = np.ones((100, 100))
+    with shortage.in_pieces(4):
+        (da.from_array(values, chunks=(100, 100)) + 1).sum(axis=0).compute()
+        (da.from_array(values[:3], chunks=(3, 100)) + 1 - values[0]).compute()
+    assert counted()["divide", GraphBreak.READ_WHOLE] >= 1
+    assert counted()["divide", GraphBreak.SMALL] >= 1
+
+
+def test_why_calls_without_kernels_do_not_run_on_tiles() -> None:
+    with dask.config.set({"gpusched.fusion.compile": "off"}):
+        ((rows() + 1) * 2 - 3).compute()
+    assert counted()["tile", GraphBreak.SMALL] == 4
+
+
+def test_a_task_of_a_form_of_its_own_is_a_break() -> None:
+    call = Task(("y", 0), np.add, Task(None, identity_cast, TaskRef(("x", 0)), typ=set), 1)
+    found = translated(call, Functions())
+    assert found == (call, [])
+    ((name, reason),) = statistics().breaks
+    assert (name, reason) == ("add", "a container of type set")
+    assert reason.kind is GraphBreak.FORM
+
+
+def test_kernels_called_on_arrays_count_what_stays_apart() -> None:
+    @gpusched.kernel
+    def double(x: float) -> float:
+        return x + x
+
+    double(np.ones(1000))
+    assert counted()["stream", GraphBreak.SMALL] == 1
