@@ -37,7 +37,6 @@ KINDS = "biufc"
 """Kinds of dtypes."""
 
 
-
 def _power(base: Any, exponent: Any, out: np.ndarray) -> np.ndarray:
     """Compute `base ** exponent`, which has functions of its own for some numbers."""
     if isinstance(exponent, np.ndarray) and exponent.ndim:
