@@ -218,10 +218,12 @@ class Segment:
             found = self._decide(inputs, key)
         if isinstance(found, Waiting):
             if tiers.missing(found.kernels):
-                return self._unfused(found.kernels, key, inputs, registers)
+                self._unfused(found.kernels, key, inputs, registers)
+                return None
         elif isinstance(found, Plan):
             if not (found.ready or self._is_ready(found)):
-                return self._unfused(found.kernels, key, inputs, registers)
+                self._unfused(found.kernels, key, inputs, registers)
+                return None
             if moved is not None:
                 inputs = moved.on_device()
             try:
@@ -256,14 +258,21 @@ class Segment:
         return plan.ready
 
     def _unfused(self, kernels: tuple[Runnable, ...], key: Any, inputs: tuple[Any, ...],
-                 registers: Registers) -> None:  # fmt: skip
-        """Call the functions as they are, as kernels are missing."""
+                 registers: Registers, planned: Any = None) -> bool:  # fmt: skip
+        """Call the functions as they are, as kernels are missing.
+
+        Returns
+        -------
+        bool
+            Whether the results have the layout that is `planned`, if one is.
+        """
         error = tiers.failure(kernels)
         if error is not None:
             moved = isinstance(registers, Moved)
             direct = self._refused(error, GraphBreak.COMPILATION, inputs, moved)
             self._remember(key, direct)
-            return self._direct(direct, registers)
+            self._direct(direct, registers)
+            return True
         self.remaining.tasks -= 1
         synchronize = None
         if isinstance(registers, Moved):
@@ -271,8 +280,10 @@ class Segment:
         elif not (device := _device(inputs)).can.host_memory:
             synchronize = device.synchronize
         left, graph = self.remaining.tasks, self.remaining.graph
-        with tiers.Unfused(kernels, left, graph, synchronize):
+        with tiers.Unfused(kernels, left, graph, synchronize) as run:
             self._call_in_tiles(registers)
+            run.kept = planned is None or self._layout(registers, inputs) == planned
+        return run.kept
 
     @cached_property
     def _parts(self) -> list[Part]:
@@ -442,14 +453,16 @@ class Segment:
         recorder.patient = tiers.mode() == tiers.WAIT or self.overrides.waits
         take()
         found: Direct | Plan | None = None
+        planned: Any = None
         failed: Exception | None = None
         try:
             local, arrays = self.trace(recorder, inputs, registers)
             found = self.too_little(recorder)
             if found is None:
                 found = recorder.plan(arrays, self.structures(recorder, local))
-                if self.shown and not recorder.moved:
-                    found = self._laid_out(found, recorder, inputs, registers)
+                planned = self._planned_layout(found, recorder, inputs)
+                if planned is not None and (recorder.patient or self._is_ready(found)):
+                    found = self._laid_out(found, planned, inputs, registers)
             if isinstance(found, Plan):
                 if recorder.patient:
                     tiers.wait(found.kernels)
@@ -473,20 +486,27 @@ class Segment:
             recorder.discard()
             self._unfused(recorder.missing, key, inputs, registers)
         elif isinstance(found, Direct):
+            recorder.discard()
             _leave(registers, found)
             self.call(registers)
             self._called(found, key)
         elif isinstance(found, Plan):
             self._count(recorder, key)
             lasts = recorder.escape is None and self.replayed and self.errors == error_state()
-            if lasts and examination.holds():
+            kept = lasts and examination.holds()
+            if not kept:
+                self._news = newness.NOT_KEPT
+            elif found.ready or planned is None:
                 self._remember(key, found)
             else:
-                self._news = newness.NOT_KEPT
-            if not found.ready:
-                recorder.discard()
-                return self._unfused(found.kernels, key, inputs, registers)
-            self._finish(found, results, seconds, registers)
+                self._remember(key, Waiting(found.kernels))
+            if found.ready:
+                return self._finish(found, results, seconds, registers)
+            recorder.discard()
+            if not self._unfused(found.kernels, key, inputs, registers, planned):
+                self._called(self._other_layout(), key)
+            elif kept and planned is not None:
+                self._remember(key, found)
 
     def _finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
         """Keep the results of a plan, and report the errors that its kernels have raised."""
@@ -567,22 +587,32 @@ class Segment:
             raise recorder.stopped  # whoever has caught it
         return local, tuple(arrays)
 
-    def _laid_out(self, plan: Plan, recorder: Recorder, inputs: tuple[Any, ...],
+    def _planned_layout(self, plan: Plan, recorder: Recorder, inputs: tuple[Any, ...]) -> Any:
+        """Return how a plan lays its results out, if it matters and NumPy may do it otherwise."""
+        if not self.shown or recorder.moved:
+            return None
+        given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
+        if recorder.keeps_c_order() and all(map(in_c_order, given)) and all(map(is_plain, planned)):
+            return None
+        return layouts(planned, given)
+
+    def _layout(self, registers: Registers, inputs: tuple[Any, ...]) -> Any:
+        """Return how the results among the registers are laid out."""
+        return layouts(flat(tuple([registers[k] for k in self.outputs])), flat(inputs))
+
+    def _laid_out(self, plan: Plan, planned: Any, inputs: tuple[Any, ...],
                   registers: Registers) -> Plan | Direct:  # fmt: skip
         """Return the plan, or the decision to do without if NumPy lays the results out otherwise.
 
-        NumPy itself is asked, once for each kind of chunks.
+        NumPy itself is asked, once for each kind of chunks; before kernels are compiled, the first
+        run does.
         """
-        given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
-        if recorder.keeps_c_order() and all(map(in_c_order, given)) and all(map(is_plain, planned)):
-            return plan
         tried: Registers = list(registers)
         with np.errstate(all="ignore"):
             self.call(tried)
-        found = flat(tuple([tried[k] for k in self.outputs]))
-        if layouts(found, given) == layouts(planned, given):
-            return plan
-        recorder.discard()
+        return plan if self._layout(tried, inputs) == planned else self._other_layout()
+
+    def _other_layout(self) -> Direct:
         reason = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
         return Direct(bare_name(self.steps[-1][1].function), reason)
 

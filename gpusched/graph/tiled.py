@@ -45,6 +45,26 @@ SMALL = GraphBreak.SMALL("chunks of few tiles")
 ORDER = GraphBreak.STRIDES("chunks that are not in C order")
 ROWS = GraphBreak.NO_GAIN("rows too large for the cache, or too few")
 
+
+def _power(base: Any, exponent: Any, out: np.ndarray) -> np.ndarray:
+    """Compute `base ** exponent`, which has functions of its own for some numbers."""
+    if isinstance(exponent, np.ndarray) and exponent.ndim:
+        return np.power(base, exponent, out=out)
+    if base.dtype != out.dtype:
+        out[...] = base**exponent
+        return out
+    np.copyto(out, base)
+    out **= exponent
+    return out
+
+
+def _where(condition: Any, one: Any, other: Any, out: np.ndarray) -> np.ndarray:
+    """Compute `numpy.where(condition, one, other)`."""
+    np.copyto(out, other, casting="unsafe")
+    np.copyto(out, one, casting="unsafe", where=np.asarray(condition, bool))
+    return out
+
+
 _INTO: dict[Any, Callable[..., Any]] = {
     operator.abs: np.absolute, operator.add: np.add, operator.and_: np.bitwise_and,
     operator.eq: np.equal, operator.floordiv: np.floor_divide, operator.ge: np.greater_equal,
@@ -52,11 +72,13 @@ _INTO: dict[Any, Callable[..., Any]] = {
     operator.le: np.less_equal, operator.lshift: np.left_shift, operator.lt: np.less,
     operator.mod: np.remainder, operator.mul: np.multiply, operator.ne: np.not_equal,
     operator.neg: np.negative, operator.or_: np.bitwise_or, operator.pos: np.positive,
-    operator.rshift: np.right_shift, operator.sub: np.subtract, operator.truediv: np.true_divide,
-    operator.xor: np.bitwise_xor, np.clip: np.clip,
+    operator.pow: _power, operator.rshift: np.right_shift, operator.sub: np.subtract,
+    operator.truediv: np.true_divide, operator.xor: np.bitwise_xor, np.clip: np.clip,
+    np.where: _where,
 }  # fmt: skip
-"""What computes the same as a function, and takes ``out``; `**` has functions of its own for some
-exponents."""
+"""What computes the same as a function, and takes ``out``. All do: on workers of dask's, whose C
+library gives what is freed back at once, new memory for each tile would take longer than the rest.
+"""
 _SIMPLE = (bool, int, float, complex, np.generic, np.dtype, type(None))
 
 

@@ -147,16 +147,21 @@ class Unfused:
         self._left = left
         self._graph = graph
         self._synchronize = synchronize
+        self.kept = True
+        """Whether the plan is kept, so that it has use of the kernels."""
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Unfused:
         missing = [kernel.name for kernel in self._kernels if not kernel.ready]
         # It may have become ready since somebody looked.
         self._missing = missing or [self._kernels[0].name]
         uncompiled.running.begin()
         self._started, self._used = perf_counter(), thread_time()
+        return self
 
     def __exit__(self, *exception: object) -> None:
         uncompiled.running.end()
+        if not self.kept:
+            return
         if self._synchronize is not None:
             self._synchronize()
         seconds = perf_counter() - self._started

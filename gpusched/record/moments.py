@@ -70,18 +70,19 @@ def moments(
 def _in_two_passes(a: Any, axes: tuple[int, ...], count: Any, skip: bool) -> Moments:
     dtype = NARROW if a.dtype == NARROW else np.dtype(np.float64)
 
-    def total_and_least(x: Any) -> tuple[Any, Any]:
+    def total_and_least(x: Any, room: np.ndarray | None) -> tuple[Any, Any]:
         add = np.nansum if skip else np.sum
         total = add(x, axis=axes, dtype=dtype, keepdims=True)
         known = np.where(np.isnan(x), np.inf, x) if skip else x
         return total, np.min(known, axis=axes, keepdims=True)
 
-    def deviations(x: Any, centre: Any) -> tuple[Any, Any]:
-        away = x - centre
+    def deviations(x: Any, room: np.ndarray | None, centre: Any) -> tuple[Any, Any]:
+        away = x - centre if room is None else np.subtract(x, centre, out=room)
         if skip:
             away = np.where(np.isnan(x), dtype.type(0), away)
         apart = np.sum(away, axis=axes, keepdims=True).astype(np.float64)
-        return apart, np.sum(np.square(away), axis=axes, keepdims=True).astype(np.float64)
+        squares = np.square(away) if room is None else np.square(away, out=room)
+        return apart, np.sum(squares, axis=axes, keepdims=True).astype(np.float64)
 
     total, low = _by_tiles(total_and_least, (np.add, np.minimum), axes, a)
     about = total / count
@@ -99,8 +100,10 @@ def _by_tiles(function: Callable[..., Any], joins: tuple[np.ufunc, ...], axes: t
     Parameters
     ----------
     function
-        Returns the reductions of an array along `axes`, which stay with length 1; is given what
-        belongs to it of the others, too.
+        Returns the reductions of an array along `axes`, which stay with length 1; is also given an
+        array to compute in, or None, and what belongs to it of the others. On workers of dask's,
+        whose C library gives what is freed back at once, new memory for each tile would take longer
+        than all the rest.
     joins
         What joins the reductions of two arrays, for each of those that `function` returns.
     axes
@@ -112,12 +115,16 @@ def _by_tiles(function: Callable[..., Any], joins: tuple[np.ufunc, ...], axes: t
     """
     axis = _divided_axis(a)
     if axis is None:
-        return function(a, *others)
+        return function(a, None, *others)
     length = TILE * a.shape[axis] // a.size
+    before = (slice(None),) * axis
+    room = np.empty_like(a[*before, :length], np.result_type(a, *others))
     found: list[Any] = []
     for start in range(0, a.shape[axis], length):
-        tile = (slice(None),) * axis + (slice(start, start + length),)
-        part = function(a[tile], *(x if axis in axes else x[tile] for x in others))
+        tile = (*before, slice(start, start + length))
+        x = a[tile]
+        own = room[*before, : x.shape[axis]]
+        part = function(x, own, *(y if axis in axes else y[tile] for y in others))
         if axis in axes and found:
             pairs = zip(joins, found[0], part, strict=True)
             found[0] = [join(one, other) for join, one, other in pairs]

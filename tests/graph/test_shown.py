@@ -12,6 +12,7 @@ import pytest
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
+from gpusched.graph.segment import Segment
 from gpusched.store.statistics import statistics
 
 pytestmark = pytest.mark.usefixtures("everything_fused", "kernels_at_once")
@@ -103,3 +104,46 @@ def test_a_program_and_the_one_whose_result_is_shown_are_kept_together() -> None
         kept = x.persist(scheduler="sync")
     assert statistics().recorded.total() == before
     np.testing.assert_array_equal(kept.compute(scheduler="sync"), VALUES * 3 - 1)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
+    """Return the recorded segments whose functions NumPy has run, once for each time."""
+    found: list[Segment] = []
+    call = Segment.call
+
+    def noted(self: Segment, *args: Any, **kwargs: Any) -> None:
+        # Parts of a segment's steps may run on tiles: the first one stands for all.
+        if self.recorded and not kwargs.get("steps", slice(None)).start:
+            found.append(self)
+        call(self, *args, **kwargs)
+
+    monkeypatch.setattr(Segment, "call", noted)
+    return found
+
+
+def test_before_kernels_are_compiled_the_first_run_shows_numpy_s_layout(
+    runs: list[Segment],
+) -> None:
+    """A first call takes as long as plain dask's: nothing is computed only to be looked at."""
+    with dask.config.set({"gpusched.fusion.compile": "off"}):
+        x = array("F") * 5 - 4
+        dask.compute(*readers(x), scheduler="sync")
+        assert len(runs) == 1
+        dask.compute(*readers(x), scheduler="sync")
+        assert len(runs) == 2
+    assert statistics().recorded.total() == 1
+    assert statistics().unfused_tasks == 2
+
+
+def test_no_kernel_is_asked_for_where_the_first_run_shows_another_layout(
+    runs: list[Segment],
+) -> None:
+    with dask.config.set({"gpusched.fusion.compile": "background"}):
+        x = array().T * 3 + da.from_array(VALUES.T.copy(), chunks=(6, 4), name=False)[:, ::-1]
+        found = dask.compute(*readers(x), scheduler="sync")
+    assert found[1].tolist() == [list(seen(x))]
+    assert GraphBreak.LAYOUT in [each[1].kind for each in statistics().breaks]
+    assert statistics().unfused_tasks == 0
+    assert not statistics().kernels_requested
+    assert len(runs) == 1

@@ -121,7 +121,16 @@ def test_every_function_that_can_be_recorded_gives_the_same_bits(name: str) -> N
 OPERATORS = [getattr(operator, name) for name in NAMES["elementwise"]["operator"].split()]
 
 
+def test_every_function_computes_into_memory_that_is_used_again() -> None:
+    """New memory for each tile costs more than all the rest where freed memory is given back."""
+    functions = [*ufuncs().values(), *OPERATORS, np.clip, np.where]
+    assert not [each for each in functions if tiled._into(each) is None]
+
+
 UNARY = (operator.abs, operator.inv, operator.invert, operator.neg, operator.pos)
+EXPONENTS = (0, 1, 4, -1, -1.0, 2.0, 2.5, 2j, np.int8(2), np.int64(2), np.float32(2),
+             np.float32(0.5), np.float64(0.5), np.float64(2), np.complex64(2))  # fmt: skip
+"""Some of which `**` has functions of its own for."""
 
 
 @pytest.mark.parametrize("function", OPERATORS, ids=lambda f: f.__name__)
@@ -133,22 +142,37 @@ def test_operators_give_the_same_bits_with_arrays_and_with_numbers(function: Any
 def check(function: Any, dtype: str) -> int:
     """Return how many calls with arrays and with numbers were compared."""
     second = [()] if function in UNARY else [("1",), (2,), (3,)] + [(0.5,)] * (dtype[0] == "f")
+    if function is operator.pow:
+        second += [(exponent,) for exponent in EXPONENTS] + [("2",), ("3",), ("4",)]
     tested = 0
     inputs = [values(dtype, (LENGTHS[-1],), seed) for seed in (0, 1)]
     if function is operator.pow and np.dtype(dtype).kind in "biu":
         inputs[1] = np.abs(inputs[1]) if dtype == "bool" else inputs[1] % 5
+    inputs += [np.array(2), np.array(2.0), np.array(0.5, "f4")]
     for other in second:
-        calls: Calls = [(function, ("0", *other)), (np.equal, ("2", "2"))]
+        calls: Calls = [(function, ("0", *other)), (np.equal, ("5", "5"))]
         with np.errstate(all="ignore"):
             try:
-                expected = whole(calls, inputs)[2]
-            except (TypeError, ValueError):
+                expected = whole(calls, inputs)[5]
+            except (TypeError, ValueError, OverflowError):
                 continue  # Not for this dtype.
-            found = run(calls, inputs, (2, 3))
+            found = run(calls, inputs, (5, 6))
         assert bits(found[0]) == bits(expected)
         assert found[0].dtype == expected.dtype
         tested += 1
     return tested
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("arguments", [("0", "1", "0"), ("1", 1, "0"), ("0", "0", 0.1),
+                                       ("0", 2j, "1"), ("0", "1", np.float32(0.1)),
+                                       ("0", np.int16(-3), 2)], ids=str)  # fmt: skip
+def test_choices_give_the_same_bits(arguments: tuple[Any, ...], dtype: str) -> None:
+    inputs = [values(dtype, (LENGTHS[-1],), seed) for seed in (0, 1)]
+    calls: Calls = [(np.where, arguments), (np.equal, ("2", "2"))]
+    expected = whole(calls, inputs)[2]
+    found = run(calls, inputs, (2, 3))
+    assert (bits(found[0]), found[0].dtype) == (bits(expected), expected.dtype)
 
 
 CHAIN: Calls = [

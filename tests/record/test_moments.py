@@ -327,6 +327,28 @@ def test_numpys_arrays_are_read_tile_by_tile(
             np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_tiles_are_computed_in_the_same_memory(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New memory for each tile costs more than all the rest where freed memory is given back."""
+    x = np.asarray(RANDOM.normal(100, size=(500, 600)), order=order)
+    results: dict[int, list[int]] = {}
+
+    def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            results.setdefault(id(function), []).append(result.__array_interface__["data"][0])
+            return result
+
+        return called
+
+    for name in ("subtract", "square"):
+        monkeypatch.setattr(np, name, noted(getattr(np, name)))
+    moments(x, (0,), len(x))
+    tiles = [each for each in results.values() if len(each) > 1]
+    assert [len(each) for each in tiles] == [5, 5]
+    assert len(set().union(*tiles)) == 1
+
+
 @pytest.mark.parametrize("dtype", ["i8", "f2", "c8"])
 @pytest.mark.parametrize("of", [da.var, da.std, da.nanvar])
 def test_deviations_in_another_dtype_are_dask_s(of: Callable[..., Any], dtype: str) -> None:
