@@ -13,7 +13,6 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
 
-
 PASSES = "chain", "unsplit", "absorb", "merge", "cut", "batch"
 """What puts tasks together, by the names under which it notes why some stay apart."""
 

@@ -45,6 +45,7 @@ SMALL = GraphBreak.SMALL("chunks of few tiles")
 ORDER = GraphBreak.STRIDES("chunks that are not in C order")
 ROWS = GraphBreak.NO_GAIN("rows too large for the cache, or too few")
 
+
 def _power(base: Any, exponent: Any, out: np.ndarray) -> np.ndarray:
     """Compute `base ** exponent`, which has functions of its own for some numbers."""
     if isinstance(exponent, np.ndarray) and exponent.ndim:

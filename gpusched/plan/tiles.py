@@ -297,9 +297,9 @@ class _Together:
         if self.launches and not any(step and k in self.steps for k, step in inputs):
             return False  # It reads other arrays.
         reason: Reason | None = None
-        if not _goes_by_rows(launch):
-            reason = UNORDERED
-        elif self.launches and _rows(launch) != _rows(self.launches[0]):
+        if not _goes_by_rows(launch) or (
+            self.launches and _rows(launch) != _rows(self.launches[0])
+        ):
             reason = UNORDERED
         elif not all(self._can_read(register, step) for register, step in inputs):
             reason = LATER
