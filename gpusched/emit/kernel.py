@@ -147,8 +147,6 @@ class Kernel:
     """`EXACT` gives NumPy's arithmetic, and functions as exact as documented; `FAST` fewer bits."""
     streamed: bool = field(default=False, repr=False)
     """Whether results go past the caches to memory, on the CPU, because they are so many."""
-    in_turn: bool = field(default=False, repr=False)
-    """Whether some rows are reduced in turn, on the CPU, because they are far apart."""
     labels: int | None = field(default=None, repr=False)
     """The input that holds the labels of a segmented reduction, or of what is read where labels
     say; `point` does not take it."""
@@ -167,8 +165,6 @@ class Kernel:
             parts.append(self.mathematics)
         if self.streamed:
             parts.append("streamed")
-        if self.in_turn:
-            parts.append("in turn")
         if self.labels is not None:
             parts.append(f"labels {self.labels}")
         return "|".join(parts)

@@ -19,9 +19,6 @@ STREAMED = 4 << 20
 """Bytes of results from which on they are written past the caches, where none of them would stay
 until it is read."""
 
-APART = 256
-"""Elements between the end of a row and the next one from which on memory is read slower."""
-
 NARROWEST = 64
 """Elements along an axis of what is inside one array; less counts as across."""
 
@@ -72,10 +69,6 @@ HEAVY_ROWS = 4
 
 ROW_STATEMENTS = 8
 """The most statements that a `point` may have to be called once for each of the joined rows."""
-
-ROWS_IN_TURN = 4
-"""Rows that are reduced in turn, a block of each: sums of the first quarter of rows of 2,048 to
-16,384 numbers are 1.2 to 1.8 times as fast as one row after the other (AMD EPYC, `znver4`)."""
 
 FIRST_VALUES = 64
 """Values of a row whose mean is what the first block is taken off; one that is unlike all others

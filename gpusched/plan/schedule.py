@@ -14,12 +14,12 @@ import numpy as np
 from gpusched.backends.devices import Device
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.emit import generate, hostloops
+from gpusched.emit import generate
 from gpusched.emit.dtypes import HALF, computed
 from gpusched.emit.floatingpoint import HAS_FLAGS, OVERFLOW
 from gpusched.emit.kernel import MOMENTS, Access, Input, Kernel, Output, Statement, Test
 from gpusched.emit.operations import ARITHMETIC, CHOOSING, DEFINED, FEW_VALUED, HIDING, named
-from gpusched.emit.policy import APART, BLOCK, REPEATS, STREAMED, WORTHWHILE
+from gpusched.emit.policy import BLOCK, REPEATS, STREAMED, WORTHWHILE
 from gpusched.plan.expression import (
     Apply,
     Constant,
@@ -460,7 +460,7 @@ class KernelBuilder:
         if not device.can.streams:
             return found
         streamed = not_streamed(outputs, loops, allocations) is None
-        return replace(found, streamed=streamed, in_turn=_is_in_turn(found, loops))
+        return replace(found, streamed=streamed)
 
     def _access(self, loops: Loops, operand: int, labelled: bool) -> tuple[Access, ...]:
         """Return how an operand moves in each loop; in that along the labels, as they say."""
@@ -606,19 +606,6 @@ def not_streamed(
     if any(o.combine is not None or o.access[-1] is not Access.UNIT for o in outputs):
         return GraphBreak.NO_GAIN("results that are joined, or whose elements are not side by side")
     return None if loops.sizes[-1] >= BLOCK else GraphBreak.SMALL("rows of less than a block")
-
-
-def _is_in_turn(kernel: Kernel, loops: Loops) -> bool:
-    """Return whether a kernel on the host reduces some rows in turn, since they are far apart."""
-    from gpusched.store import processors
-
-    if len(loops.sizes) < 2 or not loops.reduced[-1] or math.prod(loops.sizes) < WORTHWHILE:
-        return False
-    if kernel.moments or kernel.labels is not None or kernel.scanned:
-        return False
-    strides = (each[-2:] for each in loops.strides[: len(kernel.inputs)])
-    apart = any(s and unit == 1 and abs(s - loops.sizes[-1]) > APART for s, unit in strides)
-    return apart and not hostloops.is_heavy(kernel) and processors.reads_ahead()
 
 
 _BAKED = frozenset([-2, -1, 0, 1, 2, 3, 4, 0.5, -0.5, 0.25])

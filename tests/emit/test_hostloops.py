@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from gpusched.backends import primitives, python
 from gpusched.emit.hostloops import block
 from gpusched.emit.kernel import Kernel
-from gpusched.emit.policy import BLOCK, JOINED_ROWS, PLACES, ROWS_IN_TURN
+from gpusched.emit.policy import BLOCK, JOINED_ROWS, PLACES
 from gpusched.inspection.machinecode import cpu_llvm
-from gpusched.plan import schedule
 from gpusched.store import processors
 from tests.record.recording import BACKENDS, check, record
-from tests.tiers import every
 
 
 def numbers(*shape: int, dtype: str = "int64") -> np.ndarray:
@@ -73,66 +71,6 @@ def test_rows_of_any_length_and_distance_are_reduced(backend: str) -> None:
         wide = numbers(5, columns + 7)
         for rows in (wide[:, :columns], wide[::-2, 3 : columns + 3], wide[:, columns:0:-1]):
             check(lambda a, b: ((a - b) * 2).sum(axis=1), rows, rows[0].copy(), backend=backend)
-
-
-@pytest.fixture
-def taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let rows that are apart be reduced in turn, of small arrays and on any processor."""
-    monkeypatch.setattr(processors, "reads_ahead", lambda: True)
-    monkeypatch.setattr(schedule, "WORTHWHILE", 1)
-
-
-@pytest.mark.usefixtures("taken_in_turn")
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("rows", every(3, range(1, 2 * ROWS_IN_TURN + 2)))
-def test_rows_that_lie_apart_are_reduced_in_turn(rows: int, backend: str) -> None:
-    for columns in (1, BLOCK, 3 * BLOCK + 5):
-        wide = numbers(rows + 1, columns + 1000)
-        mean = wide[:rows, :1].copy()
-        apart = wide[:rows, 5 : columns + 5]
-        for some in (apart, apart[::-1], wide[1:, :columns]):
-            found = check(
-                lambda a, b: ((a - b).sum(axis=1), a.max(axis=1), (a > 7).any(axis=1)),
-                some, mean, backend=backend,
-            )  # fmt: skip
-            in_turn = any(launch.kernel.kernel.in_turn for launch in found.launches)
-            assert in_turn == (rows > 1 and columns > 1)
-            check(lambda a: a.sum(), some, backend=backend)
-
-
-@pytest.mark.usefixtures("taken_in_turn")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_rows_in_turn_have_the_same_sums(dtype: str) -> None:
-    rows = np.random.default_rng(5).normal(size=(7, 3000)).astype(dtype)
-    apart = np.zeros((7, 5000), dtype)[:, :3000]
-    apart[:] = rows[:1]
-    (launch,) = record(lambda a: np.sum(a, axis=1), apart).launches
-    assert launch.kernel.kernel.in_turn
-    found = record(lambda a: (np.sum(a, axis=1), np.fmin.reduce(a, axis=1)), apart).result
-    assert len(set(found[0])) == len(set(found[1])) == 1
-    apart[:] = rows
-    apart[2, 7], apart[3, 2000] = np.nan, np.inf
-    found = record(lambda a: np.sum(a, axis=1), apart).result
-    np.testing.assert_allclose(found, apart.sum(axis=1, dtype="f8"), rtol=1e-5)
-
-
-def test_only_rows_that_lie_apart_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_in_turn(function: Callable[..., Any], array: np.ndarray) -> bool:
-        return kernel_of(function, array).in_turn
-
-    def rows(x: Any) -> Any:
-        return np.sum(x, axis=1)
-
-    wide = np.ones((512, 1024), "float32")
-    for reads_ahead in (True, False):
-        monkeypatch.setattr(processors, "reads_ahead", lambda found=reads_ahead: found)
-        assert is_in_turn(rows, wide[:, :500]) == reads_ahead
-        assert is_in_turn(np.sum, wide[:, :500]) == reads_ahead
-        assert not is_in_turn(rows, wide)
-        assert not is_in_turn(rows, wide[:, :1000])  # The next row is near.
-        assert not is_in_turn(rows, wide[:16, :500])  # A few elements, which a cache may hold.
-        assert not is_in_turn(lambda x: np.sum(x, axis=0), wide[:, :500])
-        assert not is_in_turn(lambda x: np.sum(np.exp(x), axis=1), wide[:, :500])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

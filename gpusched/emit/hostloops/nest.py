@@ -27,9 +27,8 @@ def block(kernel: Kernel) -> int:
     if not kernel.reduces_innermost:
         return PART if is_heavy(kernel) else BLOCK
     exact = all(output.value_dtype == "float64" for output in kernel.outputs)
-    # Rows in turn gain less the longer their blocks are. Blocks whose deviations are joined to
-    # moments wait for the mean of those before.
-    long = is_heavy(kernel) or kernel.moments or (exact and not kernel.in_turn)
+    # Blocks whose deviations are joined to moments wait for the mean of those before.
+    long = is_heavy(kernel) or kernel.moments or exact
     return kernel.options.block or (PART if long else BLOCK)
 
 

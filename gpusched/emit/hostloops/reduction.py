@@ -1,8 +1,4 @@
-"""Loops that reduce elements side by side: block by block, to totals that are wider.
-
-Rows that are far apart are reduced some in turn on processors that read ahead by themselves: these
-begin again with each row, and have then begun with several.
-"""
+"""Loops that reduce elements side by side: block by block, to totals that are wider."""
 
 from __future__ import annotations
 
@@ -13,11 +9,11 @@ from gpusched.emit.generate import combine, identity, literal
 from gpusched.emit.hostloops import moments
 from gpusched.emit.hostloops.nest import Nest, is_heavy
 from gpusched.emit.kernel import MOMENTS, Kernel, Output
-from gpusched.emit.policy import FIRST_VALUES, ROWS_IN_TURN
+from gpusched.emit.policy import FIRST_VALUES
 
 
 class Reduction(Nest):
-    """Reduces one row after the other, or some in turn."""
+    """Reduces one row after the other."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -29,73 +25,25 @@ class Reduction(Nest):
         """Write what comes before the loops."""
         if not is_heavy(self.kernel):
             self.look_ahead()
-        if self.kernel.in_turn:
-            for k, (name, output) in enumerate(zip(self.outputs, self.kernel.outputs, strict=True)):
-                self.write(f"totals{k} = scratch({name})")
-                if _compensated(output):
-                    self.write(f"losses{k} = scratch({name})")
-
-    def loop(self, level: int) -> None:
-        """Write the loop of one level, and all within it."""
-        if self.kernel.in_turn and level == self.innermost - 1:
-            self.open(f"for i{level} in range(0, n{level}, {ROWS_IN_TURN}):")
-        else:
-            super().loop(level)
 
     def body(self) -> None:
         """Write the innermost loop."""
-        if self.kernel.in_turn:
-            self.in_turn()
-        else:
-            self.hoist()
-            self.start_totals()
-            self.open_blocks()
-            self.enter_block()
-            self.join_block()
-            self.depth -= 1
-            self.write_totals()
-
-    def in_turn(self) -> None:
-        """Reduce some rows, a block of each in turn."""
-        level, before = self.innermost - 1, dict(self.current)
-        self.write(f"rows = min({ROWS_IN_TURN}, n{level} - i{level})")
-        self.open("for row in range(rows):")
-        self.start_totals()
-        self.depth -= 1
-        self.open_blocks()
-        self.open("for row in range(rows):")
-        self.enter_row(self.inputs)
-        self.enter_block()
         self.hoist()
+        self.start_totals()
+        self.open_blocks()
+        self.enter_block()
         self.join_block()
-        self.depth -= 2
-        self.current = before
-        self.open("for row in range(rows):")
-        self.enter_row(self.outputs)
+        self.depth -= 1
         self.write_totals()
-
-    def enter_row(self, names: list[str]) -> None:
-        """Move arrays to the row whose turn it is."""
-        level = self.innermost - 1
-        for name in self.moving(level, names):
-            self.advance(name, f"row * {name}_s{level}", "_row")
-
-    def total(self, output: int) -> str:
-        """Return where the total of an output is kept."""
-        return f"totals{output}[row]" if self.kernel.in_turn else f"total{output}"
-
-    def lost(self, output: int) -> str:
-        """Return where an output's rounding errors are kept."""
-        return f"losses{output}[row]" if self.kernel.in_turn else f"lost{output}"
 
     def start_totals(self) -> None:
         """Write the totals as they are before the first element."""
         if self.kernel.moments:
             self.start_moments()
         for k, output in self.plain:
-            self.write(f"{self.total(k)} = {identity(output, output.dtype)}")
+            self.write(f"total{k} = {identity(output, output.dtype)}")
             if _compensated(output):
-                self.write(f"{self.lost(k)} = {identity(output, output.dtype)}")
+                self.write(f"lost{k} = {identity(output, output.dtype)}")
 
     def start_moments(self) -> None:
         """Write the value that moments are taken about: the mean of the first ones."""
@@ -152,7 +100,7 @@ class Reduction(Nest):
                 found, other = (part, nan) if output.combine in _OF_NUMBERS else (nan, part)
                 self.write(f"{part} = {found} if some{k} else {other}")
         for k, output in outputs:
-            total, lost = self.total(k), self.lost(k)
+            total, lost = f"total{k}", f"lost{k}"
             if _compensated(output):
                 self.write(f"{total}, {lost} = compensated_add({total}, {lost}, part{k})")
             else:
@@ -179,7 +127,7 @@ class Reduction(Nest):
             self.write_moments(k)
         for k, output in self.plain:
             name = self.outputs[k]
-            total, lost = self.total(k), self.lost(k)
+            total, lost = f"total{k}", f"lost{k}"
             if _compensated(output):
                 self.write(f"{total} = {total} + {lost} if {lost} != 0 else {total}")
             place = f"{self.current[name]}[0]"
