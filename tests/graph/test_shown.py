@@ -110,15 +110,19 @@ def test_a_program_and_the_one_whose_result_is_shown_are_kept_together() -> None
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
     """Return the recorded segments whose functions NumPy has run, once for each time."""
     found: list[Segment] = []
-    call = Segment.call
 
-    def noted(self: Segment, *args: Any, **kwargs: Any) -> None:
-        # Parts of a segment's steps may run on tiles: the first one stands for all.
-        if self.recorded and not kwargs.get("steps", slice(None)).start:
-            found.append(self)
-        call(self, *args, **kwargs)
+    def note(name: str) -> None:
+        run = getattr(Segment, name)
 
-    monkeypatch.setattr(Segment, "call", noted)
+        def noted(self: Segment, *args: Any, **kwargs: Any) -> None:
+            if self.recorded:
+                found.append(self)
+            run(self, *args, **kwargs)
+
+        monkeypatch.setattr(Segment, name, noted)
+
+    for name in ("call", "_call_in_tiles"):
+        note(name)
     return found
 
 
