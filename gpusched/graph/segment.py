@@ -581,7 +581,9 @@ class Segment:
         if not self.shown or recorder.moved:
             return None
         given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
-        if recorder.keeps_c_order() and all(map(in_c_order, given)) and all(map(is_plain, planned)):
+        arrays = [value for value in planned if isinstance(value, np.ndarray)]
+        ordered = recorder.keeps_c_order() and all(map(in_c_order, given))
+        if not arrays or (ordered and all(map(is_plain, arrays))):
             return None
         return layouts(planned, given)
 

@@ -151,3 +151,12 @@ def test_no_kernel_is_asked_for_where_the_first_run_shows_another_layout(
     assert statistics().unfused_tasks == 0
     assert not statistics().kernels_requested
     assert len(runs) == 1
+
+
+def test_numpy_is_not_asked_where_no_array_comes_out(runs: list[Segment]) -> None:
+    """Dictionaries of dask's are not compared, so that nothing is learned from another run."""
+    x = da.from_array(VALUES, chunks=(2, 6), name=False)
+    x.std(axis=0).persist(scheduler="sync")
+    functions = {step.function.__name__ for segment in runs for _, step in segment.steps}
+    assert "moment_chunk" not in functions
+    assert statistics().fused_tasks >= 2
