@@ -41,10 +41,15 @@ def moment_chunk(
         return reductions.moment_chunk(A, order, sum, numel, dtype, computing_meta,
                                        implicit_complex_dtype, **kwargs)  # fmt: skip
     n = numel(A, **kwargs).astype(np.int64)
-    found = moments(A, kwargs["axis"], n, skip=sum is chunk.nansum)
+    total = None
+    if type(A) is np.ndarray:
+        with np.errstate(all="ignore"):  # What is infinite or NaN is summed up again below.
+            total = sum(A, dtype=dtype, **kwargs)
+    found = moments(A, kwargs["axis"], n, skip=sum is chunk.nansum, total=total)
     if _is_beyond(found):
         return reductions.moment_chunk(A, order, sum, numel, dtype, **kwargs)
-    total = sum(A, dtype=dtype, **kwargs)
+    if total is None:
+        total = sum(A, dtype=dtype, **kwargs)
     return {"total": total, "n": n, "M": found.squares[..., None],
             "mean": found.mean, "rest": found.rest}  # fmt: skip
 

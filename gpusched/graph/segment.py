@@ -30,7 +30,7 @@ from gpusched.graph.moved import Moved
 from gpusched.graph.results import Results
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.shown import in_c_order, is_plain, layouts
-from gpusched.graph.tiled import Part, parts
+from gpusched.graph.tiled import Part, arranged, parts
 from gpusched.newest import Newest
 from gpusched.placed import Placed
 from gpusched.plan import shortage, tiers
@@ -150,8 +150,7 @@ class Segment:
         self.outputs = outputs
         self.recorded = recorded
         self.dying = dying
-        kept = set(inputs).difference(dying) | set(outputs)
-        self.last_uses = last_uses([step.registers for _, step in steps], kept)
+        self.last_uses = self._last_uses(steps)
         """By call, the registers that nobody reads after it."""
         self.overrides = NONE
         """Users' versions of kernels, before the first run."""
@@ -183,6 +182,10 @@ class Segment:
         self.given: tuple[tuple[int, ProgramStep], ...] = ()
         """The steps by which dask cuts pieces among its inputs off, and copies the small ones: here
         they are views of the chunks."""
+
+    def _last_uses(self, steps: list[tuple[int, ProgramStep]]) -> tuple[tuple[int, ...], ...]:
+        kept = set(self.inputs).difference(self.dying) | set(self.outputs)
+        return last_uses([step.registers for _, step in steps], kept)
 
     def run(self, registers: Registers) -> None:
         """Read the inputs from `registers` and write the outputs there."""
@@ -286,18 +289,19 @@ class Segment:
         return run.kept
 
     @cached_property
-    def _parts(self) -> list[Part]:
-        """The steps as stretches that can run on one tile after the other, and what is between."""
-        return parts(self.steps, self.outputs)
+    def _tiled(self) -> Tiled:
+        order = arranged(self.steps)
+        return Tiled(order, self._last_uses(order), parts(order, self.outputs))
 
     def _call_in_tiles(self, registers: Registers) -> None:
         """Call the functions as they are, elementwise ones on tiles of their arrays."""
         self._cut_off(registers)
-        for part in self._parts:
+        for part in self._tiled.parts:
+            steps, ends = self._tiled.steps[part.steps], self._tiled.last_uses[part.steps]
             if part.stretch is None or not part.stretch.run(registers):
-                self.call(registers, steps=part.steps)
+                _call(steps, ends, registers)
                 continue
-            for gone in itertools.chain.from_iterable(self.last_uses[part.steps]):
+            for gone in itertools.chain.from_iterable(ends):
                 registers[gone] = None
 
     def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
@@ -347,9 +351,7 @@ class Segment:
                 self._examination = found
         return found
 
-    def call(
-        self, registers: Registers, reported: bool = False, steps: slice = slice(None)
-    ) -> None:
+    def call(self, registers: Registers, reported: bool = False) -> None:
         """Call the functions as they are; those of dask's own where their errors are wanted.
 
         Parameters
@@ -358,16 +360,9 @@ class Segment:
             Of the program.
         reported
             Whether NumPy is to report floating-point errors.
-        steps
-            Which of the calls.
         """
-        if steps == slice(None):
-            self._cut_off(registers)
-        for (register, step), dying in zip(self.steps[steps], self.last_uses[steps], strict=True):
-            function = plain_for(step.function) if reported else step.function
-            registers[register] = step.call(function, registers)
-            for each in dying:
-                registers[each] = None
+        self._cut_off(registers)
+        _call(self.steps, self.last_uses, registers, reported)
 
     def _cut_off(self, registers: Registers) -> None:
         """Have dask cut off the pieces among the inputs, where results may be views of them."""
@@ -592,7 +587,9 @@ class Segment:
         if not self.shown or recorder.moved:
             return None
         given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
-        if recorder.keeps_c_order() and all(map(in_c_order, given)) and all(map(is_plain, planned)):
+        arrays = [value for value in planned if isinstance(value, np.ndarray)]
+        ordered = recorder.keeps_c_order() and all(map(in_c_order, given))
+        if not arrays or (ordered and all(map(is_plain, arrays))):
             return None
         return layouts(planned, given)
 
@@ -644,6 +641,30 @@ class Segment:
             raise PieceReturnedError
         made = Results(recorder)
         return tuple([made.reference(local[k]) for k in self.outputs])
+
+
+def _call(
+    steps: list[tuple[int, ProgramStep]],
+    last_uses: tuple[tuple[int, ...], ...],
+    registers: Registers,
+    reported: bool = False,
+) -> None:
+    for (register, step), dying in zip(steps, last_uses, strict=True):
+        function = plain_for(step.function) if reported else step.function
+        registers[register] = step.call(function, registers)
+        for each in dying:
+            registers[each] = None
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A segment's steps in the order in which they run without kernels."""
+
+    steps: list[tuple[int, ProgramStep]]
+    last_uses: tuple[tuple[int, ...], ...]
+    """By step, the registers that nobody reads after it."""
+    parts: list[Part]
+    """Stretches of them that can run on one tile after the other, and what is between."""
 
 
 @dataclass(frozen=True)

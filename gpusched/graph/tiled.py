@@ -103,6 +103,47 @@ class Part:
     """None where they cannot run on tiles."""
 
 
+def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """Return the steps of a program in an order in which fewer other calls part elementwise ones.
+
+    A call moves before the elementwise ones that precede it, if it reads none of their results and
+    the next elementwise call does.
+
+    Parameters
+    ----------
+    steps
+        Calls, each with the register of its result, after what they read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.segment import ProgramStep
+    >>> from gpusched.graph.tiled import arranged
+    >>> from gpusched.plan.plan import Register
+    >>> steps = [
+    ...     (3, ProgramStep(np.subtract, (Register(0), Register(1)))),
+    ...     (4, ProgramStep(np.sum, (Register(2),))),
+    ...     (5, ProgramStep(np.divide, (Register(3), Register(4)))),
+    ... ]
+    >>> [register for register, _ in arranged(steps)]
+    [4, 3, 5]
+    """
+    done: list[tuple[int, Any]] = []
+    run: list[tuple[int, Any]] = []
+    others: list[tuple[int, Any]] = []  # After the run, and they read nothing of it.
+    for register, step in steps:
+        elementwise = is_elementwise(step)
+        follows = not step.registers.isdisjoint({r for r, _ in run})
+        if elementwise and follows:
+            done += others
+            others = []
+        elif follows or (elementwise and others):
+            done += run + others
+            run, others = [], []
+        (run if elementwise else others).append((register, step))
+    return done + run + others
+
+
 def parts(steps: list[tuple[int, Any]], outputs: tuple[int, ...]) -> list[Part]:
     """Return the steps of a program as stretches of elementwise calls, and what is between them.
 

@@ -34,8 +34,9 @@ class Moments(NamedTuple):
 
 
 def moments(
-    a: Any, axes: tuple[int, ...], count: Any, keepdims: bool = True, skip: bool = False
-) -> Moments:
+    a: Any, axes: tuple[int, ...], count: Any, keepdims: bool = True, skip: bool = False,
+    total: Any = None,
+) -> Moments:  # fmt: skip
     """Return the moments of an array along some axes.
 
     Parameters
@@ -50,6 +51,8 @@ def moments(
         Whether the axes stay, with length 1.
     skip
         Whether to leave out NaN, as `count` does.
+    total
+        The sum of the values along the axes, which stay, if it is known.
 
     Examples
     --------
@@ -63,32 +66,41 @@ def moments(
         nodes = a._recorder.moments(a._node, axes, keepdims)
         return Moments(*(LazyChunk(a._recorder, node) for node in nodes))
     with np.errstate(all="ignore"):
-        found = _in_two_passes(a, axes, count, skip)
+        found = _in_two_passes(a, axes, count, skip, total)
     return found if keepdims else Moments(*(np.squeeze(each, axes) for each in found))
 
 
-def _in_two_passes(a: Any, axes: tuple[int, ...], count: Any, skip: bool) -> Moments:
+def _in_two_passes(
+    a: Any, axes: tuple[int, ...], count: Any, skip: bool, total: Any
+) -> Moments:  # fmt: skip
     dtype = NARROW if a.dtype == NARROW else np.dtype(np.float64)
 
     def total_and_least(x: Any, room: np.ndarray | None) -> tuple[Any, Any]:
         add = np.nansum if skip else np.sum
-        total = add(x, axis=axes, dtype=dtype, keepdims=True)
         known = np.where(np.isnan(x), np.inf, x) if skip else x
-        return total, np.min(known, axis=axes, keepdims=True)
+        least = np.min(known, axis=axes, keepdims=True)
+        return add(x, axis=axes, dtype=dtype, keepdims=True), least
 
     def deviations(x: Any, room: np.ndarray | None, centre: Any) -> tuple[Any, Any]:
         away = x - centre if room is None else np.subtract(x, centre, out=room)
-        if skip:
+        if skip and room is None:
             away = np.where(np.isnan(x), dtype.type(0), away)
+        elif skip:
+            np.copyto(away, 0, where=np.isnan(x))
         apart = np.sum(away, axis=axes, keepdims=True).astype(np.float64)
         squares = np.square(away) if room is None else np.square(away, out=room)
         return apart, np.sum(squares, axis=axes, keepdims=True).astype(np.float64)
 
-    total, low = _by_tiles(total_and_least, (np.add, np.minimum), axes, a)
+    if type(a) is np.ndarray and not skip:
+        one = a[tuple(slice(1) if axis in axes else slice(None) for axis in range(a.ndim))]
+        if total is None or total.dtype.itemsize < dtype.itemsize:
+            total = np.sum(a, axis=axes, dtype=dtype, keepdims=True)
+    else:
+        total, one = _by_tiles(total_and_least, (np.add, np.minimum), axes, a)
     about = total / count
     # Rounding may take the mean of equal numbers to their neighbour.
-    lost = count * np.finfo(dtype).eps * np.abs(low)
-    centre = np.where(np.abs(about - low) <= lost, low, about).astype(dtype)
+    lost = count * np.finfo(dtype).eps * np.abs(one)
+    centre = np.where(np.abs(about - one) <= lost, one, about).astype(dtype)
     apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
     return _shifted(centre.astype(np.float64), count, apart, square)
 

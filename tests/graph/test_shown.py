@@ -110,15 +110,19 @@ def test_a_program_and_the_one_whose_result_is_shown_are_kept_together() -> None
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
     """Return the recorded segments whose functions NumPy has run, once for each time."""
     found: list[Segment] = []
-    call = Segment.call
 
-    def noted(self: Segment, *args: Any, **kwargs: Any) -> None:
-        # Parts of a segment's steps may run on tiles: the first one stands for all.
-        if self.recorded and not kwargs.get("steps", slice(None)).start:
-            found.append(self)
-        call(self, *args, **kwargs)
+    def note(name: str) -> None:
+        run = getattr(Segment, name)
 
-    monkeypatch.setattr(Segment, "call", noted)
+        def noted(self: Segment, *args: Any, **kwargs: Any) -> None:
+            if self.recorded:
+                found.append(self)
+            run(self, *args, **kwargs)
+
+        monkeypatch.setattr(Segment, name, noted)
+
+    for name in ("call", "_call_in_tiles"):
+        note(name)
     return found
 
 
@@ -147,3 +151,12 @@ def test_no_kernel_is_asked_for_where_the_first_run_shows_another_layout(
     assert statistics().unfused_tasks == 0
     assert not statistics().kernels_requested
     assert len(runs) == 1
+
+
+def test_numpy_is_not_asked_where_no_array_comes_out(runs: list[Segment]) -> None:
+    """Dictionaries of dask's are not compared, so that nothing is learned from another run."""
+    x = da.from_array(VALUES, chunks=(2, 6), name=False)
+    x.std(axis=0).persist(scheduler="sync")
+    functions = {step.function.__name__ for segment in runs for _, step in segment.steps}
+    assert "moment_chunk" not in functions
+    assert statistics().fused_tasks >= 2

@@ -24,7 +24,7 @@ from gpusched.emit.operations import OPERATIONS, SCIPY
 from gpusched.graph import tiled
 from gpusched.graph.known import enforced
 from gpusched.graph.segment import ProgramStep
-from gpusched.graph.tiled import ALIGNED, Stretch, Tiling, parts
+from gpusched.graph.tiled import ALIGNED, Stretch, Tiling, arranged, parts
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import NAMES
 from gpusched.store.statistics import reset_statistics, statistics
@@ -173,6 +173,24 @@ def test_choices_give_the_same_bits(arguments: tuple[Any, ...], dtype: str) -> N
     expected = whole(calls, inputs)[2]
     found = run(calls, inputs, (2, 3))
     assert (bits(found[0]), found[0].dtype) == (bits(expected), expected.dtype)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sets(st.integers(0, 9), max_size=2)), max_size=9))
+def test_steps_are_arranged_after_what_they_read(drawn: list[tuple[bool, set[int]]]) -> None:
+    steps = [
+        (2 + k, ProgramStep(np.add if elementwise else np.sort,
+                            tuple(Register(number % (2 + k)) for number in sorted(read))))
+        for k, (elementwise, read) in enumerate(drawn)
+    ]  # fmt: skip
+    found = arranged(steps)
+    assert sorted(register for register, _ in found) == [register for register, _ in steps]
+    known = {0, 1}
+    for register, step in found:
+        assert step.registers <= known
+        known.add(register)
+    alone = [sum(part.stretch is None for part in parts(each, (2 + len(steps),)))
+             for each in (found, steps)]  # fmt: skip
+    assert alone[0] <= alone[1]
 
 
 CHAIN: Calls = [
