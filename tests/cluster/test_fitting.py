@@ -60,7 +60,7 @@ def test_program_that_cannot_fit_is_refused_before_it_starts(client: Client) -> 
     assert CALLS == []
     text = str(refused.value)
     assert "needs 22.89 MiB at once (7.63 MiB of inputs, and 15.26 MiB that it makes)" in text
-    assert "a worker may have 9.54 MiB" in text and "smaller chunks" in text
+    assert "a worker has 9.06 MiB for tasks" in text and "smaller chunks" in text
 
 
 def test_program_that_fits_is_computed(client: Client) -> None:
@@ -83,15 +83,18 @@ def test_tasks_are_checked_as_they_will_run(fused: bool) -> None:
 
 
 def test_smallest_worker_counts_and_a_gpu_none() -> None:
-    def worker(limit: int, kind: str) -> Any:
+    def worker(limit: int, kind: str, own: int = 0) -> Any:
         return SimpleNamespace(
-            memory_limit=limit, metrics={HEARTBEAT_KEY: {"device": {"kind": kind}}}
+            memory_limit=limit,
+            nanny=None,
+            metrics={HEARTBEAT_KEY: {"device": {"kind": kind}, "memory": {"own_bytes": own}}},
         )
 
     def among(*workers: Any) -> int | None:
         scheduler: Any = SimpleNamespace(workers=dict(enumerate(workers)))
         return room(scheduler)
 
-    assert among(worker(9, "cpu"), worker(5, "cpu"), worker(0, "cpu")) == 5
+    assert among(worker(900, "cpu"), worker(500, "cpu"), worker(0, "cpu")) == 375
+    assert among(worker(500, "cpu", 75)) == 300
     assert among(worker(9, "cpu"), worker(5, "cuda")) is None
     assert among() is None
