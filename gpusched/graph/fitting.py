@@ -286,6 +286,6 @@ def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
             f"{too_large} of the graph's {len(tasks):,} tasks cannot fit: {key!r} needs "
             f"{format_bytes(most.total)} at once ({format_bytes(most.inputs)} of inputs, and "
             f"{format_bytes(most.taken.most)} that it makes), and a worker has "
-            f"{format_bytes(room)} for tasks. Use smaller chunks, or a larger memory limit; without "
-            f"gpusched.memory.strict it is tried all the same"
+            f"{format_bytes(room)} for tasks. Use smaller chunks, or a larger memory limit; "
+            f"without gpusched.memory.strict it is tried all the same"
         )

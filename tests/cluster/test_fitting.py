@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,9 +42,13 @@ def program(chunks: int) -> Any:
     return (y + 1).sum()
 
 
-@pytest.fixture
-def client() -> Iterator[Client]:
-    settings = {**OWN, "gpusched.memory.strict": True, "gpusched.fusion.minimum-elements": 1 << 40}
+@contextmanager
+def client_of(strict: bool) -> Iterator[Client]:
+    settings = {
+        **OWN,
+        "gpusched.memory.strict": strict,
+        "gpusched.fusion.minimum-elements": 1 << 40,
+    }
     with (
         dask.config.set(settings),
         Cluster(1, 1, processes=False, worker_options={"memory_limit": LIMIT}) as cluster,
@@ -51,6 +56,12 @@ def client() -> Iterator[Client]:
         gpusched.enable(),
     ):
         CALLS.clear()
+        yield found
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with client_of(strict=True) as found:
         yield found
 
 
@@ -68,8 +79,8 @@ def test_program_that_fits_is_computed(client: Client) -> None:
     assert len(CALLS) == 10
 
 
-def test_same_program_is_tried_where_nothing_is_to_be_refused(client: Client) -> None:
-    with dask.config.set({"gpusched.memory.strict": False}):
+def test_same_program_is_tried_where_nothing_is_to_be_refused() -> None:
+    with client_of(strict=False) as client:
         assert client.compute(program(1_000_000)).result() == SUM
 
 
