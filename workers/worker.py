@@ -152,6 +152,8 @@ class DeviceWorker(Worker):
         await super().start_unsafe()
         if hook.is_enabled():
             early.prepare_for_tasks()
+        if self.admission is not None:
+            self.admission.begin()
         return self
 
     def _open_device(self, *arguments: Any) -> Device:

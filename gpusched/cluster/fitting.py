@@ -1,37 +1,83 @@
-"""Graphs with tasks that no worker has memory for: the scheduler refuses them before they start."""
+"""What tasks take, for the workers; graphs that no worker has memory for are refused at once."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
+from dask.typing import Key
 from distributed import Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
 
 from gpusched import config
-from gpusched.graph.fitting import refusing
+from gpusched.graph.fitting import (
+    DECLARED,
+    for_tasks,
+    noted,
+    noting,
+    own_bytes,
+    refusing,
+    survived,
+)
 from gpusched.workers.metrics import HEARTBEAT_KEY
 
 
-def install(scheduler: Scheduler) -> None:
-    """Start to check the graphs that a scheduler is sent, while ``memory.strict`` is set."""
-    update = scheduler.stream_handlers["update-graph"]
+class Declarations(SchedulerPlugin):
+    """Sends tasks with what they take, where no program of theirs says it.
 
-    async def update_graph(**kwargs: Any) -> None:
-        with refusing(room(scheduler) if config.get("memory.strict") else None):
-            await update(**kwargs)
+    Notes
+    -----
+    Used on the event loop only.
+    """
 
-    scheduler.stream_handlers["update-graph"] = update_graph
+    name = "gpusched-declarations"
+
+    def install(self, scheduler: Scheduler) -> None:
+        """Start to note what tasks take, and to check graphs while ``memory.strict`` is set."""
+        update = scheduler.stream_handlers["update-graph"]
+
+        async def update_graph(**kwargs: Any) -> None:
+            refused = room(scheduler) if config.get("memory.strict") else None
+            with refusing(refused), noting(least_survived(scheduler)):
+                await update(**kwargs)
+
+        scheduler.stream_handlers["update-graph"] = update_graph
+
+    def update_graph(self, scheduler: Scheduler, *, tasks: Iterable[Key], **kwargs: Any) -> None:
+        """Annotate the tasks of a graph, before the first of them is sent."""
+        found = noted()
+        for key, declared in found.declared.items() if found is not None else ():
+            task = scheduler.tasks.get(key)
+            if task is not None:
+                task.annotations = {**(task.annotations or {}), DECLARED: tuple(declared)}
 
 
 def room(scheduler: Scheduler) -> int | None:
-    """Return the host memory of the smallest worker, since any worker may get any task.
+    """Return the host memory that the smallest worker has for tasks: any may get any task.
 
     None if none has a limit, or a worker owns a GPU, where results give way to tasks and the limit
     is one for results.
     """
+    workers = _limited(scheduler)
+    own = max((own_bytes(each.nanny, each.metrics) for each in workers), default=0)
+    least = min((each.memory_limit for each in workers), default=None)
+    return None if least is None else for_tasks(least, own)
+
+
+def least_survived(scheduler: Scheduler) -> float:
+    """Return what a task may need alone for any worker that a nanny watches to survive it."""
+    watched = (each for each in _limited(scheduler) if each.nanny)
+    found = (survived(w.memory_limit, own_bytes(w.nanny, w.metrics)) for w in watched)
+    return min(found, default=math.inf)
+
+
+def _limited(scheduler: Scheduler) -> list[Any]:
+    """Return the workers with a memory limit; none if a worker owns a GPU."""
     workers = scheduler.workers.values()
     if any(_owns_gpu(worker) for worker in workers):
-        return None
-    return min((worker.memory_limit for worker in workers if worker.memory_limit), default=None)
+        return []
+    return [worker for worker in workers if worker.memory_limit]
 
 
 def _owns_gpu(worker: Any) -> bool:

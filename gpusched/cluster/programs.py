@@ -15,6 +15,7 @@ from gpusched.adapters.tasks import Task, execute_subgraph
 from gpusched.graph.program_tokens import EMBED, OPERATION, refer
 
 if TYPE_CHECKING:
+    from gpusched.graph.decisions import Remaining
     from gpusched.graph.program import Program
 
 
@@ -40,6 +41,11 @@ class Served:
     def __name__(self) -> str:
         return self.program.__name__
 
+    @property
+    def remaining(self) -> Remaining:
+        """What the program knows of its tasks; asked by workers in this process."""
+        return self.program.remaining
+
     def __repr__(self) -> str:
         return repr(self.program)
 
@@ -48,12 +54,11 @@ class Served:
         return self.program(*inputs)
 
     def __reduce__(self) -> Any:
-        remaining = self.program.remaining
         if self.embedded:
             from gpusched.graph.program import restore
 
-            return restore, (self.token, self.payload, remaining)
-        return refer, (self.token, *remaining.told())
+            return restore, (self.token, self.payload, self.remaining)
+        return refer, (self.token, *self.remaining.told())
 
     def __dask_tokenize__(self) -> Any:
         return self.program.__dask_tokenize__()

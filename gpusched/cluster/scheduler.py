@@ -17,8 +17,9 @@ from distributed import Scheduler
 from distributed.metrics import time
 
 from gpusched import config
-from gpusched.cluster import fitting, recomputing
+from gpusched.cluster import recomputing
 from gpusched.cluster.exit_reasons import ExitReasons
+from gpusched.cluster.fitting import Declarations
 from gpusched.cluster.kernels import Kernels
 from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.programs import Programs
@@ -41,7 +42,7 @@ def dask_setup(scheduler: Scheduler) -> None:
     follow(scheduler)
     register()
     ExitReasons(scheduler).install()
-    for plugin in (PlainClients(), Programs(), Kernels()):
+    for plugin in (PlainClients(), Programs(), Kernels(), Declarations()):
         plugin.install(scheduler)
         scheduler.add_plugin(plugin)
     _refuse_other_versions(scheduler)
@@ -49,7 +50,6 @@ def dask_setup(scheduler: Scheduler) -> None:
     limit_handshakes(scheduler)
     limit_requests(scheduler.http_server)
     recomputing.install(scheduler)
-    fitting.install(scheduler)
     if config.get("fusion.enabled"):
         early.prepare_for_graphs()
 

@@ -33,15 +33,18 @@ class Remaining:
     extra: int | None = None
     """Bytes that each of the tasks takes at most besides its inputs, its result included, where
     its calls are made one by one; None if that is not known."""
+    whole: bool = True
+    """Whether the sizes of all their results are known; those that are not count nothing there."""
 
     def learn(self, told: Remaining) -> None:
         """Take what another process has sent; nothing happens if the graph is known already."""
         if told.graph and told.graph != self.graph:
-            self.tasks, self.graph, self.extra = told.tasks, told.graph, told.extra
+            self.tasks, self.graph = told.tasks, told.graph
+            self.extra, self.whole = told.extra, told.whole
 
     def told(self) -> tuple[Any, ...]:
         """Return what makes it again, as few bytes when pickled."""
-        known = () if self.extra is None else (self.extra,)
+        known = () if self.extra is None else (self.extra, False)[: 2 - self.whole]
         return (self.tasks, self.graph, *known) if self.graph else ()
 
     def __reduce__(self) -> Any:

@@ -5,17 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import dask
 from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
 from gpusched.graph.joins import copied
 
 if TYPE_CHECKING:
-    from gpusched.graph.sizes import Sizes  # Imports dask.array, which clusters start without.
+    from gpusched.graph.sizes import Sizes, Taken  # Import dask.array; clusters start without.
+
+OWN = 200 << 20
+"""Bytes that a worker's process takes for itself, with numba and NumPy loaded; where there is one,
+it says itself."""
+MARGIN = 0.05
+"""Share of the memory limit that is left for what cannot be foreseen."""
 
 _room: ContextVar[int | None] = ContextVar("gpusched-room", default=None)
+
+
+DECLARED = "gpusched-memory"
+"""The annotation that says what a task takes: a `Declared`."""
+
+
+class Declared(NamedTuple):
+    """What a task is sent with, where no program says it."""
+
+    extra: int
+    """Bytes that it takes at most besides its inputs, its result included."""
+    least: int = 0
+    """Bytes that it takes of those in any case, where a worker may not survive that; else 0."""
+
+
+@dataclass
+class Noted:
+    """What is noted of a graph's tasks while it is optimised."""
+
+    most: float
+    """Bytes that a process survives."""
+    declared: dict[Any, Declared] = field(default_factory=dict)
+    """By key."""
+
+
+_noted: ContextVar[Noted | None] = ContextVar("gpusched-noted", default=None)
 
 
 class DoesNotFitError(MemoryError):
@@ -55,15 +89,183 @@ def refusing(room: int | None) -> Iterator[None]:
         _room.reset(token)
 
 
-def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
-    """Refuse a graph with a task that needs more memory, as far as is known, than there is.
+@contextmanager
+def noting(most: float) -> Iterator[None]:
+    """Note what the tasks of graphs take that are optimised meanwhile, for `noted`.
+
+    Parameters
+    ----------
+    most
+        Bytes that no process may exceed: of tasks that would, it is noted what they surely take.
+
+    Notes
+    -----
+    Holds as `refusing` does.
+    """
+    token = _noted.set(Noted(most))
+    try:
+        yield
+    finally:
+        _noted.reset(token)
+
+
+def noted() -> Noted | None:
+    """Return what is noted here; None if nothing is."""
+    return _noted.get()
+
+
+def for_tasks(memory_limit: int, own: int = 0, pause: float | bool | None = None) -> int:
+    """Return the host memory that a worker has for its tasks, their inputs and results included.
+
+    What `gpusched.explain` says that it fits, what is refused and what workers start is all decided
+    by this.
+
+    Parameters
+    ----------
+    memory_limit
+        Bytes that the worker may take.
+    own
+        Bytes that its process takes for itself.
+    pause
+        The share of the limit at which it starts no more tasks; False if there is none. By default
+        that of distributed's configuration here.
+
+    Examples
+    --------
+    >>> from gpusched.graph.fitting import for_tasks
+    >>> for_tasks(1000, own=200, pause=0.8)
+    550
+    """
+    if pause is None:
+        pause = dask.config.get("distributed.worker.memory.pause", 0.8)
+    return max(0, int(((pause or 1.0) - MARGIN) * memory_limit) - own)
+
+
+def survived(memory_limit: int, own: int, terminate: float | bool | None = None) -> int:
+    """Return the host memory that a task may need alone for its worker to survive it surely.
+
+    Parameters
+    ----------
+    memory_limit, own
+        As in `for_tasks`.
+    terminate
+        The share of the limit at which nannies end a worker; False if they do not. By default that
+        of distributed's configuration here.
+
+    Examples
+    --------
+    >>> from gpusched.graph.fitting import survived
+    >>> survived(1000, own=200, terminate=0.95)
+    700
+    """
+    if terminate is None:
+        terminate = dask.config.get("distributed.worker.memory.terminate", 0.95)
+    return max(0, int(((terminate or 1.0) - MARGIN) * memory_limit) - own)
+
+
+def own_bytes(nanny: Any, metrics: Mapping[str, Any]) -> int:
+    """Return the bytes that a worker's process takes for itself, by what it has reported.
+
+    Parameters
+    ----------
+    nanny
+        Its nanny; without one it is in a process of somebody else's, of which that says nothing.
+    metrics
+        Of its last heartbeat; empty if there was none.
+
+    Examples
+    --------
+    >>> from gpusched.graph.fitting import own_bytes
+    >>> own_bytes("tcp://10.0.0.1:1", {"memory": 500, "managed_bytes": 300})
+    200
+    """
+    reported = metrics.get("gpusched", {}).get("memory", {})
+    if "own_bytes" in reported:
+        return int(reported["own_bytes"])
+    if not nanny:
+        return 0
+    if not {"memory", "managed_bytes"} <= metrics.keys():
+        return OWN
+    return max(0, int(metrics["memory"]) - int(metrics["managed_bytes"]))
+
+
+class Needed(NamedTuple):
+    """The bytes that a task needs."""
+
+    inputs: int
+    """Of its inputs; of those that workers lend one after the other, the largest."""
+    taken: Taken
+
+    @property
+    def total(self) -> int:
+        """All that is known of it."""
+        return self.inputs + self.taken.most
+
+    @property
+    def least(self) -> int:
+        """What it needs in any case."""
+        return self.inputs + self.taken.least
+
+
+def needed(tasks: Mapping[Any, Any], node: Any, sizes: Sizes, exact: bool = False) -> Needed:
+    """Return what a task needs, as far as is known.
 
     Parameters
     ----------
     tasks
         dask's nodes by key, put together as they are to run, before they are rewritten.
+    node
+        The task.
     sizes
         Of the chunks.
+    exact
+        Whether sizes are those of its own chunks, rather than of the largest of each layer.
+    """
+    whole = copied(node)
+    inputs = {key: sizes.of_result(tasks, key, exact) or 0 for key in node.dependencies}
+    largest = max((inputs[key] for key in whole if key in inputs), default=0)
+    staying = sum(size for key, size in inputs.items() if key not in whole)
+    return Needed(staying + largest, sizes.taken(tasks, node, exact))
+
+
+def note(tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes) -> None:
+    """Note what tasks take of which no program says it, and those that fit nowhere.
+
+    Parameters
+    ----------
+    tasks, sizes
+        As `needed` has them.
+    rewritten
+        The nodes as they will run, by key.
+    """
+    noting = _noted.get()
+    if noting is None:
+        return
+    kinds: dict[Any, tuple[Needed, bool]] = {}
+    for key, node in tasks.items():
+        if not isinstance(node, Task) or key not in rewritten:
+            continue
+        kind = key[0] if type(key) is tuple else key
+        if kind not in kinds:
+            most = needed(tasks, node, sizes)
+            inputs = sum(sizes.of_result(tasks, each) or 0 for each in node.dependencies)
+            # Workers expect of others that they take as much as their inputs do.
+            kinds[kind] = most, most.taken.whole and most.taken.most > inputs
+        most, larger = kinds[kind]
+        own = 0
+        if most.least > noting.most:
+            own = needed(tasks, node, sizes, exact=True).taken.least
+        if own or (larger and not hasattr(rewritten[key].func, "remaining")):
+            noting.declared[key] = Declared(most.taken.most, own)
+
+
+def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
+    """Refuse a graph with a task that needs more memory, as far as is known, than there is.
+
+    Parameters
+    ----------
+    tasks, sizes
+        As `needed` has them.
 
     Raises
     ------
@@ -73,26 +275,17 @@ def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:
     room = _room.get()
     if room is None:
         return
-    needs = {key: _need(tasks, key, sizes) for key, node in tasks.items() if isinstance(node, Task)}
-    key = max(needs, key=lambda each: sum(needs[each]), default=None)
-    if key is not None and sum(needs[key]) > room:
-        inputs, extra = needs[key]
-        too_large = sum(sum(need) > room for need in needs.values())
+    needs = {
+        key: needed(tasks, node, sizes) for key, node in tasks.items() if isinstance(node, Task)
+    }
+    key = max(needs, key=lambda each: needs[each].total, default=None)
+    if key is not None and needs[key].total > room:
+        most = needs[key]
+        too_large = sum(each.total > room for each in needs.values())
         raise DoesNotFitError(
             f"{too_large} of the graph's {len(tasks):,} tasks cannot fit: {key!r} needs "
-            f"{format_bytes(inputs + extra)} at once ({format_bytes(inputs)} of inputs, and "
-            f"{format_bytes(extra)} that it makes), and a worker may have {format_bytes(room)}. "
-            f"Use smaller chunks, or a larger memory limit; without gpusched.memory.strict it is "
-            f"tried all the same"
+            f"{format_bytes(most.total)} at once ({format_bytes(most.inputs)} of inputs, and "
+            f"{format_bytes(most.taken.most)} that it makes), and a worker has "
+            f"{format_bytes(room)} for tasks. Use smaller chunks, or a larger memory limit; "
+            f"without gpusched.memory.strict it is tried all the same"
         )
-
-
-def _need(tasks: Mapping[Any, Any], key: Any, sizes: Sizes) -> tuple[int, int]:
-    """Return the bytes of a task's inputs, and those that it takes besides, as far as known."""
-    node = tasks[key]
-    whole = copied(node)
-    inputs = {each: sizes.within(tasks, each) or 0 for each in node.dependencies}
-    # Workers lend those one after the other.
-    largest = max((inputs[each] for each in whole if each in inputs), default=0)
-    staying = sum(size for each, size in inputs.items() if each not in whole)
-    return staying + largest, sizes.known_extra(node)

@@ -101,7 +101,7 @@ class Deferred:
 
 
 def refer(
-    token: str, tasks: int = 0, graph: str = "", extra: int | None = None
+    token: str, tasks: int = 0, graph: str = "", extra: int | None = None, whole: bool = True
 ) -> programs.Program | Deferred:
     """Return the program of that token, or what stands for it until it is called.
 
@@ -109,12 +109,12 @@ def refer(
     ----------
     token
         The program's.
-    tasks, graph, extra
+    tasks, graph, extra, whole
         Of `gpusched.graph.decisions.Remaining`, as they take few bytes.
     """
     from gpusched.graph import program as programs
 
-    remaining = Remaining(tasks, graph, extra)
+    remaining = Remaining(tasks, graph, extra, whole)
     program = programs.known(token)
     if program is None:
         return Deferred(token, remaining)

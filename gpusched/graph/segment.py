@@ -191,12 +191,21 @@ class Segment:
         """Read the inputs from `registers` and write the outputs there."""
         count = shortage.wanted()
         if count == 1 or not self.recorded or not pieces.run(self, registers, count):
-            self.run_whole(registers)
+            self.run_whole(registers, short=count > 1)
         for register in self.dying:
             registers[register] = None
 
-    def run_whole(self, registers: Registers) -> None:
-        """Do what `run` does, on the whole chunks."""
+    def run_whole(self, registers: Registers, short: bool = False) -> None:
+        """Do what `run` does, on the whole chunks.
+
+        Parameters
+        ----------
+        registers
+            As in `run`.
+        short
+            Whether memory is short. Then kernels are waited for, where they are compiled at all:
+            they leave nothing between the calls.
+        """
         if not self.recorded:
             if self.unsafe:
                 with updating() as counters:
@@ -239,7 +248,7 @@ class Segment:
             return self._direct(found, registers)
         if moved is not None:
             inputs = moved.on_device()
-        return self._record(inputs, key, registers, examination)
+        return self._record(inputs, key, registers, examination, short)
 
     def cut_first(self) -> None:
         """Have pieces of NumPy's arrays cut before the rest is recorded, where that can be done."""
@@ -442,10 +451,11 @@ class Segment:
         return None
 
     def _record(self, inputs: tuple[Any, ...], key: Any, registers: Registers,
-                examination: Examination) -> None:  # fmt: skip
+                examination: Examination, short: bool = False) -> None:  # fmt: skip
         recorder = Recorder(self.overrides.on(_device(inputs)), self.overrides.bounds.most)
         recorder.moved = isinstance(registers, Moved)
-        recorder.patient = tiers.mode() == tiers.WAIT or self.overrides.waits
+        compiled = short and tiers.mode() != tiers.OFF
+        recorder.patient = compiled or tiers.mode() == tiers.WAIT or self.overrides.waits
         take()
         found: Direct | Plan | None = None
         planned: Any = None
@@ -457,7 +467,7 @@ class Segment:
                 found = recorder.plan(arrays, self.structures(recorder, local))
                 planned = self._planned_layout(found, recorder, inputs)
                 if planned is not None and (recorder.patient or self._is_ready(found)):
-                    found = self._laid_out(found, planned, inputs, registers)
+                    found = self._laid_out(found, planned, inputs, registers, short)
             if isinstance(found, Plan):
                 if recorder.patient:
                     tiers.wait(found.kernels)
@@ -598,7 +608,7 @@ class Segment:
         return layouts(flat(tuple([registers[k] for k in self.outputs])), flat(inputs))
 
     def _laid_out(self, plan: Plan, planned: Any, inputs: tuple[Any, ...],
-                  registers: Registers) -> Plan | Direct:  # fmt: skip
+                  registers: Registers, short: bool) -> Plan | Direct:  # fmt: skip
         """Return the plan, or the decision to do without if NumPy lays the results out otherwise.
 
         NumPy itself is asked, once for each kind of chunks; before kernels are compiled, the first
@@ -606,7 +616,7 @@ class Segment:
         """
         tried: Registers = list(registers)
         with np.errstate(all="ignore"):
-            self.call(tried)
+            self._call_in_tiles(tried) if short else self.call(tried)
         return plan if self._layout(tried, inputs) == planned else self._other_layout()
 
     def _other_layout(self) -> Direct:

@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from dask.array.core import finalize
 
-from gpusched.adapters.tasks import DataNode, Task, execute_subgraph
-from gpusched.graph.known import is_first_step
-from gpusched.graph.subgraph import layer_of, result_key
+from gpusched.adapters.arrays import broadcast_trick
+from gpusched.adapters.tasks import (
+    Alias,
+    DataNode,
+    NestedContainer,
+    Task,
+    TaskRef,
+    execute_subgraph,
+)
+from gpusched.graph.known import is_first_step, known
+from gpusched.graph.partials import bare
+from gpusched.graph.quick import parts
+from gpusched.graph.subgraph import layer_of, references, result_key, walk
+from gpusched.plan.plan import last_uses
+from gpusched.record.catalogue import has
 
+_SHOWN = next(iter(parts(broadcast_trick)))
+"""What `ones`, `zeros` and `full` make their chunks with."""
 _PLAIN = ("numpy.ndarray", "cupy.ndarray")
+
+
+class Taken(NamedTuple):
+    """The bytes that a task takes besides its inputs, its result included."""
+
+    most: int
+    """Where its calls are made one by one, as they are until kernels are compiled; what a function
+    allocates for itself is not counted."""
+    whole: bool
+    """Whether the sizes of all results are known; those that are not count nothing."""
+    least: int
+    """What it takes whatever compiles, of results that are surely as large as dask believes."""
 
 
 class Sizes:
@@ -31,6 +58,7 @@ class Sizes:
     def __init__(self, layers: Mapping[str, Any]) -> None:
         self._told = {name: _told(layer) for name, layer in layers.items()}
         self._largest = {name: _nbytes(told) for name, told in self._told.items()}
+        self._chunks = {n: _lengths(layer) for n, layer in layers.items() if self._told[n]}
         self.annotated = {name for name, layer in layers.items() if _annotations(layer)}
         """Layers whose tasks are to run in a way of their own, such as on certain workers."""
         self.largest = max((n for n in self._largest.values() if n is not None), default=0)
@@ -41,6 +69,7 @@ class Sizes:
         told = self._told.get(name)
         longest = shape if told is None else tuple(map(max, told[1], shape))
         self._told[name] = itemsize, longest
+        self._chunks.pop(name, None)
         self._largest[name] = _nbytes(self._told[name])
 
     def of(self, node: Any) -> int | None:
@@ -67,6 +96,34 @@ class Sizes:
         """
         node = tasks.get(key)
         return self.of_key(key) if node is None else self.of(node)
+
+    def of_result(self, tasks: Mapping[Any, Any], key: Any, exact: bool = False) -> int | None:
+        """Return the bytes of what a task, or a cluster, has under a key; None if not known.
+
+        Parameters
+        ----------
+        tasks, key
+            As in `within`.
+        exact
+            Whether only the sizes of its own chunks count, rather than those of the largest.
+        """
+        node = tasks.get(key)
+        if isinstance(node, Alias):
+            return self.of_result(tasks, node.target, exact)
+        if isinstance(node, DataNode):
+            return _held(node.value)
+        calls = _calls(node) if isinstance(node, Task) else []
+        return self._made(tasks, calls[-1].node, exact) if calls else self._of_own(key, exact)
+
+    def _of_own(self, key: Any, exact: bool) -> int | None:
+        """Return the bytes of a chunk; those of its layer's largest where only that is known."""
+        name = _layer(key)
+        told, chunks = self._told.get(name), self._chunks.get(name)
+        if told and chunks and type(key) is tuple and len(key) == len(chunks) + 1:
+            own = (lengths[number] for lengths, number in zip(chunks, key[1:], strict=True))
+            return told[0] * math.prod(own)
+        even = chunks and all(len(set(lengths)) == 1 for lengths in chunks)
+        return self.of_key(key) if even or not exact else None
 
     def of_key(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most, by its key; None if that is not known."""
@@ -110,43 +167,37 @@ class Sizes:
         arrays = 5 if order == 2 else order + 1
         return arrays * max(itemsize, 8) * kept
 
-    def extra(self, node: Any) -> int | None:
-        """Return the bytes that a task takes at most besides its inputs; None if not known.
-
-        That is where its calls are made one by one, each reading what others of the task have
-        left; what a call allocates for itself is not counted.
+    def taken(self, tasks: Mapping[Any, Any], node: Any, exact: bool = False) -> Taken:
+        """Return what a task takes besides its inputs, its result included.
 
         Parameters
         ----------
+        tasks
+            dask's nodes by key, before they were rewritten.
         node
-            The task as dask has it, before it was rewritten.
+            The task.
+        exact
+            Whether sizes are those of its own chunks, rather than of the largest of each layer.
         """
-        inside = _inside(node)
-        made = self._made(inside[node.args[1]] if inside else node)
-        return None if made is None else self.known_extra(node)
+        calls = _calls(node)
+        sizes = [self._made(tasks, call.node, exact) for call in calls]
+        made = [size or 0 for size in sizes]
+        dying = last_uses([call.reads for call in calls], {len(calls) - 1})
+        arrays = _arrays(calls)
+        sure = [n if k in arrays and calls[k].is_sized else 0 for k, n in enumerate(made)]
+        return Taken(_most(made, dying), None not in sizes, _most(sure, _together(calls, dying)))
 
-    def known_extra(self, node: Any) -> int:
-        """Return the bytes of what `extra` counts, without the results whose size is not known.
-
-        Parameters
-        ----------
-        node
-            As in `extra`.
-        """
-        inside = _inside(node)
-        if not inside:
-            return self._made(node) or 0
-        made = {key: self._made(task) or 0 for key, task in inside.items()}
-        return max(
-            made[key] + sum(made.get(each, 0) for each in task.dependencies)
-            for key, task in inside.items()
-        )
-
-    def _made(self, node: Any) -> int | None:
-        """Return the bytes of what a task returns at most; None if not known."""
-        if isinstance(node, Task) and is_first_step(node):
+    def _made(self, tasks: Mapping[Any, Any], node: Task, exact: bool) -> int | None:
+        """Return the bytes of what a call returns at most; None if not known."""
+        if any(part is _SHOWN for part in parts(node.func)):
+            return 0  # One element, which all others show.
+        if node.func is finalize:
+            # A copy, or what joins the parts.
+            joined = [self.of_result(tasks, key, exact) for key in node.dependencies]
+            return None if None in joined else sum(filter(None, joined))
+        if is_first_step(node):
             return self.of_first_step(node)
-        return self.of(node)
+        return self._of_own(result_key(node), True) if exact else self.of(node)
 
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
@@ -164,10 +215,78 @@ def _held(value: Any) -> int | None:
     return nbytes if isinstance(nbytes, int) else None
 
 
-def _inside(node: Any) -> dict[Any, Any]:
-    """Return the tasks that dask has fused to one, by key; none of a task that it has not."""
-    fused = isinstance(node, Task) and node.func is execute_subgraph
-    return node.args[0] if fused else {}
+class _Call(NamedTuple):
+    """A call that a task makes."""
+
+    node: Task
+    reads: set[int]
+    """The numbers of the calls whose results it reads."""
+    is_known: bool
+    """Whether it may be part of a kernel, which leaves nothing between its calls."""
+    is_sized: bool
+    """Whether its result is as large as dask believes: not so of a user's function."""
+
+
+def _calls(task: Task) -> list[_Call]:
+    """Return the calls that a task makes, in their order; dask may have fused several to one."""
+    found: list[_Call] = []
+
+    def note(value: Any, known_keys: Any) -> set[int]:
+        """Note the calls of a node inside; return which of them its value comes from."""
+        if isinstance(value, TaskRef):
+            return known_keys.get(value.key, set())
+        if not isinstance(value, Task):
+            return set()
+        if value.func is execute_subgraph:
+            return walk(value, known_keys, note)
+        reads = set().union(*(known_keys.get(key, set()) for key in references(value)))
+        if isinstance(value, NestedContainer):
+            return reads
+        function = bare(value.func)
+        takes = known(function)
+        found.append(_Call(value, reads, takes, takes or _is_catalogued(function)))
+        return {len(found) - 1}
+
+    note(task, {})
+    return found
+
+
+def _is_catalogued(function: Any) -> bool:
+    return has(function, "lean") or has(function, "draws")
+
+
+def _arrays(calls: list[_Call]) -> set[int]:
+    """Return the calls whose results are arrays even where kernels do all that they can.
+
+    They are those that are not known, and known ones that such a one reads, or nobody.
+    """
+    found = {len(calls) - 1}
+    for number, call in enumerate(calls):
+        if not call.is_known:
+            found |= {number, *call.reads}
+    return found
+
+
+def _together(calls: list[_Call], dying: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return what goes after each call where known calls run together: all goes after the last."""
+    found: list[tuple[int, ...]] = []
+    waiting: tuple[int, ...] = ()
+    for number, gone in enumerate(dying):
+        waiting += gone
+        on = number + 1 < len(calls) and calls[number].is_known and calls[number + 1].is_known
+        found.append(() if on else waiting)
+        waiting = waiting if on else ()
+    return found
+
+
+def _most(made: list[int], dying: Sequence[tuple[int, ...]]) -> int:
+    """Return the most bytes that results of calls take at once, each gone after its last use."""
+    alive = most = 0
+    for size, gone in zip(made, dying, strict=True):
+        alive += size
+        most = max(most, alive)
+        alive -= sum(made[number] for number in gone)
+    return most
 
 
 def _layer(key: Any) -> Any:
@@ -197,6 +316,12 @@ def _told(layer: Any) -> tuple[int, tuple[int, ...]] | None:
     if dtype is None or dtype.hasobject or any(n != n for n in shape):
         return None
     return dtype.itemsize, tuple(shape)
+
+
+def _lengths(layer: Any) -> tuple[tuple[int, ...], ...] | None:
+    """Return the lengths of a layer's chunks along each axis, if dask has them."""
+    chunks = layer.collection_annotations.get("chunks")
+    return tuple(map(tuple, chunks)) if chunks else None
 
 
 def _nbytes(told: tuple[int, tuple[int, ...]] | None) -> int | None:

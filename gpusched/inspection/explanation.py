@@ -198,7 +198,7 @@ def explain_graph(wanted: Wanted) -> tuple[Explanation, dict[Any, Any]]:
         walk = Walk(wanted)
         walked = walk.run()
         here = machine()
-        run = tuple(stages(wanted, walked, here))
+        run = tuple(stages(wanted, walked, here, found.sizes))
         numbers = {stage.layer: stage.number for stage in run}
         kernels = _kernels(walked, numbers)
         before = sum(map(count_tasks, wanted.built.layers.values()))

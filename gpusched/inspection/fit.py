@@ -6,18 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gpusched.graph.fitting import OWN, for_tasks, own_bytes
 from gpusched.inspection.model import Stage
 from gpusched.inspection.units import bytes_, count
 
-FOR_TASKS = 0.75
-"""Share of a worker's memory limit within which tasks are started (gpusched.memory.admission)."""
 FOR_RESULTS = 0.6
 """Share of it that results take before they are spilled."""
 FOR_TRANSFERS = 0.1
 """Share of it that results take while they are received (distributed.worker.memory.transfer)."""
-OWN = 200 << 20
-"""Bytes that a worker's process takes for itself, with numba and NumPy loaded; where there is one,
-it says itself."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class Described:
     @property
     def for_tasks(self) -> int:
         """The bytes that a worker has for its tasks, their inputs included."""
-        return max(0, int(FOR_TASKS * self.memory) - self.own)
+        return for_tasks(self.memory, self.own)
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,10 @@ class Fit:
 
     cluster: Described
     peak: int
-    """Bytes that the most demanding task needs, its inputs and its result included."""
+    """Bytes that the most demanding task needs, its inputs and its result included, until its
+    kernels are compiled: what workers reserve for it, and what is refused where it is too much."""
+    compiled: int
+    """What the task that then takes most takes where kernels compute it."""
     exact: bool
     """Whether that is all that it needs, as far as is known."""
     stage: int
@@ -83,8 +82,8 @@ class Fit:
         if not self.peak and not self.exact:
             return on.own + on.for_tasks
         received = min(self.kept, int(FOR_TRANSFERS * on.memory)) if on.workers > 1 else 0
-        wanted = self.kept // on.workers + received + max(1, self.at_once) * self.peak
-        return on.own + min(wanted, max(self.peak, on.for_tasks))
+        wanted = self.kept // on.workers + received + max(1, self.at_once) * self.compiled
+        return on.own + min(wanted, max(self.compiled, on.for_tasks))
 
     def __str__(self) -> str:
         on = self.cluster
@@ -126,12 +125,13 @@ def fit(stages: Iterable[Stage], kept: int, on: Described) -> Fit:
         The cluster.
     """
     stages = list(stages)
-    peak = max((stage.peak_lent for stage in stages), default=0)
-    main = next((stage for stage in stages if stage.peak_lent == peak), None)
+    peak = max((stage.need for stage in stages), default=0)
+    main = next((stage for stage in stages if stage.need == peak), None)
     room = on.for_tasks // peak if peak else on.threads
     return Fit(
         cluster=on,
         peak=peak,
+        compiled=max((stage.peak_lent for stage in stages), default=0),
         exact=all(stage.peak_exact for stage in stages),
         stage=main.number if main else 0,
         name=(main.variable or main.name) if main else "",
@@ -151,13 +151,5 @@ def described(cluster: Any) -> Described | None:
     if not limits:
         return None
     threads = max(int(each["nthreads"]) for each in workers)
-    own = max(filter(None, map(_own, workers)), default=OWN)
+    own = max(own_bytes(each.get("nanny"), each.get("metrics") or {}) for each in workers)
     return Described(min(limits), len(workers), threads, own)
-
-
-def _own(worker: dict[str, Any]) -> int | None:
-    """Return the bytes that a worker's process takes for itself; None if it is not known."""
-    metrics = worker.get("metrics") or {}
-    if not worker.get("nanny") or not {"memory", "managed_bytes"} <= metrics.keys():
-        return None  # Within a process of somebody else's.
-    return max(0, int(metrics["memory"]) - int(metrics["managed_bytes"]))

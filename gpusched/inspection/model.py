@@ -189,6 +189,9 @@ class Stage:
     """False where functions are called of which it is not known how much more they need."""
     peak_lent: int
     """The same where a task that joins chunks gets them one by one, as workers lend them."""
+    need: int
+    """Bytes that workers reserve for a task, its inputs included: what it takes until its kernels
+    are compiled, where the sizes of its chunks say so."""
     peak_unfused: int
     """Bytes that the same task needs in plain dask."""
     peak_unfused_exact: bool

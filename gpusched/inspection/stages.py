@@ -11,6 +11,8 @@ from dask.blockwise import Blockwise
 from dask.core import istask
 
 from gpusched.adapters.tasks import Alias, GraphNode, Task
+from gpusched.graph.fitting import needed
+from gpusched.graph.sizes import Sizes
 from gpusched.inspection.cost import Work, stage_seconds, task_seconds, total, work_of
 from gpusched.inspection.gather import Wanted
 from gpusched.inspection.model import (
@@ -55,7 +57,7 @@ def count_tasks(layer: Any) -> int:
     )
 
 
-def stages(wanted: Wanted, walked: Walked, machine: Machine) -> list[Stage]:
+def stages(wanted: Wanted, walked: Walked, machine: Machine, sizes: Sizes) -> list[Stage]:
     """Return the stages in an order in which they can run."""
     groups: defaultdict[str, list[Variant]] = defaultdict(list)
     for variant in walked.variants:
@@ -70,13 +72,13 @@ def stages(wanted: Wanted, walked: Walked, machine: Machine) -> list[Stage]:
         if layer in wanted.built.layers:
             before[name] += count_tasks(wanted.built.layers[layer])
     return [
-        _stage(name, variants, numbers, before[name], walked, machine)
+        _stage(name, variants, numbers, before[name], walked, machine, wanted, sizes)
         for name, variants in groups.items()
     ]
 
 
 def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: int,
-           walked: Walked, machine: Machine) -> Stage:  # fmt: skip
+           walked: Walked, machine: Machine, wanted: Wanted, sizes: Sizes) -> Stage:  # fmt: skip
     main = max(variants, key=lambda v: v.tasks)
     tasks = sum(v.tasks for v in variants)
     work = _work(main)
@@ -126,12 +128,19 @@ def _stage(name: str, variants: list[Variant], numbers: dict[str, int], before: 
         peak=max(v.peak for v in variants),
         peak_exact=all(v.peak_known for v in variants),
         peak_lent=max(sum(v.joined) if v.joined else v.peak for v in variants),
+        need=max(_need(wanted, sizes, v) for v in variants),
         peak_unfused=max(v.unfused_peak for v in variants),
         peak_unfused_exact=all(v.unfused_peak_known for v in variants),
         boundaries=tuple(_boundaries(name, numbers, tasks, walked)),
         devices=tuple(_devices(variants)),
         unknown=main.unknown,
     )  # fmt: skip
+
+
+def _need(wanted: Wanted, sizes: Sizes, variant: Variant) -> int:
+    found = needed(wanted.tasks, wanted.tasks[variant.key], sizes)
+    lent = sum(variant.joined) if variant.joined else variant.peak
+    return found.total if found.taken.whole else max(found.total, lent)
 
 
 def _moved(variant: Variant) -> tuple[int, int]:

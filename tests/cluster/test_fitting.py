@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,9 +42,13 @@ def program(chunks: int) -> Any:
     return (y + 1).sum()
 
 
-@pytest.fixture
-def client() -> Iterator[Client]:
-    settings = {**OWN, "gpusched.memory.strict": True, "gpusched.fusion.minimum-elements": 1 << 40}
+@contextmanager
+def client_of(strict: bool) -> Iterator[Client]:
+    settings = {
+        **OWN,
+        "gpusched.memory.strict": strict,
+        "gpusched.fusion.minimum-elements": 1 << 40,
+    }
     with (
         dask.config.set(settings),
         Cluster(1, 1, processes=False, worker_options={"memory_limit": LIMIT}) as cluster,
@@ -54,13 +59,19 @@ def client() -> Iterator[Client]:
         yield found
 
 
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with client_of(strict=True) as found:
+        yield found
+
+
 def test_program_that_cannot_fit_is_refused_before_it_starts(client: Client) -> None:
     with pytest.raises(DoesNotFitError) as refused:
         client.compute(program(1_000_000)).result()
     assert CALLS == []
     text = str(refused.value)
     assert "needs 22.89 MiB at once (7.63 MiB of inputs, and 15.26 MiB that it makes)" in text
-    assert "a worker may have 9.54 MiB" in text and "smaller chunks" in text
+    assert "a worker has 9.06 MiB for tasks" in text and "smaller chunks" in text
 
 
 def test_program_that_fits_is_computed(client: Client) -> None:
@@ -68,8 +79,8 @@ def test_program_that_fits_is_computed(client: Client) -> None:
     assert len(CALLS) == 10
 
 
-def test_same_program_is_tried_where_nothing_is_to_be_refused(client: Client) -> None:
-    with dask.config.set({"gpusched.memory.strict": False}):
+def test_same_program_is_tried_where_nothing_is_to_be_refused() -> None:
+    with client_of(strict=False) as client:
         assert client.compute(program(1_000_000)).result() == SUM
 
 
@@ -83,15 +94,18 @@ def test_tasks_are_checked_as_they_will_run(fused: bool) -> None:
 
 
 def test_smallest_worker_counts_and_a_gpu_none() -> None:
-    def worker(limit: int, kind: str) -> Any:
+    def worker(limit: int, kind: str, own: int = 0) -> Any:
         return SimpleNamespace(
-            memory_limit=limit, metrics={HEARTBEAT_KEY: {"device": {"kind": kind}}}
+            memory_limit=limit,
+            nanny=None,
+            metrics={HEARTBEAT_KEY: {"device": {"kind": kind}, "memory": {"own_bytes": own}}},
         )
 
     def among(*workers: Any) -> int | None:
         scheduler: Any = SimpleNamespace(workers=dict(enumerate(workers)))
         return room(scheduler)
 
-    assert among(worker(9, "cpu"), worker(5, "cpu"), worker(0, "cpu")) == 5
+    assert among(worker(900, "cpu"), worker(500, "cpu"), worker(0, "cpu")) == 375
+    assert among(worker(500, "cpu", 75)) == 300
     assert among(worker(9, "cpu"), worker(5, "cuda")) is None
     assert among() is None

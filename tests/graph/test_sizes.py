@@ -7,11 +7,12 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import List, Task, TaskRef
+from dask.array.core import finalize
 from dask.array.optimization import optimize
 
 from gpusched.graph.known import is_first_step
-from gpusched.graph.sizes import Sizes
+from gpusched.graph.sizes import Sizes, Taken
 
 
 def step_of(array: Any) -> tuple[Sizes, Task]:
@@ -61,12 +62,80 @@ def test_task_takes_what_its_calls_leave_each_other() -> None:
     y = da.exp(x.persist(scheduler="sync") * 2 + 1)
     tasks = optimize(y.dask, y.__dask_keys__())
     sizes = Sizes(y.dask.layers)
-    assert {sizes.extra(node) for node in tasks.values() if type(node) is Task} == {2 * 8 * 200}
+    nodes = (node for node in tasks.values() if type(node) is Task)
+    assert {sizes.taken(tasks, node).most for node in nodes} == {2 * 8 * 200}
 
 
 def test_task_that_reduces_takes_what_it_reduces_and_little_more() -> None:
     x = da.ones((40, 100), chunks=(20, 100)).persist(scheduler="sync")
-    y = ((x - 1) ** 2).sum(axis=1, keepdims=True)
-    sizes = Sizes(y.dask.layers)
-    (first, *_) = [n for n in optimize(y.dask, y.__dask_keys__()).values() if type(n) is Task]
-    assert sizes.extra(first) == 2 * 8 * 20 * 100
+    found = taken(((x - 1) ** 2).sum(axis=1, keepdims=True))
+    assert found.most == 2 * 8 * 20 * 100 and found.whole
+    # As a kernel it takes what is left: up to five numbers for each row.
+    assert found.least == 5 * 8 * 20
+
+
+def taken(array: Any, key: Any = None, exact: bool = False) -> Taken:
+    """Return what one of the tasks takes that dask's optimisation leaves, the first by default."""
+    tasks = optimize(array.dask, array.__dask_keys__())
+    nodes = (node for node in tasks.values() if type(node) is Task)
+    node = next(nodes) if key is None else tasks[getattr(tasks[key], "target", key)]
+    return Sizes(array.dask.layers).taken(tasks, node, exact)
+
+
+CHUNK = 8 * 1000
+
+
+def chunk(name: str) -> Any:
+    make = {"random": lambda: da.random.default_rng(0).random(1000, chunks=1000),
+            "arange": lambda: da.arange(1000, chunks=1000, dtype="f8"),
+            "ones": lambda: da.ones(1000, chunks=1000)}  # fmt: skip
+    return make[name]()
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "most", "least"),
+    [
+        # What is drawn is there until the last call that reads it, beside two others.
+        ("random", lambda x: (da.sqrt(x * 2 + 1) * x).sum(), 3, 1),
+        ("arange", lambda x: da.sqrt(x * 2 + 1) * x + 1, 3, 2),
+        ("random", lambda x: x.std(), 1, 1),
+        ("random", lambda x: x, 1, 1),
+        # One element, which all others show.
+        ("ones", lambda x: (da.sqrt(x * 2 + 1) * x).sum(), 2, 0),
+        ("ones", lambda x: x.sum(), 0, 0),
+        # Functions of the user's may return less than dask believes.
+        ("arange", lambda x: x.map_blocks(len, dtype=int), 2, 1),
+        ("arange", lambda x: x.map_blocks(np.sort), 2, 2),
+    ],
+)
+def test_task_takes_the_results_that_are_alive_at_once(
+    name: str, program: Any, most: int, least: int
+) -> None:
+    found = taken(program(chunk(name)))
+    assert (found.most // CHUNK, found.least // CHUNK) == (most, least)
+
+
+def test_sizes_of_a_chunk_of_its_own_are_known_where_others_are_larger() -> None:
+    x = da.random.default_rng(0).random(1010, chunks=((1000, 10),))
+    y = x.map_blocks(np.sort)
+    for key in y.__dask_keys__():
+        assert taken(y, key).most == 2 * CHUNK
+    first, last = y.__dask_keys__()
+    # dask has fused the last two, and keeps no key of what is between: only what is sure counts.
+    assert taken(x, x.__dask_keys__()[1], exact=True).least == 80
+    assert taken(x, x.__dask_keys__()[0], exact=True).least == CHUNK
+    assert taken(y, last, exact=True).least <= 2 * 80
+    assert taken(y, first, exact=True).least <= 2 * CHUNK
+
+
+def test_what_joins_all_chunks_is_as_large_as_they_are() -> None:
+    x = da.arange(1000, chunks=100, dtype="f8")
+    keys = x.__dask_keys__()
+    node = Task("all", finalize, List(*map(TaskRef, keys)))
+    assert Sizes(x.dask.layers).taken(dict(x.dask), node) == Taken(CHUNK, True, CHUNK)
+
+
+def test_unknown_sizes_are_said_to_be_unknown() -> None:
+    x = chunk("random")
+    found = taken(x[x > 0.5] * 2)
+    assert not found.whole and found.most >= CHUNK

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.graph.fitting import DoesNotFitError, refusing
+from gpusched.graph.fitting import DoesNotFitError, for_tasks, refusing
 from gpusched.inspection.explanation import Explanation
 from gpusched.inspection.fit import OWN, Described, described
 
@@ -92,13 +94,15 @@ def test_cluster_is_described_by_its_smallest_worker() -> None:
         "b": {"memory_limit": 7, "nthreads": 1},
     }
     cluster = SimpleNamespace(scheduler_info={"workers": workers})
-    assert described(cluster) == Described(memory=5, workers=2, threads=2)
+    assert described(cluster) == Described(memory=5, workers=2, threads=2, own=0)
     client = SimpleNamespace(scheduler_info=lambda: {"workers": workers})
     assert described(client) == described(cluster)
     assert described(SimpleNamespace(scheduler_info={"workers": {}})) is None
     workers["a"] |= {"nanny": "tcp://a:1", "metrics": {"memory": 4, "managed_bytes": 1}}
     workers["b"] |= {"nanny": None, "metrics": {"memory": 9, "managed_bytes": 1}}
     assert described(cluster) == Described(memory=5, workers=2, threads=2, own=3)
+    workers["b"]["metrics"]["gpusched"] = {"memory": {"own_bytes": 4}}
+    assert described(cluster) == Described(memory=5, workers=2, threads=2, own=4)
     assert described(da.ones(3)) is None
     found = gpusched.explain(da.ones(3) + 1, cluster)
     assert found.fit is not None and not found.fit.fits
@@ -113,3 +117,34 @@ def test_task_that_joins_chunks_needs_its_result_and_one_of_them() -> None:
             dask.optimize(x)
         with refusing(9 * MIB - 1000), pytest.raises(DoesNotFitError):
             dask.optimize(x)
+
+
+PROGRAMS: dict[str, Any] = {
+    "drawn": lambda x: (da.sqrt(x * 2 + 1) * x).sum(),
+    "kept": lambda x: da.sqrt(x * 2 + 1) * x + 1,
+    "standardised": lambda x: (x - x.mean()) / x.std(),
+    "sorted": lambda x: x.map_blocks(np.sort) + 1,
+    "moved": lambda x: x.reshape(400, 250).T.rechunk((50, 400)) + 1,
+    "halo": lambda x: x.map_overlap(np.sort, 3, boundary="none") * 2,
+    "cumulative": lambda x: da.cumsum(x, axis=0),
+    "joined": lambda x: da.concatenate([x, x * 2]).rechunk(200_000) - 1,
+    "ones": lambda x: da.ones_like(x) * 2 + x[::-1],
+    "masked": lambda x: x[x > 0.5].sum(),
+    "product": lambda x: x.reshape(400, 250) @ x.reshape(400, 250).T,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_does_not_fit_is_refused_and_what_fits_is_not(name: str) -> None:
+    x = da.random.default_rng(0).random(100_000, chunks=(25_000, 50_000, 25_000))
+    y = PROGRAMS[name](x)
+    with gpusched.enable():
+        found = gpusched.explain(y)
+        need = found.on(1 << 40).fit.peak
+        for room in (need - 1, need):
+            limit = next(n for n in count(room * 4 // 3) if for_tasks(n) == room)
+            fit = replace(found.on(limit).fit, cluster=Described(limit, own=0))
+            refused = pytest.raises(DoesNotFitError, match="cannot fit")
+            with refusing(for_tasks(limit)), nullcontext() if fit.fits else refused:
+                dask.optimize(y)
+            assert fit.fits == (room == need)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dask.typing import Key
 from distributed.worker_state_machine import (
@@ -25,7 +25,9 @@ from distributed.worker_state_machine import (
 )
 
 from gpusched import config
-from gpusched.graph.fitting import DoesNotFitError
+from gpusched.adapters.tasks import Alias
+from gpusched.graph.decisions import UNKNOWN
+from gpusched.graph.fitting import DECLARED, DoesNotFitError
 from gpusched.store.statistics import updating
 from gpusched.workers.memory.estimates import Estimates
 from gpusched.workers.memory.high_water import Resident
@@ -94,7 +96,9 @@ class Admission:
     def __init__(self, worker: DeviceWorker, memory: Reach) -> None:
         self._worker = worker
         self._memory = memory
-        self.ledger = Ledger(memory.limit, memory.hard, memory.resident() or 0)
+        self._strict = memory.is_host and config.get("memory.strict")
+        hard = memory.limit if self._strict else memory.hard
+        self.ledger = Ledger(memory.limit, hard, memory.resident() or 0)
         self.estimates = Estimates()
         self.counters = Counters()
         self._fullest = self.ledger.fullest
@@ -115,7 +119,6 @@ class Admission:
         self._timer: Any = None
         self._about_to_pump = False
         self._stopped = False
-        self._strict = config.get("memory.strict")
 
     @property
     def waiting(self) -> int:
@@ -127,6 +130,11 @@ class Admission:
         """The keys of the tasks that wait for memory."""
         found = (waiting.request for waiting in self._waiting)
         return [each.task.key for each in found if isinstance(each, Running)]
+
+    def begin(self) -> None:
+        """Note what the process takes for itself, now that all is imported that tasks need."""
+        self.ledger.own = max(self.ledger.own, self._memory.resident() or 0)
+        self._observe()
 
     async def enter(self, task: TaskState) -> Decision | None:
         """Return when a task may start or is refused; None if nobody wants it any more.
@@ -229,6 +237,7 @@ class Admission:
             "in_flight_bytes": ledger.in_flight,
             "reserved_bytes": ledger.reserved,
             "unmanaged_bytes": ledger.unmanaged,
+            "own_bytes": ledger.idle,
             "waiting": self.waiting,
             "reason": self.reason,
             "waited": counters.waited,
@@ -268,14 +277,19 @@ class Admission:
 
     def _need_of_task(self, request: Running) -> Need:
         task, inputs = request.task, request.nbytes
-        known = self.estimates.known(task.prefix, inputs, declared(task))
-        extra = self.estimates.guess(task.prefix, inputs) if known is None else known
         absent_bytes = self._bytes_absent(request) if request.inputs else 0
+        if type(task.run_spec) is Alias:
+            return Need(0, absent_bytes)  # Another name of a result that is here.
+        told = declared(task)
+        known = self.estimates.known(task.prefix, inputs, told.extra if told.whole else None)
+        guess = self.estimates.guess(task.prefix, inputs) if known is None else known
+        extra = max(guess, told.extra or 0)
         if request.lent:
             extra += request.largest
             inputs = sum(each.get_nbytes() for each in _staying(request))
         # Nothing is refused on a guess.
-        least = inputs + request.largest + (known or 0) if self._strict else 0
+        sure = max(known or 0, told.extra or 0) if self._strict else told.least
+        least = inputs + request.largest + sure if self._strict or sure else 0
         return Need(extra, absent_bytes, least, not task.dependencies)
 
     def _absent(self, request: Running | Leaving, copies: bool = False) -> list[TaskState]:
@@ -500,10 +514,26 @@ def _is_exempt(task: TaskState) -> bool:
     return getattr(task.run_spec, "is_coro", False) or "actor" in annotations
 
 
-def declared(task: TaskState) -> int | None:
-    """Return the bytes that whoever made the graph expects a task to take besides its inputs."""
-    remaining = getattr(getattr(task.run_spec, "func", None), "remaining", None)
-    return getattr(remaining, "extra", None)
+class Told(NamedTuple):
+    """What whoever made the graph says that a task takes besides its inputs."""
+
+    extra: int | None
+    """Bytes; None if that is not known."""
+    whole: bool
+    """Whether it takes no more, as far as that can be known."""
+    least: int
+    """Bytes that it takes in any case, if its worker may not survive that; else 0."""
+
+
+def declared(task: TaskState) -> Told:
+    """Return what is said of a task, by its program or by its annotation."""
+    remaining = getattr(getattr(task.run_spec, "func", None), "remaining", UNKNOWN)
+    extra, least = (task.annotations or {}).get(DECLARED, (None, 0))
+    return Told(
+        extra if remaining.extra is None else remaining.extra,
+        remaining.whole if remaining.extra is not None else True,
+        least,
+    )
 
 
 def refusal(key: Key, decision: Decision) -> DoesNotFitError:

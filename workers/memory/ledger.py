@@ -93,7 +93,7 @@ class Ledger:
     limit
         Bytes that may be taken, in so far as it is known before.
     hard
-        Bytes that cannot be exceeded: a task that needs more alone is refused.
+        Bytes that the process may not exceed: a task that needs more alone is refused.
     own
         Bytes that the process took before there were tasks.
 
@@ -113,6 +113,8 @@ class Ledger:
         """Bytes of results."""
         self.in_flight = 0
         """Bytes of results that are being received."""
+        self.idle = own
+        """Bytes that the process took for itself when nothing ran here last."""
         self.unmanaged = own
         """Bytes that nothing here accounts for: modules, caches, other threads, fragments."""
         self.resident: int | None = None
@@ -177,6 +179,8 @@ class Ledger:
         least = resident - max(held, before) - in_flight - self._reserved
         most = resident - min(held, before)
         self.unmanaged = max(self.own, min(max(self.unmanaged, least), most))
+        if not self._running and not in_flight:
+            self.idle = self.unmanaged
 
     def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
         """Return what becomes of the first task, or transfer, that waits.
@@ -191,7 +195,7 @@ class Ledger:
             Whether it has not waited for so long that reservations are no longer believed where
             the process takes less.
         """
-        if need.least > self.hard:
+        if need.least and need.least + self.own > self.hard:
             return Decision(Verdict.REFUSE, reason=self._refusal(need))
         short = self.committed + need.total - self.limit
         if short <= 0 or need.total <= SLIGHT * self.limit:
@@ -288,8 +292,9 @@ class Ledger:
         return self.resident is not None and self.resident + need.total <= self.limit
 
     def _refusal(self, need: Need) -> str:
+        beside = f", besides {format_bytes(self.own)} that it takes itself" if self.own else ""
         return (
-            f"it needs {format_bytes(need.least)} at once, and the worker may have "
-            f"{format_bytes(int(self.hard))} ({format_bytes(self.unmanaged)} of which it takes "
-            f"itself). Use smaller chunks, or a larger memory limit"
+            f"it needs {format_bytes(need.least)} at once, and the worker has "
+            f"{format_bytes(max(0, int(self.hard) - self.own))} for a task{beside}. Use smaller "
+            f"chunks, or a larger memory limit"
         )

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from dask.typing import Key
 from distributed.worker_state_machine import TaskState
 
+from gpusched.graph.fitting import MARGIN, for_tasks, survived
 from gpusched.workers.memory.high_water import HighWater, Resident
 from gpusched.workers.onstream import OnStream
 from gpusched.workers.pool.host import HostPool
 
 if TYPE_CHECKING:
     from gpusched.workers.worker import DeviceWorker
-
-_MARGIN = 0.05
-"""Share of the memory limit that is left for what cannot be foreseen."""
 
 
 class Reach(Protocol):
@@ -27,7 +25,7 @@ class Reach(Protocol):
     limit: int
     """Bytes that may be taken."""
     hard: float
-    """Bytes that cannot be exceeded."""
+    """Bytes that the process does not survive."""
 
     def held(self) -> int:
         """Return the bytes of results."""
@@ -80,10 +78,9 @@ class HostMemory:
         manager = worker.memory_manager
         assert manager.memory_limit
         self._worker = worker
-        share = manager.memory_pause_fraction or 1.0
-        self.limit = int((share - _MARGIN) * manager.memory_limit)
-        self.hard: float = manager.memory_limit
-        self.margin = _MARGIN * manager.memory_limit
+        self.limit = for_tasks(manager.memory_limit, pause=manager.memory_pause_fraction)
+        self.hard = math.inf if worker.nanny is None else survived(manager.memory_limit, own=0)
+        self.margin = MARGIN * manager.memory_limit
         self._high_water = None if worker.nanny is None else HighWater()
 
     def held(self) -> int:

@@ -66,6 +66,8 @@ METRICS = (
            "Of it, what running tasks may still take."),
     Metric("memory", "unmanaged_bytes", "memory_unmanaged_bytes", "gauge",
            "Of it, what the process takes for anything else."),
+    Metric("memory", "own_bytes", "memory_own_bytes", "gauge",
+           "What that was when no task ran last: what the process takes for itself."),
     Metric("memory", "waiting", "memory_waiting_tasks", "gauge",
            "Tasks that wait for memory; the heartbeat's key reason says for what."),
     Metric("memory", "waited", "memory_waited_tasks_total", "counter",

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
 
+import gpusched
 from gpusched import Cluster
+from gpusched.cluster import fitting
 from gpusched.graph.fitting import DoesNotFitError
 from gpusched.store.statistics import reset_statistics, statistics
 from gpusched.workers.memory.spillfiles import SpillFiles
@@ -189,7 +192,7 @@ def test_task_that_cannot_fit_is_refused_where_that_is_asked_for() -> None:
         # What takes how much is not known before: nothing is refused on a guess.
         assert client.submit(len, x).result() == 6 * PART
         client.submit(np.copy, x, key="copy-1").result()
-        with pytest.raises(DoesNotFitError, match=r"needs 11.44 MiB at once.*may have 9.54 MiB"):
+        with pytest.raises(DoesNotFitError, match=r"needs 11.44 MiB at once.*has 9.06 MiB"):
             client.submit(np.copy, x, key="copy-2").result()
         assert admission_of(next(iter(cluster.workers.values()))).counters.refused == 1
 
@@ -357,3 +360,74 @@ def test_worker_stays_within_its_limit_where_its_threads_together_would_not() ->
         (most,) = client.run(most_resident).values()
         assert before == after
         assert most <= LIMIT
+
+
+def summed(chunk: int, chunks: int = 1) -> Any:
+    x = da.arange(chunk * chunks, chunks=chunk, dtype="f8")
+    return (da.sqrt(x * 2 + 1) * x).sum()
+
+
+def test_array_program_is_refused_by_a_worker_where_only_that_is_strict() -> None:
+    """The task ends in what joins results, whose size is that of all of them."""
+    with (
+        dask.config.set({**OWN, "gpusched.memory.strict": True}),
+        Cluster(1, 1, processes=False, worker_options={"memory_limit": 10 * PART}) as cluster,
+        Client(cluster) as client,
+        gpusched.enable(),
+    ):
+        admission = admission_of(next(iter(cluster.workers.values())))
+        with dask.config.set({"gpusched.memory.strict": False}):
+            with pytest.raises(DoesNotFitError, match=r"finalize.*needs 11.44 MiB at once"):
+                client.compute(summed(PART // 2)).result()
+            assert admission.counters.refused == 1
+            # Others go on.
+            assert client.compute(summed(PART // 8)).result() > 0
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_task_that_surely_does_not_fit_is_refused_where_its_worker_would_end(
+    monkeypatch: pytest.MonkeyPatch, short: bool
+) -> None:
+    """A worker under a nanny, as far as its admission and the scheduler can tell."""
+    monkeypatch.setattr(fitting, "least_survived", lambda scheduler: 10 * PART)
+    with (
+        dask.config.set(OWN),
+        Cluster(1, 1, processes=False, worker_options={"memory_limit": 20 * PART}) as cluster,
+        Client(cluster) as client,
+        gpusched.enable(),
+    ):
+        admission = admission_of(next(iter(cluster.workers.values())))
+        admission.ledger.hard = 10 * PART
+        # dask knows the sizes of all chunks: what is small runs, though its layer has large ones.
+        x = da.random.default_rng(0).random(2 * PART, chunks=((3 * PART // 2, PART // 2),))
+        if short:
+            assert x.blocks[1].mean().compute() < 1
+            assert admission.counters.refused == 0
+        else:
+            with pytest.raises(DoesNotFitError, match=r"needs 11.44 MiB at once.*has 9.54 MiB"):
+                client.compute(x.mean()).result()
+            assert client.submit(abs, -1).result() == 1
+
+
+def test_task_is_expected_to_take_what_dask_knows_of_its_chunk() -> None:
+    """Tasks without a program: one that makes a chunk, and one that copies a piece of little."""
+    with (
+        dask.config.set(OWN),
+        Cluster(1, 1, processes=False, worker_options={"memory_limit": 20 * PART}) as cluster,
+        Client(cluster) as client,
+        gpusched.enable(),
+    ):
+        admission, seen = admission_of(next(iter(cluster.workers.values()))), dict[str, int]()
+        start = admission.ledger.start
+
+        def note(key: Any, need: Any) -> None:
+            seen[str(key)] = need.extra
+            start(key, need)
+
+        admission.ledger.start = note  # type: ignore[method-assign]
+        x = da.random.default_rng(0).random(PART, chunks=PART // 2)
+        y = da.ones(PART, chunks=PART).rechunk(PART // 2)
+        client.gather(client.compute([client.persist(x), client.persist(y)]))
+        made = {n for key, n in seen.items() if key.startswith("('random")}
+        cut = {n for key, n in seen.items() if "split" in key or "rechunk" in key}
+        assert made == {4 * PART} and 4 * PART in cut
