@@ -13,6 +13,8 @@ from gpusched.graph.safety.kinds import (
     Items,
     Kind,
     Known,
+    Listing,
+    Row,
     Series,
     is_array,
     is_operand,
@@ -36,7 +38,8 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
         return _subscript(self, state, instruction)
     if is_shape(left) and is_shape(right) and symbol in ("+", "+="):
         return push(state, Kind.SHAPE, pops=2)
-    if is_shape(left) and is_plain(right) and symbol in ("*", "*="):
+    repeated = (left, right) if is_shape(left) else (right, left)
+    if is_shape(repeated[0]) and is_plain(repeated[1]) and symbol in ("*", "*="):
         return push(state, Kind.SHAPE, pops=2)
     doing = f"computes {symbol} with"
     found = arithmetic((left, right), doing)
@@ -146,6 +149,8 @@ def _item(owner: Any, index: Any) -> Any:
     number = index.value if isinstance(index, Known) and type(index.value) is int else None
     if items is not None and number is not None and -len(items) <= number < len(items):
         return items[number]
+    if isinstance(owner, Listing | Row) and number is not None:
+        return item_of(owner)
     if is_shape(owner) and number is not None:
         return Kind.PLAIN
     if is_shape(owner) and is_plain(index):
