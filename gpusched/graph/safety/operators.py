@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import arithmetic, described, item_of, refuse
-from gpusched.graph.safety.instructions import After, Instruction, rule
+from gpusched.graph.safety.instructions import SAID, After, Instruction, rule
 from gpusched.graph.safety.interpreter_state import State, push
 from gpusched.graph.safety.kinds import (
     Items,
@@ -129,6 +129,15 @@ def _contains(self: Interpreter, state: State, instruction: Instruction) -> Afte
 def _subscript(self: Interpreter, state: State, instruction: Instruction) -> After:
     owner, index = state.stack[-2:]
     return push(state.aged() if is_array(owner) else state, _item(owner, index), pops=2)
+
+
+@rule("STORE_SUBSCR")
+def _store(self: Interpreter, state: State, instruction: Instruction) -> After:
+    """Follow ``new[mask] = number``, which nobody else sees; what no mask chooses is refused."""
+    value, owner, index = state.stack[-3:]
+    if owner is not Kind.FRESH or not is_array(index) or not is_plain(value):
+        refuse(*SAID["STORE_SUBSCR"])
+    return push(state, pops=3)
 
 
 @rule("BINARY_SLICE")
