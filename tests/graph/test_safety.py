@@ -257,10 +257,6 @@ def unpacks(x: Any) -> Any:
     return first + second
 
 
-def comprehends(x: Any) -> Any:
-    return sum([x * k for k in (1, 2)])
-
-
 def formats(x: Any) -> Any:
     return x + len(f"{x}")
 
@@ -297,10 +293,6 @@ def of_a_scalar(x: Any) -> Any:
 
 def yields(x: Any) -> Any:
     yield x
-
-
-def defines(x: Any) -> Any:
-    return (lambda y: y + x)(x)
 
 
 def sets_global(x: Any) -> Any:
@@ -345,8 +337,6 @@ UNSAFE = {
     copies_nothing: "calls nan_to_num with arguments that no kernel honours",
     of_a_scalar: "calls float64 with an array",
     yields: "is a generator",
-    defines: "",
-    comprehends: "",
     sets_global: "sets a global variable",
     may_have_no_value: "",
 }

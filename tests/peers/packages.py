@@ -80,6 +80,19 @@ PACKAGES = {
     "xgcm": Package(("xgcm==0.10.1",), "xgcm.test", every=5),
     "iris": Package(("scitools-iris==3.14.1", "filelock", "requests"), "iris.tests", every=20),
     "hyperspy": Package(("hyperspy==2.5.0",), "hyperspy.tests", every=10),
-    "satpy": Package(("satpy==0.60.0", "rasterio", "h5netcdf", "netCDF4"), "satpy.tests", every=40),
+    "satpy": Package(
+        (
+            "satpy==0.60.0",
+            "rasterio",
+            "h5netcdf",
+            "netCDF4",
+            "h5py",
+            "pyhdf",
+            "python-geotiepoints",
+            "pytest-lazy-fixtures",
+        ),
+        "satpy.tests",
+        every=40,
+    ),
 }
 """By name, in the order of the page."""

@@ -1,8 +1,9 @@
 """Shows that a user's own function may be given lazy chunks: everything it does is on a list.
 
 `interpreter` goes through its bytecode with kinds of values (`kinds`); `calls` lists what may be
-called with what; `outside` holds what was read from outside, which a plan depends on. What is not
-known to be right runs on real arrays.
+called with what; `outside` holds what was read from outside, which a plan depends on. `imports`
+follows imports of what is loaded, `closures` functions that a function defines. What is not known
+to be right runs on real arrays.
 """
 
 from __future__ import annotations

@@ -20,8 +20,10 @@ from gpusched.graph.safety.kinds import (
     Kind,
     Known,
     Listing,
+    Made,
     Method,
     Options,
+    Row,
     Series,
     is_array,
     is_operand,
@@ -31,6 +33,7 @@ from gpusched.graph.safety.kinds import (
     is_text,
     items_of,
     joined,
+    row_of,
 )
 from gpusched.record.bytecode import instructions
 from gpusched.record.catalogue import has, method_has
@@ -151,6 +154,8 @@ def described(kind: Any) -> str:
     if isinstance(kind, Known):
         article = f"{kind.name}, " if kind.name else ""
         return f"{article}a {type(kind.value).__name__}"
+    if isinstance(kind, Made):
+        return f"{kind.code.co_name}, a function inside"
     if isinstance(kind, Items):
         return "a tuple"
     return str(kind.value) if isinstance(kind, Kind) else type(kind).__name__.lower()
@@ -184,13 +189,13 @@ def _results_of(function: Any) -> int | None:
 
 def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     name = function.__name__
-    if function in _JOINING and args and isinstance(args[0], Items | Listing):
+    if function in _JOINING and args and isinstance(args[0], Items | Listing | Row):
         # NumPy copies what the arrays hold, and keeps neither these nor the list.
-        for kind in args[0].items:
+        several = (args[0].item,) if isinstance(args[0], Row) else args[0].items
+        for kind in several:
             if not is_array(kind) and kind is not Kind.NUMBERS:
                 refuse(GraphBreak.OWN_ARGUMENTS, f"calls {name} with {described(kind)}")
-        some = any(map(is_array, args[0].items))
-        args = (Kind.ARRAY if some else Kind.NUMBERS, *args[1:])
+        args = (Kind.ARRAY if any(map(is_array, several)) else Kind.NUMBERS, *args[1:])
     _check(name, HANDLERS[function], args, names)
     if function in _PLAIN_RESULTS:
         return _PLAIN_RESULTS[function], False
@@ -258,6 +263,8 @@ def _type(callee: Known, args: Sequence[Any], names: Names) -> Any:
         return _of_settled(made, args, names)
     if made is tuple and len(args) == 1 and (is_shape(args[0]) or items_of(args[0]) is not None):
         return args[0]
+    if made in (list, tuple) and len(args) == 1 and not names and isinstance(args[0], Row):
+        return args[0]
     if made in (zip, enumerate):
         return _series(made, args, names)
     if made in SCALARS or made in _OF_NUMBERS:
@@ -294,6 +301,9 @@ def _of_settled(made: Any, args: Sequence[Any], names: Names) -> Any:
 
 def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
     name = callee.value.__name__
+    if callee.value is sum and len(args) == 1 and not names and _holds_arrays(args[0]):
+        # From 0 on, each plus what is so far: never in place.
+        return joined(Kind.PLAIN, arithmetic((item_of(args[0]), Kind.PLAIN), "adds up"))
     allowed = all(is_plain(k) for k in (*args, *names.values()))
     whole = callee.value in (min, max, sum) and len(args) == 1 and is_shape(args[0])
     if not allowed and not whole:
@@ -302,6 +312,12 @@ def _of_numbers(callee: Known, args: Sequence[Any], names: Names) -> Any:
             f"calls {name} with {', '.join(map(described, [*args, *names.values()]))}",
         )
     return Kind.PLAIN
+
+
+def _holds_arrays(kind: Any) -> bool:
+    """Return whether a value is a list or tuple of arrays."""
+    several = isinstance(kind, Row | Listing) or bool(items_of(kind))
+    return several and is_array(item_of(kind))
 
 
 def _series(made: Any, args: Sequence[Any], names: Names) -> Any:
@@ -315,6 +331,9 @@ def item_of(kind: Any) -> Any:
     """Return the kind of the items that a loop over a value meets; `Unsafe` if it is not known."""
     if isinstance(kind, Series):
         return kind.item
+    if isinstance(kind, Row | Listing):
+        item = row_of(kind).item
+        return Kind.PLAIN if item is None else item
     items = items_of(kind)
     if items:
         found = items[0]

@@ -51,8 +51,6 @@ SAID = {
     "STORE_GLOBAL": (GraphBreak.OWN_CODE, "sets a global variable"),
     "DELETE_GLOBAL": (GraphBreak.OWN_CODE, "deletes a global variable"),
     "STORE_DEREF": (GraphBreak.OWN_CODE, "sets a variable of an outer function"),
-    "MAKE_CELL": (GraphBreak.OWN_CODE, "defines a function inside"),
-    "MAKE_FUNCTION": (GraphBreak.OWN_CODE, "defines a function inside"),
     "LOAD_FAST_AND_CLEAR": (
         GraphBreak.OWN_CODE,
         "builds a list, set or dictionary in a comprehension",
@@ -158,14 +156,7 @@ def _load_global(self: Interpreter, state: State, instruction: Instruction) -> A
 
 @rule("LOAD_DEREF")
 def _load_deref(self: Interpreter, state: State, instruction: Instruction) -> After:
-    name = str(instruction.argval)
-    cells = dict(zip(self.code.co_freevars, self.function.__closure__ or (), strict=True))
-    if name not in cells:
-        refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which a function inside sets")
-    try:
-        return push(state, Known(self.outside.cell(cells[name], name), name))
-    except ValueError:
-        refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which has no value yet")
+    return push(state, self.held(state, str(instruction.argval)))
 
 
 @rule("LOAD_ATTR", "LOAD_METHOD")

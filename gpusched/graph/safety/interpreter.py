@@ -9,33 +9,33 @@ gone through until nothing new comes of it.
 from __future__ import annotations
 
 import dis
-import inspect
 import types
 from collections.abc import Iterable
 from typing import Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.libraries import FUNCTIONS, package
-from gpusched.graph.safety import calls, flow, imports, operators
+from gpusched.graph.safety import calls, closures, flow, imports, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
 from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE
-from gpusched.graph.safety.interpreter_state import State
+from gpusched.graph.safety.interpreter_state import State, loaded
 from gpusched.graph.safety.kinds import (
-    Items,
+    Generated,
     Kind,
     Known,
+    Listing,
+    Made,
     Method,
+    Row,
     aged,
-    is_array,
-    is_settled,
+    is_result,
     joined,
+    row_of,
 )
 from gpusched.graph.safety.outside import Outside
 from gpusched.record.bytecode import instructions
 
-_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-RULES = (operators, flow, imports)
+RULES = (operators, flow, imports, closures)
 """Modules that enter instructions into the table."""
 
 
@@ -50,23 +50,35 @@ class Interpreter:
         Where what it reads from outside is noted.
     callers
         Functions that it is called by.
+    outer
+        What goes through the function that has defined it, if it is within a call of that.
     """
 
-    def __init__(self, function: types.FunctionType, outside: Outside,
-                 callers: tuple[Any, ...] = ()) -> None:  # fmt: skip
+    def __init__(
+        self,
+        function: types.FunctionType,
+        outside: Outside,
+        callers: tuple[Any, ...] = (),
+        outer: Interpreter | None = None,
+    ) -> None:
         self.function = function
         self.outside = outside
         self.callers = (*callers, function)
+        self.outer = outer
+        self.given: Any = None
+        """What it yields, as a row."""
         self.code = function.__code__
         self.instructions = instructions(self.code)
         self._places = {each.offset: k for k, each in enumerate(self.instructions)}
         self._states: dict[int, State] = {}
         self._waiting: list[int] = []
         self._result: Any = None
+        self._state = State((), ())
+        """Before the instruction that is gone through."""
 
     def run(self, arguments: dict[str, Any]) -> Any:
         """Return the kind of the function's result; `Unsafe` if it is not safe."""
-        if self.code.co_flags & _GENERATORS:
+        if self.code.co_flags & closures.GENERATORS and self.outer is None:
             refuse(GraphBreak.OWN_OBJECTS, "is a generator or a coroutine")
         self._check_handlers()
         self._goto(0, State((), tuple(arguments.items())))
@@ -115,6 +127,7 @@ class Interpreter:
 
     def _step(self, place: int, state: State) -> None:
         """Go through one instruction."""
+        self._state = state
         instruction = self.instructions[place]
         run = TABLE.get(instruction.opname)
         try:
@@ -131,9 +144,26 @@ class Interpreter:
 
     def returns(self, kind: Any) -> None:
         """Take a kind of the function's result into account."""
-        if not _is_result(kind):
+        # A list may go to the function that has defined this one, whose calls end before its own.
+        several = self.outer is not None and isinstance(kind, Listing | Row)
+        item = row_of(kind).item if several else kind
+        if item is not None and not is_result(item):
             refuse(GraphBreak.OWN_CODE, f"returns {described(kind)}")
         self._result = kind if self._result is None else joined(self._result, kind)
+
+    # Variables of outer functions -------------------------------------------------------------
+
+    def held(self, state: State, name: str) -> Any:
+        """Return the kind of what a cell holds: of a variable here, or of an outer function's."""
+        if name in self.code.co_cellvars:
+            return loaded(state, name)
+        if self.outer is not None:
+            return self.outer.held(self.outer._state, name)
+        cells = dict(zip(self.code.co_freevars, self.function.__closure__ or (), strict=True))
+        try:
+            return Known(self.outside.cell(cells[name], name), name)
+        except ValueError:
+            refuse(GraphBreak.OWN_OBJECTS, f"uses {name}, which has no value yet")
 
     # Calls ------------------------------------------------------------------------------------
 
@@ -141,10 +171,14 @@ class Interpreter:
         """Return the kind of a call's result, and whether it may share memory with arguments."""
         if isinstance(callee, Method):
             return calls.method(callee, args, names)
+        if isinstance(callee, Made):
+            return closures.call(callee, args, names, self.callers), True
         if callee is Kind.LEAVING:
             return Known(None), False
         if not isinstance(callee, Known):
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
+        if callee.value in (list, tuple, sum) and args and isinstance(args[0], Generated):
+            args[0] = closures.taken(args[0], self.callers)
         if calls.creates(callee.value):
             return calls.created(callee.value, args, names), False
         if isinstance(callee.value, types.FunctionType):
@@ -189,8 +223,3 @@ def examine(function: types.FunctionType, args: Iterable[Any], names: dict[str, 
     outside.function(function)
     arguments = calls.parameters(function, list(args), names)
     return Interpreter(function, outside, callers).run(arguments)
-
-
-def _is_result(kind: Any) -> bool:
-    items = kind.items if isinstance(kind, Items) else ()
-    return is_array(kind) or is_settled(kind) or (bool(items) and all(map(_is_result, items)))

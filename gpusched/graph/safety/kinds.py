@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import types
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,14 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class Row:
+    """A list or tuple of any length."""
+
+    item: Any
+    """Of what kind each item is; None if there are none."""
+
+
+@dataclass(frozen=True)
 class Options:
     """A dictionary of keyword arguments, with the kinds of its values."""
 
@@ -88,6 +98,24 @@ class Series:
     """What a loop runs over; each item is of one kind."""
 
     item: Any
+
+
+@dataclass(frozen=True)
+class Made:
+    """A function that another one has defined."""
+
+    code: types.CodeType
+    outer: Any
+    """What goes through the function that has defined it."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a generator expression gives, once somebody takes all of it."""
+
+    made: Made
+    first: Any
+    """What its first loop runs over."""
 
 
 SCALARS = frozenset(np.sctypeDict.values()) - {np.object_, np.void}
@@ -166,6 +194,12 @@ def is_operand(kind: Any) -> bool:
     return is_array(kind) or is_plain(kind)
 
 
+def is_result(kind: Any) -> bool:
+    """Return whether a value may be a function's result: it is, or holds, arrays and numbers."""
+    items = kind.items if isinstance(kind, Items) else ()
+    return is_array(kind) or is_settled(kind) or (bool(items) and all(map(is_result, items)))
+
+
 def joined(left: Any, right: Any) -> Any:
     """Return the kind of a value that is of one kind or of the other."""
     if left == right:
@@ -181,7 +215,17 @@ def joined(left: Any, right: Any) -> Any:
         return Items(tuple(map(joined, first, second)))
     if is_shape(left) and is_shape(right):
         return Kind.SHAPE
+    if isinstance(left, Listing | Row) and isinstance(right, Listing | Row):
+        one, other = row_of(left).item, row_of(right).item
+        return Row(joined(one, other) if one and other else one or other)
     return Kind.OTHER
+
+
+def row_of(kind: Listing | Row) -> Row:
+    """Return the kind of a list whose length may be another one."""
+    if isinstance(kind, Row):
+        return kind
+    return Row(reduce(joined, kind.items) if kind.items else None)
 
 
 def aged(kind: Any) -> Any:
@@ -190,11 +234,13 @@ def aged(kind: Any) -> Any:
         return Kind.ARRAY
     if isinstance(kind, Items | Listing):
         return type(kind)(tuple(map(aged, kind.items)))
+    if isinstance(kind, Generated):
+        return Generated(kind.made, aged(kind.first))
     if isinstance(kind, Options):
         return Options(tuple((name, aged(value)) for name, value in kind.names))
     if isinstance(kind, Method):
         return Method(aged(kind.owner), kind.name)
-    return Series(aged(kind.item)) if isinstance(kind, Series) else kind
+    return type(kind)(aged(kind.item)) if isinstance(kind, Series | Row) else kind
 
 
 def holds_new(kinds: Iterable[Any]) -> bool:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import arithmetic, described, item_of, refuse
-from gpusched.graph.safety.instructions import After, Instruction, rule
+from gpusched.graph.safety.instructions import SAID, After, Instruction, rule
 from gpusched.graph.safety.interpreter_state import State, push
 from gpusched.graph.safety.kinds import (
     Items,
     Kind,
     Known,
+    Listing,
+    Row,
     Series,
     is_array,
     is_operand,
@@ -36,7 +38,8 @@ def _binary(self: Interpreter, state: State, instruction: Instruction) -> After:
         return _subscript(self, state, instruction)
     if is_shape(left) and is_shape(right) and symbol in ("+", "+="):
         return push(state, Kind.SHAPE, pops=2)
-    if is_shape(left) and is_plain(right) and symbol in ("*", "*="):
+    repeated = (left, right) if is_shape(left) else (right, left)
+    if is_shape(repeated[0]) and is_plain(repeated[1]) and symbol in ("*", "*="):
         return push(state, Kind.SHAPE, pops=2)
     doing = f"computes {symbol} with"
     found = arithmetic((left, right), doing)
@@ -128,6 +131,15 @@ def _subscript(self: Interpreter, state: State, instruction: Instruction) -> Aft
     return push(state.aged() if is_array(owner) else state, _item(owner, index), pops=2)
 
 
+@rule("STORE_SUBSCR")
+def _store(self: Interpreter, state: State, instruction: Instruction) -> After:
+    """Follow ``new[mask] = number``, which nobody else sees; what no mask chooses is refused."""
+    value, owner, index = state.stack[-3:]
+    if owner is not Kind.FRESH or not is_array(index) or not is_plain(value):
+        refuse(*SAID["STORE_SUBSCR"])
+    return push(state, pops=3)
+
+
 @rule("BINARY_SLICE")
 def _binary_slice(self: Interpreter, state: State, instruction: Instruction) -> After:
     owner, start, stop = state.stack[-3:]
@@ -146,6 +158,8 @@ def _item(owner: Any, index: Any) -> Any:
     number = index.value if isinstance(index, Known) and type(index.value) is int else None
     if items is not None and number is not None and -len(items) <= number < len(items):
         return items[number]
+    if isinstance(owner, Listing | Row) and number is not None:
+        return item_of(owner)
     if is_shape(owner) and number is not None:
         return Kind.PLAIN
     if is_shape(owner) and is_plain(index):

@@ -1,0 +1,148 @@
+"""Functions that a function defines, as its lambdas, comprehensions and generator expressions are.
+
+Such a function has no name outside, and reads variables of the outer one in cells. Whenever it
+runs, it runs within a call that the outer function makes: it is never a result, nor kept anywhere.
+So what its cells hold is what the outer function's variables hold before that call, as nobody else
+assigns to them: a function inside that does is refused. A variable in a cell is never taken for a
+new array, so that no function changes in place what another one may show.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpusched.breaks import GraphBreak
+from gpusched.graph.safety import calls
+from gpusched.graph.safety.calls import described, refuse
+from gpusched.graph.safety.instructions import SAID, After, Instruction, rule
+from gpusched.graph.safety.interpreter_state import State, push, stored
+from gpusched.graph.safety.kinds import (
+    Generated,
+    Kind,
+    Known,
+    Listing,
+    Made,
+    Row,
+    aged,
+    is_result,
+    joined,
+    row_of,
+)
+
+if TYPE_CHECKING:
+    from gpusched.graph.safety.interpreter import Interpreter
+
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Flags of functions whose calls run nothing yet."""
+
+_CLOSURE, _ANNOTATIONS = 8, 4
+"""Flags of MAKE_FUNCTION: whether the function has cells, and annotations, which nobody reads."""
+
+
+@rule("MAKE_CELL")
+def _make_cell(self: Interpreter, state: State, instruction: Instruction) -> After:
+    return state
+
+
+@rule("LOAD_CLOSURE")
+def _load_closure(self: Interpreter, state: State, instruction: Instruction) -> After:
+    return push(state, Kind.OTHER)
+
+
+@rule("STORE_DEREF")
+def _store_deref(self: Interpreter, state: State, instruction: Instruction) -> After:
+    name = str(instruction.argval)
+    if name not in self.code.co_cellvars:
+        refuse(*SAID["STORE_DEREF"])
+    after = push(state, pops=1).aged()  # It may have another name.
+    return stored(after, name, aged(state.stack[-1]))
+
+
+@rule("MAKE_FUNCTION")
+def _make_function(self: Interpreter, state: State, instruction: Instruction) -> After:
+    flags, code = int(instruction.arg or 0), state.stack[-1]
+    later = sys.version_info >= (3, 13)  # which sets these by another instruction
+    if later or flags & ~(_CLOSURE | _ANNOTATIONS) or not isinstance(code, Known):
+        refuse(GraphBreak.OWN_CODE, "defines a function inside, with defaults")
+    return push(state, Made(code.value, self), pops=1 + flags.bit_count())
+
+
+@rule("LIST_APPEND")
+def _list_append(self: Interpreter, state: State, instruction: Instruction) -> After:
+    depth, item = int(instruction.arg or 0), state.stack[-1]
+    into = state.stack[-depth - 1]
+    if isinstance(into, Listing):
+        longer: Any = Listing((*into.items, item))
+    elif isinstance(into, Row):
+        longer = joined(into, row_of(Listing((item,))))
+    else:
+        refuse(GraphBreak.OWN_CODE, "builds a list of what is not known")
+    stack = list(state.stack[:-1])
+    stack[-depth] = longer
+    return replace(state, stack=tuple(stack))
+
+
+@rule("RETURN_GENERATOR")
+def _return_generator(self: Interpreter, state: State, instruction: Instruction) -> After:
+    return push(state, Kind.OTHER)
+
+
+@rule("YIELD_VALUE")
+def _yield(self: Interpreter, state: State, instruction: Instruction) -> After:
+    if not is_result(state.stack[-1]):
+        refuse(GraphBreak.OWN_CODE, f"yields {described(state.stack[-1])}")
+    given = row_of(Listing((state.stack[-1],)))
+    self.given = given if self.given is None else joined(self.given, given)
+    return push(state, Known(None), pops=1)
+
+
+def call(made: Made, args: list[Any], names: dict[str, Any], callers: tuple[Any, ...]) -> Any:
+    """Return the kind of what a function gives that another one has defined.
+
+    Parameters
+    ----------
+    made
+        The function.
+    args, names
+        Kinds of its arguments.
+    callers
+        Functions that it is called by.
+    """
+    code = made.code
+    if code.co_flags & GENERATORS:
+        expression = code.co_varnames[:1] == (".0",) and len(args) == 1 and not names
+        if not expression or code.co_flags & GENERATORS != inspect.CO_GENERATOR:
+            refuse(GraphBreak.OWN_OBJECTS, f"calls {code.co_name}, a generator or a coroutine")
+        return Generated(made, args[0])
+    return _run(made, args, names, callers)[0]
+
+
+def taken(generated: Generated, callers: tuple[Any, ...]) -> Row:
+    """Return all that a generator expression gives."""
+    found = _run(generated.made, [generated.first], {}, callers)[1]
+    return Row(None) if found is None else found
+
+
+def _run(made: Made, args: list[Any], names: dict[str, Any],
+         callers: tuple[Any, ...]) -> tuple[Any, Any]:  # fmt: skip
+    """Return the kinds of the result, and of what the function yields."""
+    code = made.code
+    if any(caller.__code__ is code for caller in callers):
+        refuse(GraphBreak.OWN_CALLS, f"calls {code.co_name}, which calls itself")
+    cells = tuple(types.CellType() for _ in code.co_freevars)
+    outer, names_of_module = made.outer, made.outer.function.__globals__
+    if "__builtins__" in names_of_module:  # Where each such function gets Python's own from.
+        outer.outside.entry(names_of_module, "__builtins__")
+    function = types.FunctionType(code, names_of_module, code.co_name, None, cells)
+    given = [aged(arg) for arg in args]
+    if code.co_varnames[:1] == (".0",):
+        arguments = {".0": given[0]}
+    else:
+        kinds = {name: aged(kind) for name, kind in names.items()}
+        arguments = calls.parameters(function, given, kinds)
+    inner = type(outer)(function, outer.outside, callers, outer)
+    return inner.run(arguments), inner.given

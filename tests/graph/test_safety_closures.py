@@ -1,0 +1,220 @@
+"""Functions that a function defines inside: what is shown safe gives NumPy's results."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusched.graph.safety import examined, why_unsafe
+from gpusched.graph.safety.kinds import Kind
+from gpusched.plan.expression import UnrecordableError
+from tests.record.recording import assert_same, record
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="comprehensions and cells have other instructions"
+)
+
+
+def comprehends(x: Any) -> Any:
+    return sum([x * k for k in (1, 2)])
+
+
+def generates(x: Any) -> Any:
+    return np.stack(tuple(x[..., k] for k in range(2)), axis=-1).max(axis=-1)
+
+
+def calls_inside(x: Any, n: int = 2) -> Any:
+    def inner(y: Any, m: int) -> Any:
+        def innermost(z: Any) -> Any:
+            return z * n + x
+
+        return innermost(y) * m
+
+    return inner(x, m=3) + (lambda y: y + n)(x)
+
+
+def gives_functions(x: Any, n: int = 2) -> Any:
+    def applied(function: Any, y: Any) -> Any:
+        return function(y)
+
+    n = n + 1
+    return applied(lambda y: y * n, x)
+
+
+def indices(*args: Any) -> Any:
+    """As dask-image has it."""
+    parts = tuple(
+        a[i * (None,) + (slice(None),) + (len(args) - i - 1) * (None,)] for i, a in enumerate(args)
+    )
+    return sum(parts)
+
+
+SAFE = [comprehends, generates, calls_inside, gives_functions]
+
+
+@pytest.mark.parametrize("function", SAFE)
+def test_safe(function: Any) -> None:
+    assert why_unsafe(function) is None
+    x = np.arange(12.0).reshape(3, 4)
+    found = record(function, x, backend="python")
+    assert_same(found.result, function(x))
+    assert_same(found.run(x + 1), function(x + 1))
+
+
+def test_any_number_of_arguments() -> None:
+    assert examined(indices, [Kind.ARRAY] * 2, {}).reason is None
+    x, y = np.arange(3), np.arange(4)
+    assert_same(record(indices, x, y, backend="python").result, indices(x, y))
+
+
+def list_of_functions(x: Any) -> Any:
+    functions = [lambda: x * k for k in (1, 2)]  # noqa: B023
+    return functions[0]()
+
+
+def assigns_outside(x: Any) -> Any:
+    def inner() -> Any:
+        nonlocal x
+        x = x + 1
+        return x
+
+    return inner() + inner()
+
+
+def changes_what_is_shown(x: Any) -> Any:
+    y = x * 2
+    t = y
+
+    def inner() -> Any:
+        return y.T
+
+    shown = inner()
+    t += 1
+    return shown
+
+
+def changes_outer_variable(x: Any) -> Any:
+    y = x * 2
+
+    def inner(z: Any) -> Any:
+        z += 1
+        return z
+
+    return inner(y) + y
+
+
+def calls_itself(x: Any) -> Any:
+    def inner(n: int) -> Any:
+        return x if n == 0 else inner(n - 1)
+
+    return inner(2)
+
+
+def takes_items_one_by_one(x: Any) -> Any:
+    for item in (x * k for k in (1, 2)):
+        x = item
+    return x
+
+
+def gives_a_coroutine(x: Any) -> Any:
+    async def inner() -> Any:
+        return x
+
+    return inner()
+
+
+def gives_a_function(x: Any) -> Any:
+    return lambda: x
+
+
+def has_no_value_yet(x: Any) -> Any:
+    def inner() -> Any:
+        return later
+
+    if x.ndim > 2:
+        later = x
+    return inner()
+
+
+def has_defaults(x: Any) -> Any:
+    return (lambda y=x: y)()
+
+
+def decides_inside(x: Any) -> Any:
+    return sum([x if x.sum() > 0 else -x for _ in (1,)])
+
+
+UNSAFE = [list_of_functions, assigns_outside, changes_what_is_shown, changes_outer_variable,
+          calls_itself, takes_items_one_by_one, gives_a_coroutine, gives_a_function,
+          has_no_value_yet, has_defaults, decides_inside]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", UNSAFE)
+def test_not_shown_safe(function: Any) -> None:
+    assert why_unsafe(function) is not None
+
+
+def test_pythons_own_functions_inside_are_noted() -> None:
+    names: dict[str, Any] = {}
+    exec("def f(x): return (lambda y: abs(y))(x)", names)
+    found = examined(names["f"], [Kind.ARRAY], {})
+    assert found.reason is None
+    names["__builtins__"] = dict(vars(types)) | {"abs": print}
+    assert not found.outside.holds()
+
+
+STATEMENTS = [
+    "y = x * 2", "z = y", "z = y.T.T", "y += 1", "z -= 3", "x = y", "y = f(z)", "z = f(y) + 1",
+    "y = sum([f(y), g(z)])", "f, g = g, f", "z = sum([y * k + z for k in (1, 2)])",
+    "z = sum(f(y) for y in (z, x))", "y = h(f, z)", "y = h(lambda u: u - z, x)",
+    "z = np.stack([f(v) for v in (y, z)]).max(axis=0)", "y = [z, x][0]", "x += 1",
+    "z = tuple(v for v in (y, z))[-1]",
+]  # fmt: skip
+INSIDE = ["u + y", "u", "y", "y.T.T", "z * 2 - u", "[u for _ in (1,)][0]", "sum([u, z])", "x[:]",
+          "g(u)", "(lambda v: v + z)(u)", "(y := u)",
+          "sum(u * k for k in range(2)) + z"]  # fmt: skip
+
+
+@st.composite
+def functions(draw: st.DrawFn) -> str:
+    """Return a function that defines others, which share its variables."""
+    inner = [draw(st.sampled_from(INSIDE)) for _ in "fgh"]
+    body = draw(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=6))
+    lines = ["y = x + 1", "z = x * 3", f"f = lambda u: {inner[0]}", f"g = lambda u: {inner[1]}",
+             "h = lambda w, u: w(u)", *body, "return y - z"]  # fmt: skip
+    return "def made(x):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def outcome(function: Callable[[Any], Any], x: np.ndarray) -> Any:
+    """Return a function's result, and what has become of its argument; None for an error."""
+    given = x.copy()
+    try:
+        return function(given), given
+    except (RecursionError, UnboundLocalError, NameError):
+        return None
+
+
+@given(functions())
+def test_what_is_shown_safe_is_numpys(text: str) -> None:
+    names: dict[str, Any] = {"np": np}
+    exec(text, names)
+    function = names["made"]
+    if why_unsafe(function) is not None:
+        return
+    x = np.arange(6.0).reshape(2, 3)
+    expected = outcome(function, x)
+    try:
+        found = record(function, x.copy(), backend="python")
+    except UnrecordableError:  # Then it runs on the arrays themselves.
+        return
+    assert expected is not None
+    assert_same(found.result, expected[0])
+    np.testing.assert_array_equal(expected[1], x)
+    assert_same(found.run(x + 1), function(x + 1))
