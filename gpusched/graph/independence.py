@@ -21,11 +21,10 @@ from gpusched.adapters.tasks import (
     Alias,
     DataNode,
     GraphNode,
-    List,
     Task,
     TaskRef,
     execute_subgraph,
-    identity_cast,
+    is_list,
 )
 from gpusched.dataclass import dataclass
 from gpusched.emit.operations import operation_of
@@ -88,7 +87,7 @@ def results(task: Task, given: Mapping[Any, Divided]) -> dict[Any, Any] | None:
             return _known(known, value.target)
         if isinstance(value, DataNode):
             return value.value
-        if isinstance(value, List) or (type(value) is Task and value.func is identity_cast):
+        if is_list(value):
             return [argument(item, known) for item in value.args]
         if type(value) is not Task:
             if isinstance(value, GraphNode):

@@ -55,6 +55,18 @@ def test_what_goes_with_each_piece_goes_with_the_chunk() -> None:
     assert ours <= 3 * 4 + 1
 
 
+def test_what_is_taken_for_each_piece_is_taken_for_the_chunk() -> None:
+    x = da.from_array(np.repeat(VALUES, 2, axis=0), chunks=(8, 8, 10))
+    means = da.from_array(VALUES[:3], chunks=-1).map_blocks(np.sqrt, dtype="f8")
+    taken = means[np.arange(24) // 2 % 3]
+    # What is taken is cut where chunks end.
+    assert {3} <= set(taken.chunks[0])
+    plain, ours = compared((x - taken) * 2)
+    assert plain > 30
+    assert ours == 1 + 3 + 1
+    compared((x - da.flip(taken, 1)) * 2)
+
+
 def test_windows_of_pieces_are_windows_of_chunks() -> None:
     # There are larger chunks in the graph than those of all windows of a chunk.
     large = da.from_array(np.stack([VALUES] * 6, axis=3), chunks=(3, 8, 10, 6)).max(axis=3)
