@@ -21,11 +21,12 @@ from operator import getitem
 from typing import Any
 
 import numpy as np
-from dask.array.core import finalize
+from dask.array.core import concatenate3, finalize
 from dask.utils import key_split
 
 from gpusched.adapters.arrays import take
 from gpusched.adapters.tasks import (
+    Alias,
     DataNode,
     List,
     Task,
@@ -368,7 +369,7 @@ class _Unsplitting:
                 continue
             first = taken[0].component
             assert first is not None
-            made = self._joined(node) if type(node) is Task and node.func is finalize else None
+            made = self._joined(node)
             if made is not None:
                 joins[key] = made
             for family in taken:
@@ -378,14 +379,16 @@ class _Unsplitting:
                 family.component.join(first)
         return joins
 
-    def _joined(self, node: Task) -> Any:
-        """Return what a task that joins all chunks is given instead; None if that does not fit."""
-        if len(node.args) != 1:
+    def _joined(self, node: Any) -> Any:
+        """Return what a task that joins chunks is given instead; None if that does not fit."""
+        joins = type(node) is Task and (node.func is finalize or node.func is concatenate3)
+        if not joins or len(node.args) != 1 or node.kwargs:
             return None
         (chunks,) = node.args
         places: dict[Place, Any] = {}
         for index, each in _leaves(chunks):
-            found = self._places.get(each.key) if type(each) is TaskRef else None
+            key = each.target if type(each) is Alias else getattr(each, "key", None)
+            found = self._places.get(key) if type(each) in (Alias, TaskRef) else None
             if found is None or found[0].component is None:
                 return None
             places[index] = found

@@ -12,13 +12,13 @@ import dask
 import numpy as np
 import pytest
 from dask.array import chunk, reductions
-from dask.array.core import concatenate_shaped, finalize
+from dask.array.core import concatenate3, concatenate_shaped, finalize
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 from toolz import compose  # type: ignore[import-untyped]
 
-from gpusched.adapters.arrays import concatenate2, take
+from gpusched.adapters.arrays import concatenate2, enforce_dtype, take
 from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef
 from gpusched.graph import unsplitting
 from gpusched.graph.aliases import without_names
@@ -144,7 +144,10 @@ def unary(r: Random, ndim: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         (sliding_window_view, (2, axis), {}), (sliding_window_view, ((2,), (axis,)), {}),
         (operator.getitem, ((slice(None),) * max(axis, 0) + (slice(1, None),),), {}),
         (operator.getitem, ((slice(None), 0),), {}), (np.transpose, (), {}), (centred, (), {}),
-        (chunk.astype, (), {"astype_dtype": np.dtype("f4")}), (chunk.getitem, (slice(0, 1),), {}),
+        (chunk.astype, (), {"astype_dtype": np.dtype("f4")}),
+        (enforce_dtype, (3,), {"enforce_dtype": np.dtype("f4"),
+                               "enforce_dtype_function": operator.mul}),
+        (chunk.getitem, (slice(0, 1),), {}),
     ])  # fmt: skip
 
 
@@ -297,7 +300,8 @@ class Program:
             axes = self.axes
             if axes[-1] >= ndim or self.r.random() < 0.3:
                 axes = sorted(self.r.sample(range(ndim), divided))
-            node = Task(f"all-{layer}", finalize, self._nested(layer, axes, ndim, ()))
+            join = self.r.choice([finalize, concatenate3])
+            node = Task(f"all-{layer}", join, self._nested(layer, axes, ndim, ()))
             try:
                 self._add(node)
             except (ValueError, IndexError):
