@@ -47,6 +47,22 @@ def is_container(value: Any) -> bool:
     return isinstance(value, NestedContainer) or getattr(value, "func", None) is identity_cast
 
 
+def is_list(value: Any) -> bool:
+    """Return whether a value is a list of nodes, in either of dask's forms.
+
+    Examples
+    --------
+    >>> from gpusched.adapters.tasks import List, Task, TaskRef, Tuple, identity_cast, is_list
+    >>> is_list(List(TaskRef("a"))), is_list(Tuple(TaskRef("a")))
+    (True, False)
+    >>> is_list(Task(None, identity_cast, TaskRef("a"), typ=list))
+    True
+    """
+    if type(value) is not Task:
+        return isinstance(value, List)
+    return value.func is identity_cast and value.kwargs.get("typ") is list
+
+
 __all__ = [
     "Alias",
     "DataNode",
@@ -61,6 +77,7 @@ __all__ = [
     "execute_subgraph",
     "identity_cast",
     "is_container",
+    "is_list",
     "parse_input",
     "renamed",
 ]

@@ -75,7 +75,7 @@ class _Absorbing:
 
     def run(self) -> Table:
         self._find_pieces()
-        if not any(self._large.values()):
+        if not self._large:
             return self._table
         chunks = {other for large in self._large.values() for other in large}
         self._spread = len(chunks) >= cluster_threads()
@@ -142,6 +142,8 @@ class _Absorbing:
         if not worthwhile(node, self._table.functions):
             self._table.note("absorb", NOT_RECORDED)
             return []
+        if not large and all(map(self._is_repeated, found)):
+            return found
         if len(large) != 1:
             self._table.note("absorb", SEVERAL)
             return []
@@ -152,6 +154,10 @@ class _Absorbing:
             return found
         self._table.note("absorb", LARGE if self._spread else FEW)
         return []
+
+    def _is_repeated(self, piece: Any) -> bool:
+        """Return whether a task takes more than there is: what it takes it of is sent for less."""
+        return sum(map(self._nbytes, piece.dependencies)) <= self._nbytes(piece.key)
 
     def _stays(self, key: Any) -> bool:
         """Return whether a chunk is kept whatever is done: as data, or as a cluster's result."""

@@ -16,16 +16,15 @@ from dask.array.core import concatenate_shaped
 from numpy.lib.stride_tricks import sliding_window_view
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
-from gpusched.adapters.arrays import concatenate2
+from gpusched.adapters.arrays import concatenate2, enforce_dtype
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
     GraphNode,
-    List,
     Task,
     TaskRef,
     execute_subgraph,
-    identity_cast,
+    is_list,
 )
 from gpusched.dataclass import dataclass
 from gpusched.emit.operations import operation_of
@@ -88,7 +87,7 @@ def results(task: Task, given: Mapping[Any, Divided]) -> dict[Any, Any] | None:
             return _known(known, value.target)
         if isinstance(value, DataNode):
             return value.value
-        if isinstance(value, List) or (type(value) is Task and value.func is identity_cast):
+        if is_list(value):
             return [argument(item, known) for item in value.args]
         if type(value) is not Task:
             if isinstance(value, GraphNode):
@@ -124,6 +123,9 @@ def _called(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
             found = _called(each, [found], {})
         return found
     function, given, kwargs = applied(function, args, kwargs)
+    if function is enforce_dtype:
+        inner, dtype = kwargs.pop("enforce_dtype_function"), kwargs.pop("enforce_dtype")
+        return _converted(_called(inner, list(given), kwargs), astype_dtype=dtype)
     if isinstance(function, np.ufunc):
         alone = function.nout == 1 and operation_of(function) is not None
         # Another one would be what the result is written to.
@@ -161,7 +163,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _converted(x: Any, *, astype_dtype: Any) -> Divided:
-    """Return what `dask.array.chunk.astype` returns."""
+    """Return what is of another dtype, or of the same."""
     # A dtype of subarrays would make further axes.
     if type(x) is not Divided or getattr(astype_dtype, "subdtype", astype_dtype) is not None:
         raise DependentError

@@ -4,25 +4,36 @@ dask cuts chunks into pieces to make their results fit each other (`unify_chunks
 what a function makes of them (`sliding_window_view`), and each piece goes a way of its own to the
 result, three or four tasks long. Where all pieces of a chunk go the same way, and what is computed
 of each position comes from that position alone (`gpusched.graph.independence`), the chunk may as
-well go it: a rolling mean of 10 chunks was 1,408 tasks, and is 59.
+well go it: a rolling mean of 10 chunks was 1,408 tasks, and is 59. What pieces are computed with
+may be taken of another chunk, position by position (`gpusched.graph.taking`), such as the means of
+the days' months: days without them were 1,730 tasks, and are 25.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise, product
 from operator import getitem
 from typing import Any
 
 import numpy as np
-from dask.array.core import finalize
+from dask.array.core import concatenate3, finalize
 from dask.utils import key_split
 
-from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph
+from gpusched.adapters.arrays import take
+from gpusched.adapters.tasks import (
+    Alias,
+    DataNode,
+    List,
+    Task,
+    TaskRef,
+    execute_subgraph,
+    is_list,
+)
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.batch_limits import threads
@@ -32,6 +43,7 @@ from gpusched.graph.merging import block_of
 from gpusched.graph.signature import Signatures
 from gpusched.graph.subgraph import layer_of
 from gpusched.graph.table import Table
+from gpusched.graph.taking import Lengths, Taken, Takings
 
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks that are cut into pieces than threads")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")
@@ -56,6 +68,11 @@ def unsplit(table: Table) -> Table:
     -----
     Nothing becomes larger than the graph's largest chunk, and there are as many whole chunks as
     threads at least. Each task and each edge is looked at a constant number of times.
+
+    There is no cycle among whole chunks: what a family computes with are pieces at the member's own
+    place, and chunks that all members are computed with, those that pieces are cut off and those
+    that they are taken of. So each member needs each of these chunks, by induction over the
+    families, and a cycle through the whole would be one through a member.
     """
     return _Unsplitting(table).run()
 
@@ -74,7 +91,10 @@ class _Family:
     """More than those of the families that it takes pieces of."""
     cut: tuple[Any, tuple[slice, ...]] | None = None
     """The chunk, and which part of it all are, if they do nothing but cut it."""
+    taken: Taken | None = None
+    """What all take of a chunk, one place after the other, if they do nothing but that."""
     operands: list[_Family] = field(default_factory=list)
+    """Those that have pieces for it, and those that take what it is computed with."""
     inside: dict[Any, Any] = field(default_factory=dict)
     """What the tasks inside the first member return."""
     ranks: dict[Any, int] = field(default_factory=dict)
@@ -90,6 +110,9 @@ class _Family:
         """Return what the whole of a member's or of a task's in it is called."""
         rank = self.ranks.get(key, 0)
         told = repr((layer_of(key), rank, self.divided.axes, self.lengths, len(self.members)))
+        if self.taken is not None:
+            # One task may take for two families: the first member's key does not tell them apart.
+            told += _digest(self.taken)
         digest = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
         return (f"{key_split(key)}-whole-{digest}", *block_of(self.first))
 
@@ -128,6 +151,11 @@ class _Unsplitting:
         self._wanted = set(table.wanted)
         self._places: dict[Any, tuple[_Family, Place]] = {}
         self._families: list[_Family] = []
+        self._takings = Takings(table.tasks, self._lengths)
+        self._taking: dict[Any, tuple[Any, ...]] = {}
+        """By task: the keys of those that take what it is computed with, in the order of use."""
+        self._taken: dict[tuple[Any, ...], _Family] = {}
+        """By the keys of their members: families that take of a chunk."""
         self._signatures = Signatures()
 
     def run(self) -> Table:
@@ -142,14 +170,14 @@ class _Unsplitting:
         whole = [f for f in whole if f.component is not None and f.component.root().able]
         if len(whole) < found:
             self._table.note("unsplit", NEEDED, found - len(whole))
-        cut = {id(o): o for f in whole for o in f.operands if o.cut is not None}
-        sources = {f.cut[0] for f in cut.values() if f.cut is not None}
+        given = list(dict.fromkeys(o for f in whole for o in f.operands if o.component is None))
+        sources = {f.cut[0] for f in given if f.cut is not None}
         if not whole:
             return self._table
         if len(sources) < threads():
             self._table.note("unsplit", FEW)
             return self._table
-        return self._rewritten([*cut.values(), *whole], joins)
+        return self._rewritten(given, whole, joins)
 
     # What may be whole ----------------------------------------------------------------------
 
@@ -180,15 +208,20 @@ class _Unsplitting:
         not an array yet is read in pieces since there is a lot of it. Pieces of a shorter chunk may
         be broadcast where the whole would not be: chunks are as long as dask has noted.
         """
-        node = self._tasks.get(source)
-        if type(node) is DataNode and type(node.value) is not np.ndarray:
-            return False
-        told = self._table.sizes.lengths(self._tasks, source)
+        lengths = self._lengths(source)
         return (
-            told is not None
-            and len(told[1]) == len(whole)
-            and all(each.stop <= length for each, length in zip(whole, told[1], strict=True))
+            lengths is not None
+            and len(lengths) == len(whole)
+            and all(each.stop <= length for each, length in zip(whole, lengths, strict=True))
         )
+
+    def _lengths(self, chunk: Any) -> Lengths | None:
+        """Return how long a chunk is at most; None if it may be no array of NumPy's or CuPy's."""
+        node = self._tasks.get(chunk)
+        if type(node) is DataNode and type(node.value) is not np.ndarray:
+            return None
+        told = self._table.sizes.lengths(self._tasks, chunk)
+        return None if told is None else told[1]
 
     def _may_go(self, key: Any, node: Task) -> bool:
         sizes = self._table.sizes
@@ -206,12 +239,20 @@ class _Unsplitting:
         """
         sources = {f.cut[0] for f in self._families if f.cut is not None}
         second = {list(f.members.values())[1] for f in self._families}
-        found = any(node.dependencies and second.issuperset(node.dependencies)
-                    for node in self._tasks.values())  # fmt: skip
+        found = any(
+            not second.isdisjoint(node.dependencies)
+            and all(k in second or self._takes(k) for k in node.dependencies)
+            for node in self._tasks.values()
+        )
         if found and len(sources) < threads():
             self._table.note("unsplit", FEW)
             return False
         return found
+
+    def _takes(self, key: Any) -> Taken | None:
+        node = self._tasks.get(key)
+        may = type(node) is Task and self._may_go(key, node)
+        return self._takings.of(key) if may else None
 
     def _find_others(self) -> None:
         """Note what is computed of these pieces alike, level by level."""
@@ -232,59 +273,100 @@ class _Unsplitting:
         node = self._tasks[key]
         if type(node) is not Task or not self._may_go(key, node):
             return None
-        taken = [self._places[each] for each in node.dependencies if each in self._places]
-        if not taken or len(taken) < len(node.dependencies):
+        found = {k: self._places[k] for k in node.dependencies if k in self._places}
+        if not found:
             return None
-        family, place = taken[0]
-        if any(each[1] != place or each[0].lengths != family.lengths for each in taken):
+        # Pieces of what is taken of a chunk are taken of it as well.
+        firm = [each for k, each in found.items() if not self._takes(k)] or list(found.values())
+        family, place = firm[0]
+        others = {
+            k for k in node.dependencies
+            if k not in found or found[k][1] != place or found[k][0].lengths != family.lengths
+        }  # fmt: skip
+        if not all(self._fits(k, family, place) for k in others):
             return None
         signature, inputs = self._signatures.of(node)
         slots = tuple([
-            id(self._places[each.key][0]) if type(each) is TaskRef else _told(each)
+            _told(each) if type(each) is not TaskRef
+            else self._slot(each.key) if each.key in others
+            else id(found[each.key][0])
             for each in inputs
         ])  # fmt: skip
+        given = dict.fromkeys(each.key for each in inputs if type(each) is TaskRef)
+        self._taking[key] = tuple(k for k in given if k in others)
         return (signature, slots, layer_of(key)), place
+
+    def _fits(self, key: Any, family: _Family, place: Place) -> bool:
+        """Return whether a task takes as many positions of a chunk as pieces of a place have."""
+        taken = self._takes(key)
+        if taken is None or len(place) != 1:
+            return False
+        return len(taken.positions) == family.lengths[0][place[0]]
+
+    def _slot(self, key: Any) -> Any:
+        """Return what a task has in common with all that take what pieces are computed with."""
+        taken = self._takes(key)
+        assert taken is not None
+        # Positions of other types may not be joined: NumPy has no integers for all of them.
+        return taken.source, taken.axis, taken.positions.dtype.str
 
     def _found(self, group: dict[Place, Any], level: int) -> None:
         """Note tasks of one form, if there is one for each piece."""
-        node = self._tasks[next(iter(group.values()))]
-        operands = list(dict.fromkeys(self._places[each][0] for each in node.dependencies))
-        places = operands[0].members
-        if len(group) < len(places):
+        key = next(iter(group.values()))
+        computed = self._tasks[key].dependencies - set(self._taking[key])
+        pieces, _ = self._places[next(iter(computed))]
+        if len(group) < len(pieces.members):
             # Where a task takes pieces of several places, each group is of one.
             if len(group) > 1:
                 self._table.note("unsplit", SOME)
             return
-        members = {place: group[place] for place in places}
+        members = {place: group[place] for place in pieces.members}
         first = self._tasks[next(iter(members.values()))]
-        inside = results(
-            first, {each: self._places[each][0].divided for each in first.dependencies}
-        )
+        given = {
+            keys[0]: self._taken_by(keys, pieces)
+            for keys in zip(*(self._taking[key] for key in members.values()), strict=True)
+        }
+        given |= {k: self._places[k][0] for k in first.dependencies if k not in given}
+        inside = results(first, {key: each.divided for key, each in given.items()})
         divided = None if inside is None else inside.get(first.key)
-        axes = operands[0].divided.axes
+        axes = pieces.divided.axes
         if inside is None or type(divided) is not Divided or len(divided.axes) != len(axes):
             self._table.note("unsplit", DEPENDENT)
             return
         tasks = first.args[0] if first.func is execute_subgraph else ()
-        alike = _ranks([*tasks, *(key for key in inside if key not in tasks)])
         family = _Family(
-            members, divided, operands[0].lengths, level, None, operands, inside, alike
-        )
+            members, divided, pieces.lengths, level,
+            operands=list(dict.fromkeys(given.values())), inside=inside,
+            ranks=_ranks([*tasks, *(key for key in inside if key not in tasks)]),
+        )  # fmt: skip
         if self._largest(family) <= self._table.sizes.largest:
             family.component = _Component()
             self._add(family)
         else:
             self._table.note("unsplit", LARGE)
 
+    def _taken_by(self, keys: tuple[Any, ...], pieces: _Family) -> _Family:
+        """Return the family of tasks that take what is computed with pieces, in their order."""
+        if keys not in self._taken:
+            each = [taken for taken in map(self._takes, keys) if taken is not None]
+            whole = each[0]._replace(positions=np.concatenate([t.positions for t in each]))
+            self._taken[keys] = _Family(
+                dict(zip(pieces.members, keys, strict=True)),
+                Divided(len(whole.lengths), (whole.axis,)), pieces.lengths, 0, taken=whole,
+            )  # fmt: skip
+        return self._taken[keys]
+
     def _largest(self, family: _Family) -> int:
         """Return the bytes of the largest array that a task of a whole chunk makes, if known."""
-        wholes = self._wholes(family)
+        taken = [each for each in family.operands if each.taken is not None]
+        wholes = [whole for each in [family, *taken] for whole in self._wholes(each)]
         return max([itemsize * math.prod(shape) for _, itemsize, shape in wholes], default=0)
 
     def _wholes(self, family: _Family) -> list[tuple[Any, int, Place]]:
         """Return what tasks make of pieces: keys, and bytes of an element and shapes of wholes."""
         sizes = self._table.sizes
-        made = {family.first: (family.divided, sizes.lengths(self._tasks, family.first))}
+        of = family.first if family.taken is None else family.taken.source
+        made = {family.first: (family.divided, sizes.lengths(self._tasks, of))}
         made |= {key: (value, sizes.lengths({}, key)) for key, value in family.inside.items()}
         return [
             (key, told[0], family.whole(divided, told[1]))
@@ -312,7 +394,7 @@ class _Unsplitting:
                 continue
             first = taken[0].component
             assert first is not None
-            made = self._joined(node) if type(node) is Task and node.func is finalize else None
+            made = self._joined(node)
             if made is not None:
                 joins[key] = made
             for family in taken:
@@ -322,32 +404,34 @@ class _Unsplitting:
                 family.component.join(first)
         return joins
 
-    def _joined(self, node: Task) -> Any:
-        """Return what a task that joins all chunks is given instead; None if that does not fit."""
-        if len(node.args) != 1:
+    def _joined(self, node: Any) -> Any:
+        """Return what a task that joins chunks is given instead; None if that does not fit."""
+        joins = type(node) is Task and (node.func is finalize or node.func is concatenate3)
+        if not joins or len(node.args) != 1 or node.kwargs:
             return None
         (chunks,) = node.args
         places: dict[Place, Any] = {}
         for index, each in _leaves(chunks):
-            found = self._places.get(each.key) if type(each) is TaskRef else None
+            key = each.target if type(each) is Alias else getattr(each, "key", None)
+            found = self._places.get(key) if type(each) in (Alias, TaskRef) else None
             if found is None or found[0].component is None:
                 return None
             places[index] = found
         return _coarse(places)
 
-    def _rewritten(self, families: list[_Family], joins: Mapping[Any, Any]) -> Table:
-        """Return the graph with these families whole."""
+    def _rewritten(
+        self, given: Sequence[_Family], families: Sequence[_Family], joins: Mapping[Any, Any]
+    ) -> Table:
+        """Return the graph with these families whole, and what they are given."""
         tasks = dict(self._tasks)
         whole: dict[Any, Any] = {}
-        for family in families:
-            whole |= dict.fromkeys(family.members.values(), family.name(family.first))
-        for family in families:
+        for family in [*given, *families]:
             self._note(family)
-            if family.cut is not None:
-                source, index = family.cut
-                name = whole[family.first]
-                tasks[name] = Task(name, getitem, TaskRef(source), index)
-                continue
+            if family.taken is None:
+                whole |= dict.fromkeys(family.members.values(), family.name(family.first))
+        for family in given:
+            tasks.update(_given(family))
+        for family in families:
             for key in family.members.values():
                 del tasks[key]
             made = self._made(family, whole)
@@ -356,18 +440,15 @@ class _Unsplitting:
             nested = _nested(made, whole)
             if nested is not None:
                 tasks[key] = Task(key, self._tasks[key].func, nested)
-        users = {each for node in tasks.values() for each in node.dependencies}
-        for family in families:
-            if family.cut is not None:
-                for key in family.members.values():
-                    if key not in users:
-                        del tasks[key]
+        _drop(tasks, [key for f in given for key in f.members.values()], self._wanted)
         return replace(self._table, tasks=tasks)
 
     def _made(self, family: _Family, whole: Mapping[Any, Any]) -> Task:
         """Return the task that does for the whole what the members do for the pieces."""
         node, name = self._tasks[family.first], whole[family.first]
-        node = node.substitute({k: whole[k] for k in node.dependencies}, key=name)
+        taken = {o.first: o.name(o.first) for o in family.operands if o.taken is not None}
+        names = {k: taken[k] if k in taken else whole[k] for k in node.dependencies}
+        node = node.substitute(names, key=name)
         if node.func is not execute_subgraph or not isinstance(node.args[1], tuple):
             return node
         # The tasks inside make chunks of other sizes than those of their names.
@@ -383,6 +464,40 @@ class _Unsplitting:
         """Note the sizes of what is whole."""
         for key, itemsize, shape in self._wholes(family):
             self._table.sizes.add(family.name(key)[0], itemsize, shape)
+
+
+def _given(family: _Family) -> dict[Any, Any]:
+    """Return the nodes that make what a family is given, whole."""
+    name = family.name(family.first)
+    if family.cut is not None:
+        source, index = family.cut
+        return {name: Task(name, getitem, TaskRef(source), index)}
+    assert family.taken is not None
+    # As dask has it: an index beside a number.
+    positions = DataNode(f"positions-{_digest(family.taken)}", (1, family.taken.indices()))
+    made = Task(name, take, TaskRef(family.taken.source), TaskRef(positions.key))
+    return {positions.key: positions, name: made}
+
+
+def _digest(taken: Taken) -> str:
+    """Return what tells apart what is taken of chunks."""
+    positions = taken.positions
+    told = repr((taken.source, taken.axis, len(taken.lengths), positions.dtype.str))
+    digest = hashlib.blake2b(told.encode(), digest_size=16)
+    digest.update(positions.tobytes())
+    return digest.hexdigest()
+
+
+def _drop(tasks: dict[Any, Any], keys: list[Any], wanted: Collection[Any]) -> None:
+    """Remove tasks that nothing needs any more, and what only they need."""
+    users = Counter(each for node in tasks.values() for each in node.dependencies)
+    waiting = list(keys)
+    while waiting:
+        key = waiting.pop()
+        if key in tasks and not users[key] and key not in wanted:
+            needed = tasks.pop(key).dependencies
+            users.subtract(needed)
+            waiting += needed
 
 
 def _piece(node: Task) -> tuple[slice, ...] | None:
@@ -470,7 +585,7 @@ def _told(value: Any) -> Any:
 
 def _leaves(chunks: Any, index: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Yield what nested lists hold, and where."""
-    if isinstance(chunks, List):
+    if is_list(chunks):
         for k, each in enumerate(chunks.args):
             yield from _leaves(each, (*index, k))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import dask
@@ -11,16 +12,19 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.array import chunk
-from dask.array.core import concatenate_shaped
+from dask.array.core import concatenate3, concatenate_shaped, finalize
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 import gpusched
-from gpusched.adapters.arrays import concatenate2
-from gpusched.adapters.tasks import List, Task, TaskRef
+from gpusched.adapters.arrays import concatenate2, enforce_dtype
+from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, identity_cast
 from gpusched.graph import unsplitting
 from gpusched.graph.independence import Divided, results
+from gpusched.graph.sizes import Sizes
+from gpusched.graph.table import Table
+from gpusched.graph.unsplitting import unsplit
 from tests.benchmarks.programs import tasks_of
 
 VALUES = np.random.default_rng(0).integers(0, 99, (12, 8, 10)).astype("f8")
@@ -53,6 +57,36 @@ def test_what_goes_with_each_piece_goes_with_the_chunk() -> None:
     plain, ours = compared(da.where(y > 5, y * 2, x.rechunk((3, 2, 5)) + y))
     assert plain > 64
     assert ours <= 3 * 4 + 1
+
+
+@pytest.mark.parametrize("form", [TaskRef, partial(Alias, None)])
+@pytest.mark.parametrize("join", [finalize, concatenate3])
+def test_each_form_of_a_join(join: Any, form: Any) -> None:
+    chunks = [DataNode("x", VALUES[:4, 0, 0]), DataNode("y", VALUES[:4, 1, 0])]
+    cut = [Task((f"{name}-cut", k), operator.getitem, TaskRef(name), (slice(2 * k, 2 * k + 2),))
+           for name in "xy" for k in (0, 1)]  # fmt: skip
+    twice = [Task((f"{name}-2", k), enforce_dtype, TaskRef((f"{name}-cut", k)), 2,
+                  enforce_dtype=np.dtype("f4"), enforce_dtype_function=operator.mul)
+             for name in "xy" for k in (0, 1)]  # fmt: skip
+    leaves = [form((f"{name}-2", k)) for name in "xy" for k in (0, 1)]
+    for nested in (List(*leaves), Task(None, identity_cast, *leaves, typ=list)):
+        nodes = [*chunks, *cut, *twice, Task("all", join, nested)]
+        tasks = {node.key: node for node in nodes}
+        found = unsplit(Table(dict(tasks), ["all"], Sizes({}))).tasks
+        assert len(found) == 2 + 2 + 2 + 1
+        np.testing.assert_array_equal(dask.get(found, "all"), dask.get(tasks, "all"))
+
+
+def test_what_is_taken_for_each_piece_is_taken_for_the_chunk() -> None:
+    x = da.from_array(np.repeat(VALUES, 2, axis=0), chunks=(8, 8, 10))
+    means = da.from_array(VALUES[:3], chunks=-1).map_blocks(np.sqrt, dtype="f8")
+    taken = means[np.arange(24) // 2 % 3]
+    # What is taken is cut where chunks end.
+    assert {3} <= set(taken.chunks[0])
+    plain, ours = compared((x - taken) * 2)
+    assert plain > 30
+    assert ours == 1 + 3 + 1
+    compared((x - da.flip(taken, 1)) * 2)
 
 
 def test_windows_of_pieces_are_windows_of_chunks() -> None:
@@ -131,6 +165,27 @@ def test_values_whatever_the_pieces(
         (Task("y", concatenate_shaped, List(TaskRef("x"), TaskRef("x")), [1, 2]), False),
         (Task("y", concatenate_shaped, List(TaskRef("x")), [1, 1, 1]), False),
         (Task("y", chunk.astype, TaskRef("x"), astype_dtype=np.dtype(("f8", 2))), False),
+        (
+            Task(
+                "y",
+                enforce_dtype,
+                TaskRef("x"),
+                2,
+                enforce_dtype=np.dtype("f4"),
+                enforce_dtype_function=operator.mul,
+            ),
+            True,
+        ),
+        (
+            Task(
+                "y",
+                enforce_dtype,
+                TaskRef("x"),
+                enforce_dtype=np.dtype("f4"),
+                enforce_dtype_function=np.sort,
+            ),
+            False,
+        ),
     ],
 )
 def test_what_is_independent(task: Task, alone: bool) -> None:

@@ -12,15 +12,17 @@ import dask
 import numpy as np
 import pytest
 from dask.array import chunk, reductions
-from dask.array.core import concatenate_shaped, finalize
+from dask.array.core import concatenate3, concatenate_shaped, finalize
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 from toolz import compose  # type: ignore[import-untyped]
 
-from gpusched.adapters.arrays import concatenate2
-from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
+from gpusched.adapters.arrays import concatenate2, enforce_dtype, take
+from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef
 from gpusched.graph import unsplitting
+from gpusched.graph.aliases import without_names
+from gpusched.graph.chains import without_links
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.graph.unsplitting import unsplit
@@ -40,9 +42,10 @@ def values_of(tasks: dict[Any, Any], wanted: list[Any]) -> Any:
         return type(error)
 
 
-def changed(tasks: dict[Any, Any], wanted: list[Any]) -> bool:
+def changed(tasks: dict[Any, Any], wanted: list[Any], sizes: Sizes | None = None) -> bool:
     """Return whether chunks stay whole, having checked that the results are the same."""
-    ours = unsplit(Table(dict(tasks), wanted, Sizes({}))).tasks
+    table = without_links(without_names(Table(dict(tasks), wanted, sizes or Sizes({}))))
+    ours = unsplit(table).tasks
     expected, found = values_of(tasks, wanted), values_of(ours, wanted)
     if isinstance(expected, type) or isinstance(found, type):
         assert expected is found
@@ -50,7 +53,7 @@ def changed(tasks: dict[Any, Any], wanted: list[Any]) -> bool:
         for one, other in zip(expected, found, strict=True):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(one, other)
-    return ours.keys() != tasks.keys()
+    return ours.keys() != table.tasks.keys()
 
 
 def piece(layer: str, place: int, rest: tuple[Any, ...] = ()) -> Task:
@@ -107,6 +110,18 @@ def test_what_looks_alike(a: Any, b: Any, rest: Any, tasks: list[Task], whole: b
     assert changed({node.key: node for node in nodes}, ["all"]) is whole
 
 
+def test_one_task_takes_for_two_chunks() -> None:
+    indices = [DataNode(f"index-{k}", (1, (np.array([k, 0]),))) for k in range(3)]
+    takes = [Task(("t", k), take, TaskRef("chunk-b"), TaskRef(f"index-{k}")) for k in range(3)]
+    plus = [Task(("y", k), operator.add, TaskRef((A, k)), TaskRef(("t", k))) for k in (0, 1)]
+    times = [Task(("z", k), operator.mul, TaskRef((A, k)), TaskRef(("t", 2 * k))) for k in (0, 1)]
+    ends = [Task(f"all-{layer}", finalize, List(TaskRef((layer, 0)), TaskRef((layer, 1))))
+            for layer in "yz"]  # fmt: skip
+    nodes = [DataNode("chunk-a", LINE), DataNode("chunk-b", LINE * 9), piece(A, 0), piece(A, 1),
+             *indices, *takes, *plus, *times, *ends]  # fmt: skip
+    assert changed({node.key: node for node in nodes}, ["all-y", "all-z"])
+
+
 # Any graph -------------------------------------------------------------------------------------
 
 
@@ -129,7 +144,10 @@ def unary(r: Random, ndim: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         (sliding_window_view, (2, axis), {}), (sliding_window_view, ((2,), (axis,)), {}),
         (operator.getitem, ((slice(None),) * max(axis, 0) + (slice(1, None),),), {}),
         (operator.getitem, ((slice(None), 0),), {}), (np.transpose, (), {}), (centred, (), {}),
-        (chunk.astype, (), {"astype_dtype": np.dtype("f4")}), (chunk.getitem, (slice(0, 1),), {}),
+        (chunk.astype, (), {"astype_dtype": np.dtype("f4")}),
+        (enforce_dtype, (3,), {"enforce_dtype": np.dtype("f4"),
+                               "enforce_dtype_function": operator.mul}),
+        (chunk.getitem, (slice(0, 1),), {}),
     ])  # fmt: skip
 
 
@@ -142,12 +160,15 @@ class Program:
         self.values: dict[Any, Any] = {}
         self.places: list[Any] = []
         self.layers: list[str] = []
+        self.sizes = Sizes({})
         ndim = r.choice([1, 2, 2, 3])
         self.axes = sorted(r.sample(range(ndim), r.randint(1, min(2, ndim))))
         lengths = {axis: r.choice([(2, 2), (1, 2), (1, 1), (2, 1, 1)]) for axis in self.axes}
         for name in r.choice([["a"], ["a", "b"], ["a", "b"]]):
             shape = [sum(lengths[k]) if k in lengths else r.choice([1, 2, 2]) for k in range(ndim)]
             self._source(name, shape, lengths)
+        for number in range(r.choice([0, 0, 1, 2])):
+            self._taken(f"t{number}", shape, lengths)
         for number in range(r.randint(1, 6)):
             self._layer(f"y{number}")
 
@@ -162,6 +183,61 @@ class Program:
                 index[axis] = slice(start, start + lengths[axis][k])
             self._add(Task((name, *place), operator.getitem, TaskRef(f"chunk-{name}"),
                            tuple(index)))  # fmt: skip
+        self.layers.append(name)
+
+    def _taken(self, name: str, shape: list[int], lengths: dict[int, Any]) -> None:
+        """Add what tasks take of a chunk, for each place as much as a piece has, or nearly so."""
+        r, before = self.r, dict(self.tasks)
+        axis = r.choice([*self.axes, *self.axes, r.randrange(len(shape))])
+        long = [r.choice([3, 3, 2]) if k == axis else r.choice([n, 1])
+                for k, n in enumerate(shape)]  # fmt: skip
+        chunk_of = [f"chunk-{name}"] if r.random() < 0.8 else [f"chunk-{name}", f"chunk-{name}b"]
+        for each in chunk_of:
+            values = np.array([r.randint(-9, 9) for _ in range(int(np.prod(long)))], "f8")
+            if r.random() < 0.3:
+                self._add(DataNode(f"data-{each}", values.reshape(long)))
+                self._add(Task(each, operator.neg, TaskRef(f"data-{each}")))
+                self.sizes.add(each, 8, tuple(long))
+            else:
+                self._add(DataNode(each, values.reshape(long)))
+        counts = lengths.get(axis, (r.choice([1, 2]),))
+        types = r.choice([["i8"], ["i8"], ["u1"], ["u1", "i8"], ["u8", "i8"], ["?"]])
+        alike, odd = r.random() < 0.3, r.random() < 0.1
+        for place in self.places:
+            which = place[self.axes.index(axis)] if axis in self.axes else 0
+            count = r.choice([1, 2, 3]) if odd else counts[which]
+            low = -3 if types == ["i8"] else 0
+            positions = np.array([r.randint(low, 2) for _ in range(count)], r.choice(types))
+            index: list[Any] = [slice(None)] * r.choice([len(shape), len(shape), axis + 1])
+            index[axis] = positions
+            other = r.randrange(len(index))
+            if other != axis and r.random() < 0.2:
+                index[other] = r.choice(
+                    [slice(0, 1), slice(0, 2), 0, slice(None, None, -1), np.zeros(count, "i8")]
+                )
+            source, key = r.choice(chunk_of), (name, *place)
+            # The same task for several places, or for those of another layer.
+            others = [(layer, *self.places[0]) for layer in ("t0", name)]
+            others = [k for k in others if k in self.tasks and count in self.values[k].shape]
+            if alike and others:
+                self.values[key] = self.values[others[0]]
+                self.tasks[key] = Alias(key, others[0])
+                continue
+            try:
+                self._add(DataNode(f"index-{name}-{place}", (1, tuple(index))))
+                split = r.random() < 0.3
+                made = (f"{name}-all", *place) if split else key
+                self._add(Task(made, take, TaskRef(source), TaskRef(f"index-{name}-{place}")))
+                if split:
+                    piece = [slice(0, n) for n in long]
+                    piece[axis] = r.choice([slice(0, count), slice(1, count), slice(None)])
+                    self._add(Task(key, r.choice([operator.getitem, chunk.getitem]),
+                                   TaskRef(made), tuple(piece)))  # fmt: skip
+                    if r.random() < 0.5:
+                        self._add(Task.fuse(self.tasks[made], self.tasks[key], key=key))
+            except (IndexError, ValueError):
+                self.tasks = before
+                return
         self.layers.append(name)
 
     def _add(self, node: Any) -> None:
@@ -224,7 +300,8 @@ class Program:
             axes = self.axes
             if axes[-1] >= ndim or self.r.random() < 0.3:
                 axes = sorted(self.r.sample(range(ndim), divided))
-            node = Task(f"all-{layer}", finalize, self._nested(layer, axes, ndim, ()))
+            join = self.r.choice([finalize, concatenate3])
+            node = Task(f"all-{layer}", join, self._nested(layer, axes, ndim, ()))
             try:
                 self._add(node)
             except (ValueError, IndexError):
@@ -248,14 +325,14 @@ def test_any_graph(seed: int) -> None:
     program = Program(Random(seed))
     wanted = program.results()
     if wanted:
-        changed(program.tasks, wanted)
+        changed(program.tasks, wanted, program.sizes)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_some_graphs_have_chunks_that_stay_whole() -> None:
     found = []
-    for seed in range(20):
+    for seed in range(40):
         program = Program(Random(seed))
         wanted = program.results()
-        found.append(bool(wanted) and changed(program.tasks, wanted))
+        found.append(bool(wanted) and changed(program.tasks, wanted, program.sizes))
     assert sum(found) > 4

@@ -1,0 +1,163 @@
+"""Tasks that take positions of a chunk along one axis, by a list of them: `clim[month]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import getitem
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask.array import chunk
+
+from gpusched.adapters.arrays import take
+from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph
+from gpusched.graph import subgraph
+
+Lengths = tuple[int, ...]
+
+
+class Taken(NamedTuple):
+    """What a task takes of a chunk, all of it along the other axes."""
+
+    source: Any
+    """Key of the chunk."""
+    lengths: Lengths
+    """How long the chunk is at most."""
+    axis: int
+    """Where the positions are."""
+    positions: np.ndarray[Any, Any]
+    """Integers: which position of the chunk is at each position of what is taken."""
+
+    def indices(self) -> tuple[Any, ...]:
+        """Return what the chunk is indexed by."""
+        axes = range(len(self.lengths))
+        return tuple([self.positions if k == self.axis else slice(None) for k in axes])
+
+
+class Takings:
+    """What tasks of a graph take of chunks.
+
+    Parameters
+    ----------
+    tasks
+        dask's nodes by key.
+    lengths
+        Returns how long a chunk is at most by its key; None if it may be no array of NumPy's or
+        CuPy's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.adapters.arrays import take
+    >>> from gpusched.adapters.tasks import DataNode, Task, TaskRef
+    >>> from gpusched.graph.taking import Takings
+    >>> months = DataNode("months", (1, (np.array([0, 0, 1]), slice(None))))
+    >>> days = Task("days", take, TaskRef("means"), TaskRef("months"))
+    >>> takings = Takings({"days": days, "months": months}, {"means": (12, 5)}.get)
+    >>> takings.of("days").positions
+    array([0, 0, 1])
+    """
+
+    def __init__(self, tasks: Mapping[Any, Any], lengths: Callable[[Any], Lengths | None]) -> None:
+        self._tasks = tasks
+        self._lengths = lengths
+        self._found: dict[Any, Taken | None] = {}
+
+    def of(self, key: Any) -> Taken | None:
+        """Return what a task takes, if it does nothing but that and cutting; otherwise None."""
+        if key not in self._found:
+            self._found[key] = self._taken(self._tasks.get(key))
+        return self._found[key]
+
+    def _taken(self, node: Any, cuts: bool = True) -> Taken | None:
+        """Return what a task takes, and perhaps cuts off what another task takes."""
+        if type(node) is not Task or len(node.dependencies) > 2:
+            return None
+        known: dict[Any, Any] = {}
+        for each in node.dependencies:
+            other = self._tasks.get(each)
+            if type(other) is DataNode and type(other.value) is tuple:
+                known[each] = other.value
+            else:
+                # What another task has taken is looked at one task deep: links of chains are one.
+                known[each] = (cuts and self._taken(other, cuts=False)) or _Chunk(each)
+        try:
+            found = self._value(node, known)
+        except _OtherError:
+            return None
+        return found if type(found) is Taken else None
+
+    def _value(self, value: Any, known: Mapping[Any, Any]) -> Any:
+        """Return what an argument is, or what a task makes."""
+        if isinstance(value, TaskRef):
+            return known[value.key]
+        if type(value) is Alias:
+            return known[value.target]
+        if type(value) is DataNode:
+            return value.value
+        if type(value) is not Task:
+            return value
+        if value.func is execute_subgraph:
+            return subgraph.walk(value, known, self._value)
+        if value.kwargs or len(value.args) != 2:
+            raise _OtherError
+        array, index = [self._value(each, known) for each in value.args]
+        if value.func is take:
+            return self._of_chunk(array, index)
+        # Functions of others may not be hashable.
+        if value.func is getitem or value.func is chunk.getitem:
+            return _cut(array, index)
+        raise _OtherError
+
+    def _of_chunk(self, array: Any, marked: Any) -> Taken:
+        """Return what `dask.array._shuffle._getitem` takes."""
+        if type(array) is not _Chunk or type(marked) is not tuple or len(marked) != 2:
+            raise _OtherError
+        index, lengths = marked[1], self._lengths(array.key)
+        if type(index) is not tuple or lengths is None or len(index) != len(lengths):
+            raise _OtherError
+        arrays = [k for k, each in enumerate(index) if type(each) is np.ndarray]
+        axis = arrays[0] if arrays else 0
+        positions = index[axis]
+        if positions.ndim != 1 or positions.dtype.kind not in "iu":
+            raise _OtherError
+        _check_whole(index, lengths, axis)
+        return Taken(array.key, lengths, axis, positions)
+
+
+class _Chunk(NamedTuple):
+    key: Any
+
+
+class _OtherError(Exception):
+    """A task that does something else."""
+
+
+def _cut(array: Any, index: Any) -> Taken:
+    """Return a piece of what is taken, which is all of it along the other axes."""
+    if type(array) is not Taken:
+        raise _OtherError
+    index = index if type(index) is tuple else (index,)
+    if len(index) > len(array.lengths) or not all(map(_is_plain, index)):
+        raise _OtherError
+    _check_whole(index, array.lengths, array.axis)
+    if array.axis < len(index):
+        array = array._replace(positions=array.positions[index[array.axis]])
+    return array
+
+
+def _check_whole(index: tuple[Any, ...], lengths: Lengths, axis: int) -> None:
+    """Raise `_OtherError` if an index leaves something out along other axes."""
+    for k, (each, length) in enumerate(zip(index, lengths, strict=False)):
+        whole = _is_plain(each) and not each.start and (each.stop is None or each.stop >= length)
+        if k != axis and not whole:
+            raise _OtherError
+
+
+def _is_plain(index: Any) -> bool:
+    """Return whether an index is a slice that counts from the beginning, one by one."""
+    if type(index) is not slice or index.step not in (None, 1):
+        return False
+    return all(
+        each is None or (type(each) is int and each >= 0) for each in (index.start, index.stop)
+    )
