@@ -29,10 +29,10 @@ from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.results import Results
 from gpusched.graph.safety.kinds import SCALARS
-from gpusched.graph.shown import in_c_order, is_plain, layouts
+from gpusched.graph.shown import in_c_order, is_plain, layouts, strides
 from gpusched.graph.tiled import Part, parts
 from gpusched.newest import Newest
-from gpusched.placed import Placed
+from gpusched.placed import Placed, hosted
 from gpusched.plan import shortage, tiers
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.grids import is_join
@@ -215,7 +215,7 @@ class Segment:
                 return self._unfused(found.kernels, key, inputs, registers)
         elif isinstance(found, Plan):
             if not (found.ready or self._is_ready(found)):
-                return self._unfused(found.kernels, key, inputs, registers)
+                return self._unfused(found.kernels, key, inputs, registers, found)
             if moved is not None:
                 inputs = moved.on_device()
             try:
@@ -250,8 +250,8 @@ class Segment:
         return plan.ready
 
     def _unfused(self, kernels: tuple[Runnable, ...], key: Any, inputs: tuple[Any, ...],
-                 registers: Registers) -> None:  # fmt: skip
-        """Call the functions as they are, as kernels are missing."""
+                 registers: Registers, plan: Plan | None = None) -> None:  # fmt: skip
+        """Call the functions as they are, or CuPy's as a plan says, as kernels are missing."""
         error = tiers.failure(kernels)
         if error is not None:
             moved = isinstance(registers, Moved)
@@ -259,12 +259,18 @@ class Segment:
             self._remember(key, direct)
             return self._direct(direct, registers)
         self.remaining.tasks -= 1
+        left, graph = self.remaining.tasks, self.remaining.graph
         synchronize = None
         if isinstance(registers, Moved):
+            by_calls = plan.by_calls if plan is not None else None
+            if by_calls is not None and registers.pays(by_calls.passes):
+                given = flat(registers.on_device())
+                with tiers.Unfused(kernels, left, graph, by_calls.synchronize):
+                    results, _ = by_calls.run(given)
+                return self._keep(by_calls, results, registers)
             registers.leave(kernels[0].name, NOT_COMPILED)
         elif not (device := _device(inputs)).can.host_memory:
             synchronize = device.synchronize
-        left, graph = self.remaining.tasks, self.remaining.graph
         with tiers.Unfused(kernels, left, graph, synchronize):
             self._call_in_tiles(registers)
 
@@ -442,7 +448,7 @@ class Segment:
             found = self.too_little(recorder)
             if found is None:
                 found = recorder.plan(arrays, self.structures(recorder, local))
-                if self.shown and not recorder.moved:
+                if self.shown:
                     found = self._laid_out(found, recorder, inputs, registers)
             if isinstance(found, Plan):
                 if recorder.patient:
@@ -479,20 +485,24 @@ class Segment:
                 self._news = newness.NOT_KEPT
             if not found.ready:
                 recorder.discard()
-                return self._unfused(found.kernels, key, inputs, registers)
+                return self._unfused(found.kernels, key, inputs, registers, found)
             self._finish(found, results, seconds, registers)
 
     def _finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
-        """Keep the results of a plan, and report the errors that its kernels have raised."""
-        if isinstance(registers, Moved):
-            results = registers.copies.settled(results, plan.result)
-        for register, result in zip(self.outputs, results, strict=True):
-            registers[register] = result
+        """Keep and count the results of a plan whose kernels have run."""
         with updating() as counters:
             counters.tasks += 1
             if plan.names:
                 counters.fused_tasks += 1
                 plan.count(counters, seconds)
+        self._keep(plan, results, registers)
+
+    def _keep(self, plan: Plan, results: Any, registers: Registers) -> None:
+        """Keep the results of a plan, and report the errors that it has raised."""
+        if isinstance(registers, Moved):
+            results = registers.copies.settled(results, plan.result)
+        for register, result in zip(self.outputs, results, strict=True):
+            registers[register] = result
         self._report(plan, registers)
 
     def _called(self, direct: Direct, key: Any) -> None:
@@ -570,11 +580,15 @@ class Segment:
         given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
         if recorder.keeps_c_order() and all(map(in_c_order, given)) and all(map(is_plain, planned)):
             return plan
-        tried: Registers = list(registers)
+        tried: Registers = list(map(hosted, registers)) if recorder.moved else list(registers)
         with np.errstate(all="ignore"):
             self.call(tried)
         found = flat(tuple([tried[k] for k in self.outputs]))
-        if layouts(found, given) == layouts(planned, given):
+        if recorder.moved:  # Each function gets a copy of its own.
+            same = strides(found) == strides(planned)
+        else:
+            same = layouts(found, given) == layouts(planned, given)
+        if same:
             return plan
         recorder.discard()
         reason = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
