@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.backends import cache
+from gpusched.backends import arraycalls, cache
 from gpusched.backends.memory import pool
 from gpusched.dataclass import dataclass
 from gpusched.emit.dtypes import SUPPORTED
@@ -47,6 +47,10 @@ class Capabilities:
     """Whether an operation that stands alone is faster as a kernel; see `gpusched.graph.alone`."""
 
 
+def _no_calls(kernel: Runnable) -> None:
+    """Return None: what is on the host is computed by a program's own calls meanwhile."""
+
+
 @dataclass(frozen=True)
 class Device:
     """A backend in this process: a kind of array, and how to compute with it.
@@ -65,6 +69,9 @@ class Device:
     """Copies a NumPy array to the device."""
     synchronize: Callable[[], None]
     """Waits for what this thread has launched."""
+    calls: Callable[[Runnable], Runnable | None] = _no_calls
+    """Returns what does by calls of the array library what a kernel does that is not compiled; None
+    where it cannot."""
     marks: Marks | None = None
     """For timing launches; None where they are over when their call returns."""
     can: Capabilities = Capabilities()
@@ -109,6 +116,7 @@ def cuda() -> Device:
         return milliseconds / 1e3
 
     return Device("cuda", runtime.handle, cupy.empty, cupy.full, cupy.array, synchronize,
+                  lambda kernel: arraycalls.in_place_of(kernel, cupy),
                   Marks(mark, seconds))  # fmt: skip
 
 

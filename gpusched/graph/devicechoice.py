@@ -81,8 +81,21 @@ def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
     found = _known_refusal(segment, inputs) if segment.recorded else None
     if found is not None:
         return found
+    return None if segment_work(segment, values).pays() else (name, COPIES)
+
+
+def segment_work(segment: Segment, values: tuple[Any, ...]) -> Work:
+    """Return what a segment takes and does.
+
+    Parameters
+    ----------
+    segment
+        The calls.
+    values
+        Its inputs, one after the other.
+    """
     calls = sum(effort(step.function, step.args) for _, step in segment.steps)
-    return None if work_of(values, calls, segment.returns).pays() else (name, COPIES)
+    return work_of(values, calls, segment.returns)
 
 
 @contextmanager

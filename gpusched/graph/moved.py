@@ -111,14 +111,18 @@ class Moved(list[Any]):
         The task's.
     refuse
         Called with a function's name and the reason before functions are called on the host.
+    pays
+        Returns whether the device is done sooner with so many calls of CuPy's.
     """
 
     def __init__(self, registers: list[Any], inputs: Iterable[int], copies: TaskCopies,
-                 refuse: Callable[[tuple[str, Reason]], None]) -> None:  # fmt: skip
+                 refuse: Callable[[tuple[str, Reason]], None],
+                 pays: Callable[[int], bool]) -> None:  # fmt: skip
         super().__init__(registers)
         self.copies = copies
         self._inputs = tuple(inputs)
         self._refuse = refuse
+        self.pays = pays
         self.left = False
         """Whether functions are called on the host, rather than kernels."""
 

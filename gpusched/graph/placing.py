@@ -7,6 +7,7 @@ host memory for everything else: `gpusched.graph.devicechoice` decides for each 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from gpusched.graph.devicechoice import (
     can_stay,
     cut,
     is_own,
+    segment_work,
     why_left,
     why_on_host,
 )
@@ -151,7 +153,12 @@ class Placing:
     def _moved(self, segment: Segment, registers: list[Any]) -> list[Any]:
         if not segment.recorded:
             return self._by_cupy(segment, registers)
-        moved = Moved(registers, segment.inputs, self._copies, self._refuse)
+        values = flat(tuple([registers[k] for k in segment.inputs]))
+
+        def pays(passes: int) -> bool:
+            return replace(segment_work(segment, values), passes=passes).pays()
+
+        moved = Moved(registers, segment.inputs, self._copies, self._refuse, pays)
         segment.run_whole(moved)
         self._on_device |= not moved.left
         return moved

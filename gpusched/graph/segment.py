@@ -29,10 +29,10 @@ from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
 from gpusched.graph.results import Results
 from gpusched.graph.safety.kinds import SCALARS
-from gpusched.graph.shown import in_c_order, is_plain, layouts
+from gpusched.graph.shown import in_c_order, is_array, is_plain, layouts, strides
 from gpusched.graph.tiled import Part, arranged, parts
 from gpusched.newest import Newest
-from gpusched.placed import Placed
+from gpusched.placed import Placed, hosted
 from gpusched.plan import shortage, tiers
 from gpusched.plan.expression import UnrecordableError
 from gpusched.plan.grids import is_join
@@ -234,7 +234,7 @@ class Segment:
                 return None
         elif isinstance(found, Plan):
             if not (found.ready or self._is_ready(found)):
-                self._unfused(found.kernels, key, inputs, registers)
+                self._unfused(found.kernels, key, inputs, registers, found)
                 return None
             if moved is not None:
                 inputs = moved.on_device()
@@ -270,8 +270,9 @@ class Segment:
         return plan.ready
 
     def _unfused(self, kernels: tuple[Runnable, ...], key: Any, inputs: tuple[Any, ...],
-                 registers: Registers, planned: Any = None) -> bool:  # fmt: skip
-        """Call the functions as they are, as kernels are missing.
+                 registers: Registers, plan: Plan | None = None,
+                 planned: Any = None) -> bool:  # fmt: skip
+        """Call the functions as they are, or CuPy's as a plan says, as kernels are missing.
 
         Returns
         -------
@@ -286,12 +287,19 @@ class Segment:
             self._direct(direct, registers)
             return True
         self.remaining.tasks -= 1
+        left, graph = self.remaining.tasks, self.remaining.graph
         synchronize = None
         if isinstance(registers, Moved):
+            by_calls = plan.by_calls if plan is not None else None
+            if by_calls is not None and registers.pays(by_calls.passes):
+                given = flat(registers.on_device())
+                with tiers.Unfused(kernels, left, graph, by_calls.synchronize):
+                    results, _ = by_calls.run(given)
+                self._keep(by_calls, results, registers)
+                return True
             registers.leave(kernels[0].name, NOT_COMPILED)
         elif not (device := _device(inputs)).can.host_memory:
             synchronize = device.synchronize
-        left, graph = self.remaining.tasks, self.remaining.graph
         with tiers.Unfused(kernels, left, graph, synchronize) as run:
             self._call_in_tiles(registers)
             run.kept = planned is None or self._layout(registers, inputs) == planned
@@ -466,8 +474,10 @@ class Segment:
             if found is None:
                 found = recorder.plan(arrays, self.structures(recorder, local))
                 planned = self._planned_layout(found, recorder, inputs)
-                if planned is not None and (recorder.patient or self._is_ready(found)):
+                asked = recorder.patient or recorder.moved or self._is_ready(found)
+                if planned is not None and asked:
                     found = self._laid_out(found, planned, inputs, registers, short)
+                    planned = None
             if isinstance(found, Plan):
                 if recorder.patient:
                     tiers.wait(found.kernels)
@@ -508,22 +518,26 @@ class Segment:
             if found.ready:
                 return self._finish(found, results, seconds, registers)
             recorder.discard()
-            if not self._unfused(found.kernels, key, inputs, registers, planned):
+            if not self._unfused(found.kernels, key, inputs, registers, found, planned):
                 self._called(self._other_layout(), key)
             elif kept and planned is not None:
                 self._remember(key, found)
 
     def _finish(self, plan: Plan, results: Any, seconds: float, registers: Registers) -> None:
-        """Keep the results of a plan, and report the errors that its kernels have raised."""
-        if isinstance(registers, Moved):
-            results = registers.copies.settled(results, plan.result)
-        for register, result in zip(self.outputs, results, strict=True):
-            registers[register] = result
+        """Keep and count the results of a plan whose kernels have run."""
         with updating() as counters:
             counters.tasks += 1
             if plan.names:
                 counters.fused_tasks += 1
                 plan.count(counters, seconds)
+        self._keep(plan, results, registers)
+
+    def _keep(self, plan: Plan, results: Any, registers: Registers) -> None:
+        """Keep the results of a plan, and report the errors that it has raised."""
+        if isinstance(registers, Moved):
+            results = registers.copies.settled(results, plan.result)
+        for register, result in zip(self.outputs, results, strict=True):
+            registers[register] = result
         self._report(plan, registers)
 
     def _called(self, direct: Direct, key: Any) -> None:
@@ -594,18 +608,22 @@ class Segment:
 
     def _planned_layout(self, plan: Plan, recorder: Recorder, inputs: tuple[Any, ...]) -> Any:
         """Return how a plan lays its results out, if it matters and NumPy may do it otherwise."""
-        if not self.shown or recorder.moved:
+        if not self.shown:
             return None
         given, planned = flat(inputs), flat(recorder.stand_ins(plan.result))
-        arrays = [value for value in planned if isinstance(value, np.ndarray)]
+        arrays = list(filter(is_array, planned))
         ordered = recorder.keeps_c_order() and all(map(in_c_order, given))
         if not arrays or (ordered and all(map(is_plain, arrays))):
             return None
-        return layouts(planned, given)
+        return strides(planned) if recorder.moved else layouts(planned, given)
 
-    def _layout(self, registers: Registers, inputs: tuple[Any, ...]) -> Any:
-        """Return how the results among the registers are laid out."""
-        return layouts(flat(tuple([registers[k] for k in self.outputs])), flat(inputs))
+    def _layout(self, registers: Registers, inputs: tuple[Any, ...], moved: bool = False) -> Any:
+        """Return how the results among the registers are laid out.
+
+        On the host, for those that a GPU computes: each function gets a copy of its own of these.
+        """
+        found = flat(tuple([registers[k] for k in self.outputs]))
+        return strides(found) if moved else layouts(found, flat(inputs))
 
     def _laid_out(self, plan: Plan, planned: Any, inputs: tuple[Any, ...],
                   registers: Registers, short: bool) -> Plan | Direct:  # fmt: skip
@@ -614,10 +632,12 @@ class Segment:
         NumPy itself is asked, once for each kind of chunks; before kernels are compiled, the first
         run does.
         """
-        tried: Registers = list(registers)
+        moved = isinstance(registers, Moved)
+        tried: Registers = list(map(hosted, registers)) if moved else list(registers)
         with np.errstate(all="ignore"):
             self._call_in_tiles(tried) if short else self.call(tried)
-        return plan if self._layout(tried, inputs) == planned else self._other_layout()
+        same = self._layout(tried, inputs, moved) == planned
+        return plan if same else self._other_layout()
 
     def _other_layout(self) -> Direct:
         reason = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")

@@ -68,6 +68,16 @@ def layouts(values: Sequence[Any], inputs: Sequence[Any]) -> Any:
     return [type(value) for value in values], seen
 
 
+def strides(values: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Return the strides of the arrays among some values, NumPy's or CuPy's."""
+    return [value.strides for value in values if is_array(value)]
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is an array, NumPy's or CuPy's."""
+    return hasattr(value, "strides") and not isinstance(value, np.generic)
+
+
 def in_c_order(value: Any) -> bool:
     """Return whether the axes of a value go from the slowest to the fastest, if it is an array.
 
@@ -79,7 +89,7 @@ def in_c_order(value: Any) -> bool:
     >>> in_c_order(x[1:, ::2]), in_c_order(x.T), in_c_order(x[::-1])
     (True, False, False)
     """
-    if not isinstance(value, np.ndarray):
+    if not is_array(value):
         return True
     steps = [s for s, n in zip(value.strides, value.shape, strict=True) if n != 1]
     falling = all(first > second for first, second in pairwise(steps))
@@ -87,8 +97,13 @@ def in_c_order(value: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value is a writeable array that has the strides of a new one in C order."""
-    if not isinstance(value, np.ndarray) or not value.flags.writeable:
+    """Return whether a value is a writeable array that has the strides of a new one in C order.
+
+    Arrays of CuPy's are all writeable.
+    """
+    if not is_array(value):
+        return False
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
         return False
     expected = value.itemsize
     for length, step in zip(reversed(value.shape), reversed(value.strides), strict=True):

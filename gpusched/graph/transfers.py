@@ -41,6 +41,8 @@ class Work:
     """How many arrays these are."""
     returned: int = 0
     """Bytes of results that the host needs afterwards."""
+    passes: int = 1
+    """How often the device goes through its operands: once, or for each call of CuPy's."""
 
     def host_seconds(self) -> float:
         """Return how long the calls take as NumPy's."""
@@ -48,11 +50,11 @@ class Work:
         return copies + self.calls * self.nbytes / HOST
 
     def device_seconds(self) -> float:
-        """Return how long they take as kernels."""
+        """Return how long they take on the device."""
         copies = (self.upload + self.returned) / LINK
         copies += (self.uploads + bool(self.returned)) * COPY
         # What only shows chunks in another way launches nothing.
-        return copies + LAUNCH * bool(self.calls) + self.nbytes / DEVICE
+        return copies + self.passes * (LAUNCH * bool(self.calls) + self.nbytes / DEVICE)
 
     def pays(self) -> bool:
         """Return whether the device is done sooner.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -312,6 +312,21 @@ class Plan:
         return tuple({id(launch.kernel): launch.kernel for launch in self.launches}.values())
 
     @cached_property
+    def by_calls(self) -> Plan | None:
+        """The plan with calls of CuPy's for its kernels; None where there are none for one."""
+        steps = by_calls([step for step, _, _ in self.stages])
+        if steps is None:
+            return None
+        others = zip(steps, self.stages, strict=True)
+        stages = tuple((step, launches, ends) for step, (_, launches, ends) in others)
+        return replace(self, steps=steps, stages=stages)
+
+    @cached_property
+    def passes(self) -> int:
+        """How many such calls there are, about."""
+        return sum(max(launch.operations, 1) for launch in self.launches)
+
+    @cached_property
     def names(self) -> list[str]:
         """The name of each of these calls."""
         return [launch.name for launch in self.launches]
@@ -353,6 +368,20 @@ class Plan:
                 registers[register] = None
         self.synchronize()
         return substitute(self.result, registers), seconds
+
+
+def by_calls(steps: Iterable[Step]) -> list[Step] | None:
+    """Return steps that compute the same by calls of CuPy's; None where one has none."""
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, Launch):
+            called = step.device.calls(step.kernel)
+            if called is None:
+                return None
+            found.append(replace(step, kernel=called))
+        else:
+            found.append(step)
+    return found
 
 
 def used_registers(structure: Any) -> set[int]:

@@ -48,6 +48,7 @@ from gpusched.plan.plan import (
     Register,
     Registers,
     Step,
+    by_calls,
     kind,
     last_uses,
     reads,
@@ -553,22 +554,30 @@ class Recorder:
 
     def demand(self) -> None:
         """Run what has been recorded and has not run, since values are needed now."""
-        launches = [step for step in self._pending_steps if isinstance(step, Launch)]
-        self._compile(tuple(launch.kernel for launch in launches))
-        while self._pending_steps:
-            step = self._pending_steps.pop(0)
-            self.release(written(step) & self._stood_in)
+        for step in self._runnable():
+            self.release(written(self._pending_steps.pop(0)) & self._stood_in)
             step(self._registers)
             self.repeatable = False
         self._stood_in.clear()
 
-    def _compile(self, kernels: tuple[Runnable, ...]) -> None:
-        """Wait for kernels that are to run, or end the recording if some are not compiled."""
+    def _runnable(self) -> list[Step]:
+        """Return what is to run, with CuPy's calls where kernels are not compiled.
+
+        Where there are none it waits for the compiler, or ends the recording.
+        """
+        steps = list(self._pending_steps)
+        kernels = tuple([step.kernel for step in steps if isinstance(step, Launch)])
         if self.patient:
-            return tiers.wait(kernels)
-        self.missing = tiers.missing(kernels)
-        if self.missing:
+            tiers.wait(kernels)
+            return steps
+        missing = tiers.missing(kernels)
+        if not missing:
+            return steps
+        called = by_calls(steps) if self.moved else None
+        if called is None:
+            self.missing = missing
             self.stop(GraphBreak.COMPILATION("kernels are not compiled"))
+        return called
 
     def discard(self) -> None:
         """Let go of all that stands in for results: nothing of what was recorded is to run."""

@@ -15,9 +15,11 @@ from dask.typing import Key
 
 import gpusched.serialization
 from gpusched import placed
+from gpusched.backends.devices import cuda
 from gpusched.graph.transfers import Work
 from gpusched.placed import Placed, hosted
 from gpusched.workers.task_inputs import CountingMover, TaskInputs
+from tests.record.recording import Place
 
 
 class Results(dict[Key, Any]):
@@ -46,6 +48,21 @@ class GpuWorker:
         """Return the results of a graph, as a client of the worker gets them."""
         results = self.compute(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
         return hosted(_values(keys, results))
+
+    def place(self) -> Place:
+        """Return where its chunks are, for recordings."""
+
+        def to_host(found: Any) -> Any:
+            if type(found) in (tuple, list):
+                return type(found)(map(to_host, found))
+            if type(found) is dict:
+                return {key: to_host(value) for key, value in found.items()}
+            if type(found) is not np.ndarray and hasattr(found, "get"):
+                found = self.mover.to_host(found)
+            # CuPy has no scalars.
+            return found[()] if isinstance(found, np.ndarray) else found
+
+        return Place(cuda(), self.mover.to_device, to_host)
 
     def compute(self, dsk: Mapping[Key, Any]) -> Results:
         """Return the results of all tasks of a graph, as the worker keeps them."""

@@ -61,6 +61,7 @@ LEFT_OUT: dict[str, str] = {
 COUNTED: tuple[str, ...] = (
     "graph/test_absorbing.py::test_means_of_groups_are_read_where_they_are",
     "graph/test_fusion_counts.py",
+    "graph/test_located.py::test_chunks_of_dask_take_their_own_points",
     "graph/test_merging.py",
     "graph/test_partials.py::test_chunks_with_other_arrays_share_a_program",
     "plan/test_unjoined.py",

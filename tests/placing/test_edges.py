@@ -73,8 +73,10 @@ def on_device(worker: GpuWorker, array: np.ndarray) -> Placed:
     return Placed(worker.mover.to_device(array))
 
 
-def test_random_programs_give_what_plain_dask_gives() -> None:
-    counts, failed = differences(first=40, cases=12)
+@pytest.mark.parametrize("compilation", ["wait", "off"])
+def test_random_programs_give_what_plain_dask_gives(compilation: str) -> None:
+    with dask.config.set({"gpusched.fusion.compile": compilation}):
+        counts, failed = differences(first=40, cases=12)
     assert [(r.case.kind, r.case.seed, r.found) for r in failed] == []
     assert counts.cases == 24
 
@@ -268,20 +270,61 @@ def test_kernels_that_cannot_be_compiled_are_said_once_and_counted(
     assert counts.host_tasks == 6
 
 
-def test_chunks_stay_on_the_host_while_kernels_are_missing(
-    worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have kernels not compiled, and none asked for."""
     monkeypatch.setattr(worthwhile, "gain", lambda *_: -1.0)
     settings = {"gpusched.fusion.cache-directory": None, "gpusched.fusion.compile": "background"}
+    with dask.config.set(settings):
+        yield
+
+
+def reduced(x: da.Array) -> da.Array:
+    return (x * 2.375 - 7.25).sum(axis=0) + (x * 3.375 - 6.25).max(axis=0)
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_calls_of_cupy_compute_on_the_device_while_kernels_are_missing(worker: GpuWorker) -> None:
     x = da.from_delayed(dask.delayed(host)(), (64, 512), dtype=float)
-    y = (x * 2.375 - 7.25).sum(axis=0) + (x * 3.375 - 6.25).max(axis=0)
+    with gpusched.disable():
+        expected = reduced(x).compute(scheduler="sync")
+    found, counts = counted(lambda: reduced(x).compute(scheduler=worker.get))
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert type(found) is np.ndarray
+    assert (counts.launches, counts.unfused_tasks) == (0, counts.device_tasks)
+    assert counts.device_tasks == 2
+    assert set(counts.host_reasons.values()) == {1}
+    assert {reason for _, reason in counts.host_reasons} == {LEAVES, SMALL}
+    assert counts.bytes_to_device == x.nbytes
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_tasks_that_ask_for_a_value_run_on_the_device_while_kernels_are_missing(
+    worker: GpuWorker,
+) -> None:
+    x = da.from_delayed(dask.delayed(host)(), (64, 512), dtype=float)
+    y = da.nanmax(x * 2, axis=0)  # NumPy warns of a column of NaN.
     with gpusched.disable():
         expected = y.compute(scheduler="sync")
-    with dask.config.set(settings):
-        found, counts = counted(lambda: y.compute(scheduler=worker.get))
+    found, counts = counted(lambda: y.compute(scheduler=worker.get))
     np.testing.assert_array_equal(found, expected)
-    assert counts.host_tasks > 0
+    assert (counts.launches, counts.host_tasks) == (0, 0)
+    assert counts.device_tasks > 0
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_chunks_stay_on_the_host_where_so_many_calls_take_longer(worker: GpuWorker) -> None:
+    x = da.from_delayed(dask.delayed(lambda: host()[:8])(), (8, 512), dtype=float)
+    y = x
+    for k in range(12):
+        y = y * (1 + k) - k
+    with gpusched.disable():
+        expected = y.compute(scheduler="sync")
+    found, counts = counted(lambda: y.compute(scheduler=worker.get))
+    np.testing.assert_array_equal(found, expected)
     assert (counts.device_tasks, counts.bytes_to_host) == (0, 0)
+    reasons = [reason for _, reason in counts.host_reasons if reason.kind is not LEAVES.kind]
+    assert reasons == ["its kernels are not compiled yet"]
 
 
 def test_chunks_that_arrive_without_room_on_the_device_are_numpy_arrays(

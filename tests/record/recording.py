@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gpusched.backends import arraycalls
 from gpusched.backends.cache import kernels, reference
 from gpusched.backends.devices import HOST, Device
+from gpusched.emit.kernel import Kernel
 from gpusched.plan.plan import Launch, Plan
 from gpusched.record import (  # noqa: F401
     functions,
@@ -23,8 +25,29 @@ from gpusched.record import (  # noqa: F401
 )
 from gpusched.record.chunk import LazyChunk, lazies, references
 from gpusched.record.record import Recorder
+from gpusched.store.handles import Handle, Runnable
 
-BACKENDS = {"python": reference, "cpu": kernels.get}
+
+def array_calls(kernel: Kernel) -> Runnable:
+    """Return the calls that stand in for a kernel, CuPy's or NumPy's as the chunks are."""
+
+    def never() -> Any:
+        raise AssertionError("it is not compiled")
+
+    if place().device.can.host_memory:
+        module = np
+    else:
+        import cupy as module
+    found = arraycalls.in_place_of(Handle(kernel, lambda: None, never), module)
+    assert found is not None
+    return found
+
+
+BACKENDS: dict[str, Callable[[Kernel], Runnable]] = {
+    "python": reference,
+    "cpu": kernels.get,
+    "arrays": array_calls,
+}
 
 
 @dataclass(frozen=True)
