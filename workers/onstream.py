@@ -10,7 +10,7 @@ from typing import Any
 from dask.typing import Key
 
 from gpusched.placed import hosted
-from gpusched.threadsafe.tasks import running
+from gpusched.threadsafe.task_cleanup import running
 from gpusched.workers.execution import Execution
 
 

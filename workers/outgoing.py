@@ -14,7 +14,7 @@ from distributed.comm.addressing import get_address_host
 from distributed.comm.core import Comm
 from distributed.protocol.serialize import to_serialize
 
-from gpusched.serialization.arrays.results import Results
+from gpusched.serialization.arrays.sealed_results import Results
 from gpusched.serialization.codec.link import KEY, Link, Peer, Transfer, usual
 from gpusched.store.statistics import updating
 

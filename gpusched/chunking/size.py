@@ -7,7 +7,7 @@ from typing import Any
 import dask
 
 from gpusched import config
-from gpusched.chunking.choice import Choice, choose
+from gpusched.chunking.chunk_bytes import Choice, choose
 
 KEY = "array.chunk-size"
 _DASK = 128 << 20

@@ -11,7 +11,7 @@ from gpusched.cli.errors import Failed
 from gpusched.cli.log_filters import log_warnings_only
 from gpusched.cli.profiling import profiling
 from gpusched.cli.progress import progress, say
-from gpusched.cli.session import Session, connected, started
+from gpusched.cli.run_cluster import Session, connected, started
 from gpusched.cli.signals import leaving_at_once, stopping_cleanly
 from gpusched.cli.summary import summary
 from gpusched.store.service.client import queued_names

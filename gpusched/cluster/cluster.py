@@ -34,7 +34,7 @@ from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.specs import worker_options
 from gpusched.cluster.without_http import SilentScheduler, SilentWorker
 from gpusched.dashboard.on_demand import show_on_demand
-from gpusched.dashboard.registration import PAGE, offer
+from gpusched.dashboard.page_registration import PAGE, offer
 from gpusched.workers.nanny import DeviceNanny
 
 

@@ -24,7 +24,7 @@ from gpusched.cluster.kernels import Kernels
 from gpusched.cluster.plain_clients import PlainClients
 from gpusched.cluster.programs import Programs
 from gpusched.cluster.prometheus import register
-from gpusched.dashboard import registration
+from gpusched.dashboard import page_registration
 from gpusched.graph import early
 from gpusched.logs import follow
 from gpusched.workers import versions
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 # Preloads are imported before the dashboard is, and set up when it has started.
-registration.offer()
+page_registration.offer()
 
 
 def dask_setup(scheduler: Scheduler) -> None:
@@ -46,7 +46,7 @@ def dask_setup(scheduler: Scheduler) -> None:
         plugin.install(scheduler)
         scheduler.add_plugin(plugin)
     _refuse_other_versions(scheduler)
-    registration.show(scheduler)
+    page_registration.show(scheduler)
     limit_handshakes(scheduler)
     limit_requests(scheduler.http_server)
     recomputing.install(scheduler)

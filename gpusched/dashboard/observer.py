@@ -15,7 +15,7 @@ from distributed.protocol.pickle import dumps
 
 from gpusched.adapters.distributed import in_background
 from gpusched.dashboard import answers
-from gpusched.dashboard.fused import Fusion
+from gpusched.dashboard.fusion_counts import Fusion
 from gpusched.dashboard.launches import KEPT, Launches
 from gpusched.newest import Newest
 from gpusched.workers import versions

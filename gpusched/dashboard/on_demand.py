@@ -9,7 +9,7 @@ from typing import Any
 from distributed import Scheduler
 from tornado import web
 
-from gpusched.dashboard.registration import register, show
+from gpusched.dashboard.page_registration import register, show
 
 
 def show_on_demand(scheduler: Scheduler) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tornado import web
 
-from gpusched.dashboard.registration import PAGE, register
+from gpusched.dashboard.page_registration import PAGE, register
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from gpusched.debugging.graph import Graph
 from gpusched.debugging.origins import Called, moves_by_name
 from gpusched.debugging.plaincall import PlainCall
 from gpusched.debugging.readable import ReadableKernel
-from gpusched.debugging.run import Execution, Run
+from gpusched.debugging.replay import Execution, Run
 from gpusched.debugging.subject import Index, Subject
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.partials import bare

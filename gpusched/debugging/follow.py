@@ -26,7 +26,7 @@ from gpusched.debugging.origins import (
     shown_elements,
 )
 from gpusched.debugging.readable import ReadableKernel, needed
-from gpusched.debugging.run import Execution, Run
+from gpusched.debugging.replay import Execution, Run
 from gpusched.debugging.sources import follows, told_of
 from gpusched.debugging.steps import Index, Traced, Where, is_finite
 from gpusched.inspection.source import place_of_node

@@ -16,7 +16,7 @@ from gpusched.graph.rewrite import Functions, rewrite_task
 from gpusched.inspection.gather import gather
 from gpusched.inspection.places import place_of_layer
 from gpusched.inspection.standins import Declared
-from gpusched.inspection.tasks import layer_of, result_key
+from gpusched.inspection.task_contents import layer_of, result_key
 
 
 class Graph:

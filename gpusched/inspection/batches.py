@@ -17,7 +17,7 @@ from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.tasks import layer_of
+from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.units import count
 
 

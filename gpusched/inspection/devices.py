@@ -11,7 +11,7 @@ from gpusched.breaks import Reason
 from gpusched.graph.devicechoice import can_stay, cut, why_left, why_on_host
 from gpusched.graph.examination import bare_name
 from gpusched.graph.segment import Segment, flat
-from gpusched.inspection.tasks import layer_of
+from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import DeviceUse
 from gpusched.placed import Placed, extent, holds_placed
 from gpusched.plan.bounds import bounds

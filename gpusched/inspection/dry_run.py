@@ -38,7 +38,7 @@ from gpusched.inspection.standins import (
     multiplied,
     ordinary,
 )
-from gpusched.inspection.tasks import aliases_of, calls_of, layer_of, result_key
+from gpusched.inspection.task_contents import aliases_of, calls_of, layer_of, result_key
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.unfused_memory import Called, Holding, lazy_in, peak_of_calls

@@ -14,9 +14,9 @@ from gpusched.graph.segment import describe
 from gpusched.graph.signature import Signatures
 from gpusched.inspection.dry_run import UNKNOWN, Rehearser
 from gpusched.inspection.gather import Wanted
-from gpusched.inspection.results import most_kept
+from gpusched.inspection.kept_results import most_kept
 from gpusched.inspection.standins import arrays_in, extent
-from gpusched.inspection.tasks import layer_of
+from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import Variant
 
 

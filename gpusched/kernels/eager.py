@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.devices import HOST, Device, device_of
-from gpusched.kernels.arrays import taken
+from gpusched.kernels.array_arguments import taken
 from gpusched.newest import Newest
 from gpusched.plan.overrides import active
 from gpusched.plan.plan import Plan

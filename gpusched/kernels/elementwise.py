@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.kernels import blocks
+from gpusched.kernels import dask_arrays
 from gpusched.kernels.definition import define, inner_function, outside_of
 from gpusched.kernels.errors import KernelError, location
+from gpusched.kernels.notebook import Shown
 from gpusched.kernels.scalar import ScalarKernel
-from gpusched.kernels.shown import Shown
 from gpusched.kernels.signatures import Signature
 from gpusched.record.chunk import LazyChunk
 from gpusched.record.recorded import Freezable
@@ -99,8 +99,8 @@ class ElementwiseKernel(Shown, Freezable):
         args = in_order(self.python, args, named)
         args = with_defaults(args, kernel.definition.arity, self.python.__defaults__ or ())
         for value in args:
-            if blocks.is_dask(value):
-                return blocks.elementwise(kernel, args)
+            if dask_arrays.is_dask(value):
+                return dask_arrays.elementwise(kernel, args)
             foreign = not isinstance(value, np.ndarray | np.generic | LazyChunk | ElementwiseKernel)
             if foreign and _overrides(value):
                 found = value.__array_ufunc__(self, "__call__", *args)

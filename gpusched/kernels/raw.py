@@ -14,7 +14,7 @@ from gpusched.kernels.definition import Definition
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.host.errors import NotCompiledError
-from gpusched.kernels.shown import html
+from gpusched.kernels.notebook import html
 from gpusched.kernels.signatures import dtypes_of
 from gpusched.kernels.trees import tree_of
 from gpusched.store.statistics import updating
@@ -98,7 +98,7 @@ class RawKernel:
         grid, extent = _triple(blocks), _triple(threads)
 
         def run(*arguments: Any) -> None:
-            from gpusched.kernels.simulation.launch import simulate
+            from gpusched.kernels.simulation.simulate import simulate
 
             simulate(self._checked(arguments), grid, extent, arguments, backwards)
 

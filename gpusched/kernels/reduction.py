@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.kernels import blocks
-from gpusched.kernels.arrays import taken
+from gpusched.kernels import dask_arrays
+from gpusched.kernels.array_arguments import taken
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
+from gpusched.kernels.notebook import Shown
 from gpusched.kernels.reduce import Axes, ReduceKernel
-from gpusched.kernels.shown import Shown
 from gpusched.record.recorded import Freezable, RecordedFunction
 
 
@@ -69,8 +69,8 @@ class ReductionKernel(Shown, Freezable):
             Whether the axes stay, with length 1.
         """
         x, kernel = self._single(args), self.frozen()
-        if blocks.is_dask(x):
-            return blocks.reduction(kernel, x, axis, keepdims)
+        if dask_arrays.is_dask(x):
+            return dask_arrays.reduction(kernel, x, axis, keepdims)
         return kernel(x if hasattr(x, "_recorder") else taken(x), axis=axis, keepdims=keepdims)
 
     def _single(self, args: tuple[Any, ...]) -> Any:

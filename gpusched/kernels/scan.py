@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.kernels import blocks
+from gpusched.kernels import dask_arrays
 from gpusched.kernels.accumulate import ScanKernel as FrozenScan
-from gpusched.kernels.arrays import taken
+from gpusched.kernels.array_arguments import taken
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.reduction import ReductionKernel
 
@@ -41,8 +41,8 @@ class ScanKernel(ReductionKernel):
             One axis; an array of several axes is flattened if None.
         """
         x, kernel = self._single(args), FrozenScan(self.frozen())
-        if blocks.is_dask(x):
-            return blocks.scan(kernel, x, axis)
+        if dask_arrays.is_dask(x):
+            return dask_arrays.scan(kernel, x, axis)
         x = x if hasattr(x, "_recorder") else taken(x)
         if axis is None:
             x, axis = np.reshape(x, -1), 0

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.kernels import blocks
+from gpusched.kernels import dask_arrays
 from gpusched.kernels.elementwise import ElementwiseKernel, in_order, with_defaults
 from gpusched.kernels.errors import KernelError
 from gpusched.kernels.interior import MODES, Boundary, InteriorKernel, PaddedKernel
 from gpusched.kernels.neighbours import Neighbourhood, analyse
-from gpusched.kernels.shown import Shown
+from gpusched.kernels.notebook import Shown
 from gpusched.kernels.signatures import Signature
 
 NAMES = {"wrap": "periodic", "symmetric": "reflect", "edge": "nearest"}
@@ -67,8 +67,8 @@ class StencilKernel(Shown):
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Return the function's values around each element, of the shape of its arrays."""
         kernel, args = self.frozen(), self._filled(in_order(self.python, args, named))
-        if any(map(blocks.is_dask, args)):
-            return blocks.stencil(kernel, args)
+        if any(map(dask_arrays.is_dask, args)):
+            return dask_arrays.stencil(kernel, args)
         return kernel(*args)
 
     def _filled(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.kernels import blocks
-from gpusched.kernels.arrays import taken
+from gpusched.kernels import dask_arrays
+from gpusched.kernels.array_arguments import taken
 from gpusched.kernels.elementwise import ElementwiseKernel
 from gpusched.kernels.errors import KernelError
+from gpusched.kernels.notebook import Shown
 from gpusched.kernels.reduce import Axes
-from gpusched.kernels.shown import Shown
 from gpusched.kernels.tuples import TupleReduceKernel
 
 
@@ -71,8 +71,8 @@ class TupleReductionKernel(Shown):
         """
         values = args if self.value is None else self.value(*args)
         values = values if isinstance(values, tuple) else (values,)
-        if any(map(blocks.is_dask, values)):
-            return blocks.tuple_reduction(self.frozen(), values, axis, keepdims)
+        if any(map(dask_arrays.is_dask, values)):
+            return dask_arrays.tuple_reduction(self.frozen(), values, axis, keepdims)
         arrays = tuple(np.asarray(taken(v)) for v in values)
         found = self.frozen()(*arrays, axis=axis, keepdims=keepdims)
         return tuple(each if each.ndim else each[()] for each in found)

@@ -161,7 +161,7 @@ def _check_rows(unlabelled: list[Any], loops: int, cores: tuple[int, ...]) -> No
 
 
 def _library(packed: Packed, library: str | None) -> str:
-    names = {"functions": "Python", "onnx": "onnxruntime", "sklearn": "scikit-learn"}
+    names = {"function_models": "Python", "onnx": "onnxruntime", "sklearn": "scikit-learn"}
     return library or names.get(packed.kind, packed.kind)
 
 

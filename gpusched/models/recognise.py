@@ -25,7 +25,7 @@ def kind_of(value: Any) -> str:
     --------
     >>> from gpusched.models.recognise import kind_of
     >>> kind_of(abs)
-    'functions'
+    'function_models'
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return "onnx"
@@ -35,7 +35,7 @@ def kind_of(value: Any) -> str:
             value
         ):
             return kind
-    return "functions"
+    return "function_models"
 
 
 def pack(value: Any) -> Packed:
@@ -56,7 +56,7 @@ def pack(value: Any) -> Packed:
             f"gpusched.apply(lambda: {value.__name__}(), x)"
         )
     kind = kind_of(value)
-    if kind == "functions" and not callable(value) and type(value).__module__ == "builtins":
+    if kind == "function_models" and not callable(value) and type(value).__module__ == "builtins":
         raise TypeError(f"a model or a function is wanted, not {value!r:.100}")
     try:
         packed: Packed = importlib.import_module(f"gpusched.models.{kind}").pack(value)
@@ -105,6 +105,6 @@ def adopt(value: Any, device: str | None, wanted: str | None) -> Model:
         )
         return found
     kind = kind_of(value)
-    reader = library(wanted) if wanted and kind == "functions" else None
+    reader = library(wanted) if wanted and kind == "function_models" else None
     found = (reader or importlib.import_module(f"gpusched.models.{kind}")).adopt(value, device)
     return found

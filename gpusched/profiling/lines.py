@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpusched.inspection.places import Place, place_of_layer
-from gpusched.inspection.tasks import layer_of
+from gpusched.inspection.task_contents import layer_of
 
 
 class Lines:

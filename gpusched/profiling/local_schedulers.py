@@ -12,7 +12,7 @@ import dask.multiprocessing
 import dask.threaded
 
 from gpusched import events
-from gpusched.profiling import tasks
+from gpusched.profiling import profiled_tasks
 
 _MODULES: tuple[Any, ...] = (dask.local, dask.threaded, dask.multiprocessing)
 """Each calls `get_async` by a name of its own."""
@@ -90,7 +90,7 @@ class Computation:
         """Run tasks as `dask.local.batch_execute_tasks` does, and note each."""
         if len(calls) > 1:
             return [result for call in calls for result in self._run(batch, [call])]
-        results = tasks.run(calls[0][0], batch, calls) if events.active else batch(calls)
+        results = profiled_tasks.run(calls[0][0], batch, calls) if events.active else batch(calls)
         if self._since is None:
             self._since = perf_counter()
         return results

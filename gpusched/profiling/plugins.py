@@ -14,7 +14,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from gpusched import events
 from gpusched.adapters.distributed import in_background
 from gpusched.profiling.process_report import Report, plugin_name, process
-from gpusched.profiling.tasks import Timed
+from gpusched.profiling.profiled_tasks import Timed
 
 
 class Watch(WorkerPlugin):

@@ -181,7 +181,7 @@ class Profile:
         path : str or Path
             A file, whose name usually ends with ``.json``.
         """
-        from gpusched.profiling.trace import trace
+        from gpusched.profiling.chrome_trace import trace
 
         Path(path).write_text(json.dumps(trace(self)), encoding="utf-8")
 

@@ -15,7 +15,7 @@ from typing import Any
 from toolz import curry  # type: ignore[import-untyped]
 from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
-from gpusched.saving.names import name_of
+from gpusched.saving.permitted_functions import name_of
 from gpusched.serialization.frames import CorruptFrameError
 
 _KEYWORDS = {

@@ -62,8 +62,9 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
 
     Notes
     -----
-    A file that needs no trust can call only the functions listed in `gpusched.saving.names`, and
-    only when what is loaded is computed. That may still take all memory and time there is.
+    A file that needs no trust can call only the functions listed in
+    `gpusched.saving.permitted_functions`, and only when what is loaded is computed. That may still
+    take all memory and time there is.
 
     Examples
     --------

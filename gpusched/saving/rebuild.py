@@ -22,7 +22,7 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
 )
 from gpusched.saving.arguments import check_argument, check_arguments
-from gpusched.saving.names import check_call
+from gpusched.saving.permitted_functions import check_call
 from gpusched.saving.values import Decoder, Input, Result, index
 from gpusched.serialization.frames import CorruptFrameError
 

@@ -21,7 +21,7 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.saving import bitgenerators, elements
 from gpusched.saving.code import Carried, refuse
-from gpusched.saving.names import METHODS, find, name_of
+from gpusched.saving.permitted_functions import METHODS, find, name_of
 from gpusched.serialization import dtypes
 from gpusched.serialization.frames import CorruptFrameError
 

@@ -4,10 +4,10 @@ The files in the order in which a call goes through them: `policies` (how calls 
 data), `wrapping` (``wrap``), `proxy` and `handle_classes` (what looks like the library, and which
 of its results are wrapped), `specials`, `pickling`, `registry` (the guard of each policy), `guards`
 and its kinds (`locks`, `limits`, `dedicated`, `instances` with their `proxy_targets`,
-`child_processes` with `child` and `pipe_messages`), `waits`, `threads` and `tasks` (deadlocks, long
-waits, what is cancelled or left behind), `counts`. `unsafe_libraries` lists libraries with the
-policies they need, which `import_hook` applies as they are imported, by `replacing` their
-functions.
+`child_processes` with `child` and `pipe_messages`), `waits`, `threads` and `task_cleanup`
+(deadlocks, long waits, what is cancelled or left behind), `counts`. `unsafe_libraries` lists
+libraries with the policies they need, which `import_hook` applies as they are imported, by
+`replacing` their functions.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ READERS = {
     "jax": ("jax", ""),
     "tensorflow": ("tensorflow", ""),
     "dlpack": ("dlpack", ""),
-    "results": ("results", ""),
+    "results": ("sealed_results", ""),
 }
 """Readers of messages by name: the file of this folder, and how its functions' names end."""
 

@@ -13,7 +13,7 @@ from dask.utils import parse_bytes
 
 import gpusched
 from gpusched.chunking import chosen, size
-from gpusched.chunking.choice import Choice
+from gpusched.chunking.chunk_bytes import Choice
 from gpusched.chunking.size import KEY, ChunkSize
 from gpusched.chunking.target import Target
 

@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster
 
 from gpusched import Cluster, installing
 from gpusched.cli import checks, doctor
-from gpusched.cli.checks import fusion, gpu, host, skew, wheels
+from gpusched.cli.checks import fusion, gpu, resources, skew, wheels
 from gpusched.cli.checks.finding import Finding
 from gpusched.workers import affinity, nvml
 from gpusched.workers.versions import own_versions
@@ -72,8 +72,8 @@ def test_port_in_use_names_its_holder() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(host, "_PORTS", {port: "scheduler"})
-            found = host.ports()
+            patched.setattr(resources, "_PORTS", {port: "scheduler"})
+            found = resources.ports()
     assert found.status == "warning"
     assert f"{port} (scheduler) by" in found.text
     assert str(os.getpid()) in found.text
@@ -109,13 +109,13 @@ def test_program_that_fails_is_told() -> None:
 
 def test_spill_folder_in_memory_or_missing(tmp_path: Path) -> None:
     with dask.config.set({"temporary-directory": "/dev/shm"}):
-        assert "is in memory" in host.spill_folder().text
+        assert "is in memory" in resources.spill_folder().text
     with dask.config.set({"temporary-directory": "/dev/shm/no/such"}):
-        assert "is in memory" in host.spill_folder().text
+        assert "is in memory" in resources.spill_folder().text
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "under"):
         with dask.config.set({"temporary-directory": str(path)}):
-            found = host.spill_folder()
+            found = resources.spill_folder()
         assert found.status == "failure"
         assert str(path) in found.text
         assert f"{tmp_path / 'file'} is not a folder that can be written" in found.text
@@ -124,11 +124,11 @@ def test_spill_folder_in_memory_or_missing(tmp_path: Path) -> None:
 def test_spill_folder_that_workers_will_make(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "_is_memory", lambda folder: False)
-    monkeypatch.setattr(host, "_LITTLE_SPACE", 0)
+    monkeypatch.setattr(resources, "_is_memory", lambda folder: False)
+    monkeypatch.setattr(resources, "_LITTLE_SPACE", 0)
     missing = tmp_path / "not" / "yet"
     with dask.config.set({"temporary-directory": str(missing)}):
-        found = host.spill_folder()
+        found = resources.spill_folder()
         assert found.status == "ok"
         assert f"{missing} (made when needed), " in found.text
         assert not missing.parent.exists()
@@ -139,11 +139,11 @@ def test_spill_folder_that_workers_will_make(
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 512))
-    assert host.open_files().status == "warning"
-    assert "ulimit -v" in host.memory_limit().text
+    assert resources.open_files().status == "warning"
+    assert "ulimit -v" in resources.memory_limit().text
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
-    monkeypatch.setattr(host, "MEMORY_LIMIT", 2**28)
-    assert "workers share only 256.00 MiB" in host.memory_limit().text
+    monkeypatch.setattr(resources, "MEMORY_LIMIT", 2**28)
+    assert "workers share only 256.00 MiB" in resources.memory_limit().text
 
 
 def test_loopback_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_loopback_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("Network is unreachable")
 
     monkeypatch.setattr(socket, "create_connection", fail)
-    found = host.loopback()
+    found = resources.loopback()
     assert found.status == "failure"
     assert "ip link set lo up" in found.remedy
 

@@ -19,7 +19,7 @@ from gpusched.dashboard.components.spill import Spill
 from gpusched.dashboard.components.timeline import WINDOW, Timeline
 from gpusched.dashboard.components.utilization import Utilization
 from gpusched.dashboard.components.waiting import Waiting
-from gpusched.dashboard.fused import Fusion
+from gpusched.dashboard.fusion_counts import Fusion
 from gpusched.dashboard.launches import Launches
 from tests.dashboard.test_devices import gpu, worker
 

@@ -210,10 +210,10 @@ def test_several_schedulers_follow_in_one_process() -> None:
 def test_bokeh_is_imported_only_for_a_dashboard() -> None:
     code = (
         "import sys, gpusched\n"
-        "from gpusched.dashboard import registration\n"
+        "from gpusched.dashboard import page_registration\n"
         "with gpusched.local(): pass\n"
         "assert 'bokeh' not in sys.modules\n"
-        "assert not registration.register()\n"
+        "assert not page_registration.register()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

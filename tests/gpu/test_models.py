@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpusched
-from gpusched.models.functions import Function
+from gpusched.models.function_models import Function
 from gpusched.models.views import lendable
 from tests.placing.gpuworker import GpuWorker, gpu_worker
 

@@ -26,7 +26,7 @@ from dask._task_spec import TaskRef
 from toolz import curry  # type: ignore[import-untyped]
 
 import gpusched
-from gpusched.saving import UntrustedError, names, reading
+from gpusched.saving import UntrustedError, permitted_functions, reading
 from gpusched.serialization import sealed
 from gpusched.serialization.frames import CorruptFrameError
 
@@ -96,7 +96,7 @@ def function(chance: random.Random) -> dict[str, Any]:
 
 @functools.cache
 def _functions() -> list[str]:
-    return sorted(names.table())
+    return sorted(permitted_functions.table())
 
 
 def state(chance: random.Random) -> Any:

@@ -19,7 +19,7 @@ import pytest
 from gpusched import threadsafe
 from gpusched.threadsafe import waits
 from gpusched.threadsafe.registry import guard_for
-from gpusched.threadsafe.tasks import running
+from gpusched.threadsafe.task_cleanup import running
 from tests.threadsafe import fragile
 from tests.waiting import PATIENCE, wait_for
 

@@ -16,7 +16,7 @@ import pytest
 from gpusched import threadsafe
 from gpusched.threadsafe import registry, threads, waits
 from gpusched.threadsafe.counts import Counts
-from gpusched.threadsafe.tasks import running as task
+from gpusched.threadsafe.task_cleanup import running as task
 
 
 @pytest.fixture(autouse=True)

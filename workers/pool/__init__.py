@@ -13,7 +13,7 @@ from gpusched import installing
 from gpusched.workers.pool.base import Pool
 from gpusched.workers.pool.device_pools import AsyncPool, CupyPool, NoPool, RmmPool
 from gpusched.workers.pool.host import HostPool
-from gpusched.workers.pool.request import KINDS, check_fits, read_request
+from gpusched.workers.pool.pool_options import KINDS, check_fits, read_request
 
 __all__ = ["KINDS", "HostPool", "Pool", "install", "read_request"]
 

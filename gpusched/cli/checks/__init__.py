@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gpusched.cli.checks import dependencies, fusion, gpu, gpu_kernels, host, skew
+from gpusched.cli.checks import dependencies, fusion, gpu, gpu_kernels, resources, skew
 from gpusched.cli.checks.finding import Finding
 
 Check = Callable[[], Finding]
@@ -15,12 +15,12 @@ HERE: dict[str, Check] = {
     "NVML": gpu.nvml,
     "GPU kernels": gpu_kernels.kernels,
     "pinning": gpu.pinning,
-    "ports": host.ports,
-    "loopback": host.loopback,
-    "memory limit": host.memory_limit,
-    "open files": host.open_files,
-    "shared memory": host.shared_memory,
-    "spill folder": host.spill_folder,
+    "ports": resources.ports,
+    "loopback": resources.loopback,
+    "memory limit": resources.memory_limit,
+    "open files": resources.open_files,
+    "shared memory": resources.shared_memory,
+    "spill folder": resources.spill_folder,
     "dependencies": dependencies.tested,
     "kernel cache": fusion.kernel_cache,
     "fused program": fusion.program,

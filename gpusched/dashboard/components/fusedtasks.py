@@ -12,7 +12,7 @@ from distributed.utils import log_errors
 
 from gpusched.dashboard.components.base import Component
 from gpusched.dashboard.components.figures import hover, legend_above, plot
-from gpusched.dashboard.fused import Counted
+from gpusched.dashboard.fusion_counts import Counted
 from gpusched.dashboard.observer import observer_of
 from gpusched.inspection.units import count
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpusched.backends.cuda.simulated_threads import Thread, Triple, current, place
-from gpusched.kernels.arrays import uninitialised_value
+from gpusched.kernels.array_arguments import uninitialised_value
 from gpusched.kernels.simulation.errors import GuardError, RaceError, UninitialisedError
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.chunking import choose
-from gpusched.chunking.choice import A_THREAD, ALIVE, LEAST, MOVED, OVERHEAD
+from gpusched.chunking.chunk_bytes import A_THREAD, ALIVE, LEAST, MOVED, OVERHEAD
 from gpusched.chunking.target import Target
 
 MIB, GIB = 1 << 20, 1 << 30

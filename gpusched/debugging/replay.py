@@ -32,7 +32,7 @@ from gpusched.inspection.dry_run import unfusible
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.places import place_of_function, place_of_layer, place_of_site
 from gpusched.inspection.standins import arrays_in
-from gpusched.inspection.tasks import layer_of
+from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.tracing import Origin as Site
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.variant import KernelUse

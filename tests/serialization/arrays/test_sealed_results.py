@@ -10,7 +10,7 @@ import pytest
 from distributed import protocol
 from distributed.protocol import to_serialize
 
-from gpusched.serialization.arrays.results import Results
+from gpusched.serialization.arrays.sealed_results import Results
 from gpusched.serialization.frames import CorruptFrameError
 from gpusched.workers.outgoing import checked
 
@@ -81,16 +81,16 @@ def test_frames_that_are_missing_or_too_many_are_noticed() -> None:
 
 
 def test_bytes_of_arrays_are_not_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpusched.serialization.arrays import results
+    from gpusched.serialization.arrays import sealed_results
 
     read: list[int] = []
-    theirs = results._checksum
+    theirs = sealed_results._checksum
 
     def counting(frames: list[memoryview]) -> int:
         read.append(sum(frame.nbytes for frame in frames))
         return theirs(frames)
 
-    monkeypatch.setattr(results, "_checksum", counting)
+    monkeypatch.setattr(sealed_results, "_checksum", counting)
     protocol.serialize(Results({"a": np.ones(1000), "b": [np.ones(1000)], "c": bytes(7)}))
     assert read == [7]
 

@@ -11,7 +11,7 @@ from gpusched.backends.cuda.errors import SimulationError
 from gpusched.backends.cuda.simulated_threads import Triple, run
 from gpusched.kernels.definition import Definition, Value
 from gpusched.kernels.errors import KernelError, location
-from gpusched.kernels.simulation import names
+from gpusched.kernels.simulation import simulated_cuda
 from gpusched.kernels.simulation.watched_arrays import tracked
 
 
@@ -28,7 +28,7 @@ def simulate(
     KernelError
         If the function raises an error, with file and line.
     """
-    table = names.replacements()
+    table = simulated_cuda.replacements()
 
     def target(value: Value) -> Value:
         if isinstance(value, Definition):

@@ -30,7 +30,7 @@ def most_kept(tasks: Mapping[Any, Any], keys: Collection[Any], nbytes: Callable[
     Examples
     --------
     >>> from dask.task_spec import Task, TaskRef
-    >>> from gpusched.inspection.results import most_kept
+    >>> from gpusched.inspection.kept_results import most_kept
     >>> tasks = {"a": Task("a", int)} | {
     ...     after: Task(after, abs, TaskRef(before)) for before, after in ("ab", "bc", "cd")
     ... }

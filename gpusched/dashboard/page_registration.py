@@ -25,7 +25,7 @@ def offer() -> None:
     Examples
     --------
     >>> import dask.config
-    >>> from gpusched.dashboard.registration import offer
+    >>> from gpusched.dashboard.page_registration import offer
     >>> offer()
     >>> dask.config.get("distributed.scheduler.http.routes").count("gpusched.dashboard.routes")
     1

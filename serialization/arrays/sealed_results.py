@@ -47,7 +47,7 @@ class Results:
     Examples
     --------
     >>> from distributed.protocol import deserialize, serialize
-    >>> from gpusched.serialization.arrays.results import Results
+    >>> from gpusched.serialization.arrays.sealed_results import Results
     >>> header, frames = serialize(Results({"a": {"number": b"1"}}))
     >>> deserialize(header, frames)
     {'a': {'number': b'1'}}

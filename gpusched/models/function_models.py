@@ -17,7 +17,7 @@ def pack(value: Any) -> Packed:
     """Return a function pickled: by value, if it is none of an installed module."""
     name = str(getattr(getattr(value, "func", value), "__name__", type(value).__name__))
     form = "loader" if loads(value) else "function"
-    return Packed("functions", form, name, cloudpickle.dumps(value))
+    return Packed("function_models", form, name, cloudpickle.dumps(value))
 
 
 def loads(value: Any) -> bool:
@@ -25,7 +25,7 @@ def loads(value: Any) -> bool:
 
     Examples
     --------
-    >>> from gpusched.models.functions import loads
+    >>> from gpusched.models.function_models import loads
     >>> loads(lambda: 1), loads(lambda x: x), loads(abs)
     (True, False, False)
     """

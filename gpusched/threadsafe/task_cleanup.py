@@ -25,7 +25,7 @@ def running(key: Any) -> Iterator[None]:
     Examples
     --------
     >>> from gpusched import threadsafe
-    >>> from gpusched.threadsafe.tasks import running
+    >>> from gpusched.threadsafe.task_cleanup import running
     >>> with running("example"):
     ...     threadsafe.lock("example").acquire()
     >>> threadsafe.statistics()["lock(example)"].abandoned

@@ -28,7 +28,7 @@ def html(title: str, function: Any) -> str:
 
     Examples
     --------
-    >>> from gpusched.kernels.shown import html
+    >>> from gpusched.kernels.notebook import html
     >>> html("<kernel f>", None)
     Markup('<code>&lt;kernel f&gt;</code>')
     """

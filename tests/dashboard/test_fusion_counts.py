@@ -8,7 +8,7 @@ from typing import Any
 import dask.array as da
 
 import gpusched
-from gpusched.dashboard.fused import KEPT, Counted, Fused, Fusion
+from gpusched.dashboard.fusion_counts import KEPT, Counted, Fused, Fusion
 from gpusched.graph.batch import Batch
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep

@@ -144,7 +144,7 @@ def name_of(function: Any) -> str | None:
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusched.saving.names import name_of
+    >>> from gpusched.saving.permitted_functions import name_of
     >>> name_of(np.exp), name_of(np.save)
     ('numpy.exp', None)
     """
@@ -169,7 +169,7 @@ def find(name: Any, called: bool = False) -> Any:
 
     Examples
     --------
-    >>> from gpusched.saving.names import find
+    >>> from gpusched.saving.permitted_functions import find
     >>> find("numpy.exp")
     <ufunc 'exp'>
     >>> find("os.system")

@@ -70,7 +70,7 @@ class Fusion:
 
     Examples
     --------
-    >>> from gpusched.dashboard.fused import Fusion
+    >>> from gpusched.dashboard.fusion_counts import Fusion
     >>> fusion = Fusion()
     >>> fusion.tell(("host", 1), {"tasks": 3, "fused_tasks": 2, "launches": 2,
     ...                           "kernels": [["add", 2]],
