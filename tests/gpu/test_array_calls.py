@@ -1,4 +1,4 @@
-"""CuPy's calls in place of kernels: each operation and dtype, at the values of `test_operations`."""
+"""CuPy's calls in place of kernels: each operation and dtype, at `test_operations`'s values."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import ast
 import copy
 
 from gpusched.dataclass import dataclass
-from gpusched.kernels.arrays import uninitialised_value
+from gpusched.kernels.array_arguments import uninitialised_value
 from gpusched.kernels.host.errors import NotCompiledError
 from gpusched.kernels.host.lowering import AXES, CONTEXT, Barrier, Rewritten
 from gpusched.kernels.host.regions import (
