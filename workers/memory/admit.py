@@ -102,6 +102,8 @@ class Admission:
         self.estimates = Estimates()
         self.counters = Counters()
         self._fullest = self.ledger.fullest
+        self._own = self.ledger.own
+        """Bytes that the process took for itself when nothing ran here last."""
         self.most_resident = 0
         """The most bytes that the process was seen to take."""
         self.reason = ""
@@ -231,13 +233,15 @@ class Admission:
         """Return the sizes and counters of now, as plain numbers, and what is waited for."""
         self._observe()
         ledger, counters = self.ledger, self.counters
+        if ledger.idle:
+            self._own = max(ledger.own, ledger.unmanaged - self._memory.unused())
         return {
             "limit_bytes": ledger.limit,
             "held_bytes": self._memory.held(),
             "in_flight_bytes": ledger.in_flight,
             "reserved_bytes": ledger.reserved,
             "unmanaged_bytes": ledger.unmanaged,
-            "own_bytes": ledger.idle,
+            "own_bytes": self._own,
             "waiting": self.waiting,
             "reason": self.reason,
             "waited": counters.waited,

@@ -113,8 +113,6 @@ class Ledger:
         """Bytes of results."""
         self.in_flight = 0
         """Bytes of results that are being received."""
-        self.idle = own
-        """Bytes that the process took for itself when nothing ran here last."""
         self.unmanaged = own
         """Bytes that nothing here accounts for: modules, caches, other threads, fragments."""
         self.resident: int | None = None
@@ -149,6 +147,11 @@ class Ledger:
         return sum(not each.seceded for each in self._running.values())
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing runs, and nothing is received or read to be sent."""
+        return not self._running and not self.in_flight
+
+    @property
     def consuming(self) -> bool:
         """Whether tasks run that read results, or results are received that tasks will read."""
         reads = (not each.root and not each.seceded for each in self._running.values())
@@ -179,8 +182,6 @@ class Ledger:
         least = resident - max(held, before) - in_flight - self._reserved
         most = resident - min(held, before)
         self.unmanaged = max(self.own, min(max(self.unmanaged, least), most))
-        if not self._running and not in_flight:
-            self.idle = self.unmanaged
 
     def decide(self, need: Need, spillable: int, patient: bool = True) -> Decision:
         """Return what becomes of the first task, or transfer, that waits.

@@ -56,6 +56,9 @@ class Reach(Protocol):
     def close(self) -> None:
         """Look no more."""
 
+    def unused(self) -> int:
+        """Return the bytes of free blocks."""
+
     def free_unused(self) -> int:
         """Give free blocks back; return their bytes."""
 
@@ -112,6 +115,10 @@ class HostMemory:
         """Look no more."""
         if self._high_water is not None:
             self._high_water.close()
+
+    def unused(self) -> int:
+        """Return the bytes of free chunk buffers."""
+        return HostPool().held()
 
     def free_unused(self) -> int:
         """Give free chunk buffers back; return their bytes."""
@@ -171,6 +178,10 @@ class DeviceMemory:
 
     def close(self) -> None:
         """Do nothing."""
+
+    def unused(self) -> int:
+        """Return 0: free blocks are not among those that arrays take."""
+        return 0
 
     def free_unused(self) -> int:
         """Give free blocks back; return 0: they are not among those that arrays take."""

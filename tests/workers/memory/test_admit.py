@@ -15,7 +15,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, futures_of
 
 import gpusched
 from gpusched import Cluster
@@ -95,6 +95,23 @@ def test_what_others_take_is_told_while_no_task_starts(
     assert told["unmanaged_bytes"] == admission.ledger.own + 4 * PART
     assert told["held_bytes"] >= PART
     del x
+
+
+def test_what_a_process_takes_for_itself_is_what_it_took_when_nothing_ran(
+    running: tuple[Client, DeviceWorker], monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
+    client, worker = running
+    admission = admission_of(worker)
+    monkeypatch.setattr(admission._memory, "resident", lambda: 5 * PART)
+    monkeypatch.setattr(admission._memory, "unused", lambda: 2 * PART)
+    # What is in free buffers is given back to whoever needs it.
+    wait_for(lambda: admission.metrics()["own_bytes"] == 3 * PART)
+    future = client.submit(at_the_gate, np.zeros(1), 0)
+    wait_for(lambda: gate.entered == 1)
+    monkeypatch.setattr(admission._memory, "resident", lambda: 9 * PART)
+    assert admission.metrics()["own_bytes"] == 3 * PART
+    gate.opened.set()
+    assert future.result() == 0
 
 
 def test_task_of_a_size_that_was_not_seen_waits_for_what_smaller_ones_have_taken(
@@ -431,3 +448,31 @@ def test_task_is_expected_to_take_what_dask_knows_of_its_chunk() -> None:
         made = {n for key, n in seen.items() if key.startswith("('random")}
         cut = {n for key, n in seen.items() if "split" in key or "rechunk" in key}
         assert made == {4 * PART} and 4 * PART in cut
+
+
+@pytest.mark.processes
+def test_worker_survives_tasks_that_make_large_chunks_or_refuses_them() -> None:
+    """Two threads, and tasks of 192 MB and more of a worker that has 310 MB for tasks."""
+    n = 24_000_000
+    with (
+        dask.config.set({"gpusched.memory.admission": True}),
+        Cluster(1, 2, gpus=0, memory_limit=600 * PART) as cluster,
+        Client(cluster) as client,
+    ):
+        client.wait_for_workers(1)
+        (before,) = client.run(lambda: os.getpid()).values()
+        x = da.arange(n, chunks=n, dtype="f8")
+        # Called one by one, its functions would leave 576 MB: kernels are waited for.
+        assert (da.sqrt(x * 2 + 1) * x).sum().compute() > 0
+        # Without a program; two at a time would be 384 MB, beside what the process takes.
+        y = da.arange(2 * n, chunks=n, dtype="f8").persist()
+        assert [len(chunk) for chunk in client.gather(client.map(np.shape, futures_of(y)))] == [
+            1,
+            1,
+        ]
+        del y
+        with pytest.raises(DoesNotFitError, match=r"needs 610.35 MiB at once"):
+            da.arange(80 * PART, chunks=80 * PART, dtype="f8").persist().compute()
+        assert client.submit(abs, -1).result() == 1
+        (after,) = client.run(lambda: os.getpid()).values()
+        assert before == after
