@@ -22,7 +22,7 @@ import numpy as np
 from dask.array.core import finalize
 from dask.utils import key_split
 
-from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, execute_subgraph, is_container
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.graph.batch_limits import threads
@@ -470,7 +470,7 @@ def _told(value: Any) -> Any:
 
 def _leaves(chunks: Any, index: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Yield what nested lists hold, and where."""
-    if isinstance(chunks, List):
+    if is_container(chunks):
         for k, each in enumerate(chunks.args):
             yield from _leaves(each, (*index, k))
     else:

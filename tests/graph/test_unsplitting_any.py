@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from toolz import compose  # type: ignore[import-untyped]
 
 from gpusched.adapters.arrays import concatenate2
-from gpusched.adapters.tasks import DataNode, List, Task, TaskRef
+from gpusched.adapters.tasks import DataNode, List, Task, TaskRef, identity_cast
 from gpusched.graph import unsplitting
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
@@ -105,6 +105,14 @@ def test_what_looks_alike(a: Any, b: Any, rest: Any, tasks: list[Task], whole: b
              *(piece(A, k, rest) for k in (0, 1)), *(piece(B, k) for k in (0, 1)),
              Task("all", finalize, List(TaskRef(("z", 0)), TaskRef(("z", 1))))]  # fmt: skip
     assert changed({node.key: node for node in nodes}, ["all"]) is whole
+
+
+def test_lists_have_two_forms() -> None:
+    refs = TaskRef(("z", 0)), TaskRef(("z", 1))
+    for chunks in (List(*refs), Task(None, identity_cast, *refs, typ=list)):
+        nodes = [DataNode("chunk-a", LINE), *(piece(A, k) for k in (0, 1)),
+                 *both(operator.mul, (A,), 2), Task("all", finalize, chunks)]  # fmt: skip
+        assert changed({node.key: node for node in nodes}, ["all"])
 
 
 # Any graph -------------------------------------------------------------------------------------
