@@ -150,9 +150,9 @@ def can_stay(spec: Any, inputs: Mapping[Any, Any]) -> bool:
         (moves_elements(function) and not picks(function, args))
         or (by_library(function) and missing_dtype(values) is None)
         or _accepts_cupy(function, [_input(each, inputs) for each in args])
-        for function, args in called
+        for function, args, _ in called
     )
-    calls = sum(calls_of(function) for function, _ in called if by_library(function))
+    calls = sum(calls_of(function) for function, *_ in called if by_library(function))
     return stays and work_of(values, calls, False).pays()
 
 
@@ -162,7 +162,7 @@ def _input(arg: Any, inputs: Mapping[Any, Any]) -> Any:
 
 def why_left(spec: Any) -> Refusal:
     """Return why a task that is no program gets NumPy's arrays, unless its chunks can stay."""
-    functions = [function for function, _ in calls_in(spec)]
+    functions = [function for function, *_ in calls_in(spec)]
     others = [f for f in functions if not moves_elements(f)] or functions
     left = all(map(leaves, others))
     return bare_name(others[0]) if others else "a task", LEAVES if left else NEEDS_HOST

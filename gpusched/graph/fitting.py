@@ -155,8 +155,8 @@ def survived(memory_limit: int, own: int, terminate: float | bool | None = None)
     Examples
     --------
     >>> from gpusched.graph.fitting import survived
-    >>> survived(1000, own=200, terminate=0.95)
-    700
+    >>> survived(1000, own=200, terminate=False)
+    750
     """
     if terminate is None:
         terminate = dask.config.get("distributed.worker.memory.terminate", 0.95)

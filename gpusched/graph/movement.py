@@ -11,6 +11,7 @@ from gpusched.adapters.tasks import GraphNode, Task, execute_subgraph, is_contai
 from gpusched.graph.batch import Batch
 from gpusched.graph.known import pieces
 from gpusched.graph.quick import parts
+from gpusched.graph.subgraph import layer_of
 from gpusched.record.catalogue import has
 
 
@@ -54,31 +55,33 @@ def _is_basic(index: Any) -> bool:
     return isinstance(index, int | np.integer | slice) and type(index) is not bool
 
 
-def calls_in(node: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
+def calls_in(node: Any, layer: str = "") -> Iterator[tuple[Any, Sequence[Any], str]]:
     """Yield the functions that a task of dask's calls, those inside of it included.
 
-    Each comes with its positional arguments as dask has them, or as a batch has.
+    Each comes with its positional arguments as dask has them, or as a batch has, and with its
+    layer.
 
     Examples
     --------
     >>> from gpusched.adapters.tasks import List, Task, TaskRef
     >>> from gpusched.graph.movement import calls_in
     >>> task = Task("x", max, List(TaskRef("a"), Task(None, abs, TaskRef("b"))))
-    >>> [function for function, _ in calls_in(task)] == [max, abs]
+    >>> [function for function, *_ in calls_in(task)] == [abs, max]
     True
-    >>> list(calls_in(Task("x", max, 1, 2))) == [(max, (1, 2))]
+    >>> list(calls_in(Task("x", max, 1, 2))) == [(max, (1, 2), "x")]
     True
     """
     if not isinstance(node, Task):
         return
+    layer = layer if node.key is None else layer_of(node.key)
     values: list[Any] = [*node.args, *node.kwargs.values()]
     if node.func is execute_subgraph:
         inner, _, _, *values = node.args
-        yield from (each for part in inner.values() for each in calls_in(part))
-    elif type(node.func) is Batch:
-        yield from ((step.function, step.args) for step in node.func.steps)
-    elif not is_container(node):
-        yield node.func, node.args
+        values += inner.values()
     for value in values:
         if isinstance(value, GraphNode):
-            yield from calls_in(value)
+            yield from calls_in(value, layer)
+    if type(node.func) is Batch:
+        yield from ((step.function, step.args, layer) for step in node.func.steps)
+    elif node.func is not execute_subgraph and not is_container(node):
+        yield node.func, node.args, layer

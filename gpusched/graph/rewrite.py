@@ -26,6 +26,7 @@ from gpusched.adapters.tasks import (
     Tuple,
     execute_subgraph,
     identity_cast,
+    is_container,
 )
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
@@ -233,7 +234,7 @@ def _is_callable(argument: Any) -> bool:
 def _literals(arguments: Iterable[Any]) -> Iterable[Any]:
     """Yield what the arguments of a task hold besides references to others."""
     for argument in arguments:
-        if isinstance(argument, NestedContainer):
+        if is_container(argument):
             yield from _literals(argument.args)
         elif type(argument) is Task:
             yield argument.func

@@ -15,6 +15,7 @@ from gpusched.graph import safety
 from gpusched.graph.examination import bare_name, said_of
 from gpusched.graph.joins import copied
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
+from gpusched.graph.movement import calls_in
 from gpusched.graph.partials import bare
 from gpusched.graph.program import Program
 from gpusched.graph.quick import parts, slow_part
@@ -38,7 +39,7 @@ from gpusched.inspection.standins import (
     multiplied,
     ordinary,
 )
-from gpusched.inspection.task_contents import aliases_of, calls_of, layer_of, result_key
+from gpusched.inspection.task_contents import aliases_of, layer_of, result_key
 from gpusched.inspection.temporaries import temporaries
 from gpusched.inspection.tracing import TracingRecorder
 from gpusched.inspection.unfused_memory import Called, Holding, lazy_in, peak_of_calls
@@ -82,7 +83,7 @@ class Rehearser(Rehearsal):
 
     def rehearse(self, node: Any, values: Mapping[Any, Any]) -> Variant:
         """Return what a task does; its inputs are stood in for by `values`."""
-        calls = calls_of(node)
+        calls = [(layer, function) for function, _, layer in calls_in(node)]
         key = result_key(node)
         name = layer_of(key)
         variant = Variant(node.key, name, list(dict.fromkeys(layer for layer, _ in calls)))
