@@ -14,6 +14,8 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from gpusched.breaks import GraphBreak
 from gpusched.graph.libraries import FUNCTIONS, package
 from gpusched.graph.safety import calls, closures, flow, imports, operators
@@ -181,7 +183,9 @@ class Interpreter:
         if callee.value in (list, tuple, sum) and args and isinstance(args[0], Generated):
             args[0] = closures.taken(args[0], self.callers)
         if callee.value is functools.reduce and len(args) == 2 and not names:
-            return self._reduced(args[0], calls.item_of(args[1])), True
+            # Of a ufunc it is new, or the only item itself, which is no view of it.
+            ufunc = isinstance(args[0], Known) and isinstance(args[0].value, np.ufunc)
+            return self._reduced(args[0], calls.item_of(args[1])), not ufunc
         if calls.creates(callee.value):
             return calls.created(callee.value, args, names), False
         if isinstance(callee.value, types.FunctionType):
