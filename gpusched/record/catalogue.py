@@ -122,8 +122,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "fresh": {
         METHODS: "clip copy",
-        "numpy": "clip concatenate copy empty_like full_like isclose nan_to_num ones_like stack "
-        "where zeros_like",
+        "numpy": "clip concatenate copy empty_like full_like isclose nan_to_num ones_like "
+        "ravel_multi_index stack where zeros_like",
     },
     "pure": {
         METHODS: "argmax argmin argsort choose clip compress copy cumprod cumsum diagonal dot "
@@ -139,10 +139,10 @@ histogram2d histogramdd hsplit hstack imag inner insert interp isclose iscomplex
 isrealobj kron lexsort matmul max mean median meshgrid min moveaxis nan_to_num nanargmax
 nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile
 nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile prod ptp quantile
-ravel real real_if_close repeat reshape result_type roll rollaxis rot90 round searchsorted select
-shape size sort split squeeze stack std sum swapaxes take take_along_axis tensordot tile trace
-transpose trapezoid tril triu unique unravel_index unwrap vander var vdot vsplit vstack where
-zeros_like""",
+ravel ravel_multi_index real real_if_close repeat reshape result_type roll rollaxis rot90 round
+searchsorted select shape size sort split squeeze stack std sum swapaxes take take_along_axis
+tensordot tile trace transpose trapezoid tril triu unique unravel_index unwrap vander var vdot vsplit
+vstack where zeros_like""",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "
         "irfftn rfft rfft2 rfftn",
         "numpy.linalg": "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power "

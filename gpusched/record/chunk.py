@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusched.breaks import GraphBreak
-from gpusched.emit.dtypes import HALF
+from gpusched.emit.dtypes import HALF, SUPPORTED
 from gpusched.emit.operations import CLIP, COMBINES, operation_of
 from gpusched.plan.expression import (
     Leaf,
@@ -313,20 +313,22 @@ class LazyChunk(NDArrayOperatorsMixin):
 
         The mask chooses elements, or all of what its axes lead to.
         """
-        recorder = self._recorder
-        mask = isinstance(index, LazyChunk) and index.dtype == bool and index.shape
-        plain = type(value) in PYTHON_SCALARS or isinstance(value, np.generic)
-        whole = mask and index.shape == self.shape[: index.ndim]
-        if not self._fresh or not whole or not plain or self.dtype.kind == "c":
-            recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
-        if index.ndim < self.ndim:
-            index = index[(Ellipsis, *(None,) * (self.ndim - index.ndim))]
-        try:
-            # As NumPy converts it, which says so where the number does not fit.
-            number = recorder.cast(value, self.dtype)
-        except UnfusibleError as reason:
-            recorder.stop(reason.reason.told(f"assigns to elements of a chunk ({reason})"))
-        self._node = recorder.apply("where", (index._node, number, self._node), self.dtype)
+        with recording(self._recorder) as recorder:
+            mask = isinstance(index, LazyChunk) and index.dtype == bool and index.shape
+            whole = mask and index.shape == self.shape[: index.ndim]
+            plain = type(value) in PYTHON_SCALARS or (
+                isinstance(value, np.generic) and value.dtype in SUPPORTED
+            )
+            if not self._fresh or not whole or not plain or self.dtype.kind == "c":
+                recorder.stop(GraphBreak.CHANGES("assigns to elements of a chunk"))
+            if index.ndim < self.ndim:
+                index = index[(Ellipsis, *(None,) * (self.ndim - index.ndim))]
+            try:
+                # As NumPy converts it, which says so where the number does not fit.
+                number = recorder.cast(value, self.dtype)
+            except UnfusibleError as reason:
+                recorder.stop(reason.reason.told(f"assigns to elements of a chunk ({reason})"))
+            self._node = recorder.apply("where", (index._node, number, self._node), self.dtype)
 
     def __reduce__(self) -> Any:
         self._recorder.stop(GraphBreak.VALUES("pickles or copies a chunk"))

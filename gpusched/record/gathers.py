@@ -6,6 +6,7 @@ checked as NumPy checks them before a kernel reads anything.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,11 @@ def located(labels: np.ndarray, length: int, axis: int) -> np.ndarray:
 
 
 ON_DEVICE.add(located)
+
+INTEGERS = frozenset(np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)) - {
+    np.dtype("u8")
+}
+"""Dtypes whose numbers are all of `numpy.intp`."""
 
 
 def gathered(array: LazyChunk, labels: Any, axis: int) -> LazyChunk:
@@ -107,6 +113,28 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None) -> Any:
     return gathered(LazyChunk(recorder, node), indices, normalize_axis_index(axis or 0, node.ndim))
 
 
+def _ravel_multi_index(recorder: Recorder, multi_index: Any, dims: Any, mode: Any = "raise") -> Any:
+    """Record places in an array made flat, of places along its axes that are in it, or are made so.
+
+    As NumPy's loop has it: ``wrap`` is the remainder, which has no sign, and ``clip`` the nearest.
+    """
+    if mode not in ("wrap", "clip") or type(multi_index) is not tuple or type(dims) is not tuple:
+        raise UnfusibleError(GraphBreak.OPTION, "places that may be beyond the array")
+    plain = all(type(n) is int and n > 0 for n in dims) and len(dims) == len(multi_index) > 0
+    if not plain or math.prod(dims) > np.iinfo(np.intp).max:
+        raise UnfusibleError(GraphBreak.OPERAND, "lengths of axes that NumPy refuses")
+    for each in multi_index:
+        if not isinstance(each, LazyChunk) or not each.shape or each.dtype not in INTEGERS:
+            raise UnfusibleError(GraphBreak.OPERAND, "places that are not arrays of integers")
+    found: Any = 0
+    for each, length in zip(multi_index, dims, strict=True):
+        place = each.astype(np.intp)
+        place = place % length if mode == "wrap" else np.clip(place, 0, length - 1)
+        found = found * length + place
+    return found
+
+
 METHODS["__getitem__"] = _getitem
+HANDLERS[np.ravel_multi_index] = _ravel_multi_index
 HANDLERS[np.take] = _take
 METHODS["take"] = method_of(_take)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,19 @@ def indices(*args: Any) -> Any:
     return sum(parts)
 
 
-SAFE = [comprehends, generates, calls_inside, gives_functions]
+def reduces(x: Any) -> Any:
+    size = reduce(lambda m, n: m * n, x.shape)
+    return reduce(np.logical_or, [x == k for k in (1, 2)]) * size
+
+
+def changes_what_was_reduced(x: Any) -> Any:
+    y = x * 2
+    z = reduce(np.add, [y])
+    z += 1
+    return y
+
+
+SAFE = [changes_what_was_reduced, comprehends, generates, calls_inside, gives_functions, reduces]
 
 
 @pytest.mark.parametrize("function", SAFE)
@@ -151,7 +164,16 @@ def decides_inside(x: Any) -> Any:
     return sum([x if x.sum() > 0 else -x for _ in (1,)])
 
 
-UNSAFE = [list_of_functions, assigns_outside, changes_what_is_shown, changes_outer_variable,
+def changes_by_reducing(x: Any) -> Any:
+    def added(y: Any, z: Any) -> Any:
+        y += z
+        return y
+
+    return reduce(added, [x, x * 2])
+
+
+UNSAFE = [changes_by_reducing, list_of_functions, assigns_outside,
+          changes_what_is_shown, changes_outer_variable,
           calls_itself, takes_items_one_by_one, gives_a_coroutine, gives_a_function,
           has_no_value_yet, has_defaults, decides_inside]  # fmt: skip
 
@@ -175,7 +197,8 @@ STATEMENTS = [
     "y = sum([f(y), g(z)])", "f, g = g, f", "z = sum([y * k + z for k in (1, 2)])",
     "z = sum(f(y) for y in (z, x))", "y = h(f, z)", "y = h(lambda u: u - z, x)",
     "z = np.stack([f(v) for v in (y, z)]).max(axis=0)", "y = [z, x][0]", "x += 1",
-    "z = tuple(v for v in (y, z))[-1]",
+    "z = tuple(v for v in (y, z))[-1]", "y = reduce(lambda u, v: u + f(v), [z, x])",
+    "z = reduce(h, [z])", "y = reduce(np.add, [z])", "y[x < 3] = 1", "z[y > f(z)] = -2",
 ]  # fmt: skip
 INSIDE = ["u + y", "u", "y", "y.T.T", "z * 2 - u", "[u for _ in (1,)][0]", "sum([u, z])", "x[:]",
           "g(u)", "(lambda v: v + z)(u)", "(y := u)",
@@ -203,7 +226,7 @@ def outcome(function: Callable[[Any], Any], x: np.ndarray) -> Any:
 
 @given(functions())
 def test_what_is_shown_safe_is_numpys(text: str) -> None:
-    names: dict[str, Any] = {"np": np}
+    names: dict[str, Any] = {"np": np, "reduce": reduce}
     exec(text, names)
     function = names["made"]
     if why_unsafe(function) is not None:

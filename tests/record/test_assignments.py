@@ -36,7 +36,8 @@ def test_it_is_one_kernel() -> None:
 
 DTYPES = ["f8", "f4", "f2", "i8", "i4", "u1", "?", "c16"]
 NUMBERS = [0, 1, -1, 2.7, -0.0, np.nan, np.inf, 300, 1e300, True, 2**62 + 1, np.float32(0.1),
-           np.int64(-5), np.uint8(200), np.float64(1e40), 1j]  # fmt: skip
+           np.int64(-5), np.uint8(200), np.float64(1e40), 1j, np.str_("inf"), np.longdouble(2),
+           np.timedelta64(3, "s")]  # fmt: skip
 
 
 def rows(x: Any) -> Any:

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from gpusched.backends.cache import reference
 from gpusched.editing.samples import sample
-from tests.record.recording import BACKENDS, check, record
+from tests.record.recording import BACKENDS, assert_same, check, record
 
 RANDOM = np.random.default_rng(7)
 
@@ -217,3 +217,29 @@ def test_samples_for_tuning_have_labels_within_bounds() -> None:
     (result,) = made.call(reference(kernel).call)
     assert np.isfinite(result).all()
     assert set(made.inputs[kernel.labels].buffer.tolist()) <= {0, 1}
+
+
+@given(st.data())
+def test_places_in_an_array_made_flat(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 3))
+    dims = tuple(data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count)))
+    mode = data.draw(st.sampled_from(["wrap", "clip", "wrap", "clip", "raise"]))
+    dtype = data.draw(st.sampled_from(["i1", "u1", "i4", "i8", "u8", "?"]))
+    limits = np.iinfo(dtype) if dtype != "?" else None
+    numbers = st.booleans() if limits is None else st.integers(limits.min, limits.max)
+    numbers |= st.integers(0, 1) if limits is not None else numbers
+    arrays = [np.array(data.draw(st.lists(numbers, min_size=4, max_size=4)), dtype).reshape(2, 2)
+              for _ in range(count)]  # fmt: skip
+
+    def places(*given: Any) -> Any:
+        return np.ravel_multi_index(given, dims, mode=mode)
+
+    try:
+        expected = places(*arrays)
+    except (ValueError, TypeError) as error:
+        with pytest.raises(type(error)):
+            record(places, *arrays, backend="python")
+        return
+    found = record(places, *arrays, backend="python")
+    assert_same(found.result, expected)
+    assert_same(found.run(*arrays), expected)

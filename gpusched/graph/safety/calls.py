@@ -68,7 +68,7 @@ _ERRSTATE = frozenset(["all", "divide", "over", "under", "invalid"])
 _INFORMATION = (np.finfo, np.iinfo)
 _CREATING = (np.arange, np.array, np.asarray, np.eye, np.full, np.identity, np.linspace, np.ones,
              np.zeros)  # fmt: skip
-_JOINING = (np.concatenate, np.stack)
+_JOINING = (np.concatenate, np.ravel_multi_index, np.stack)
 """Functions whose first argument is a list or tuple of arrays."""
 _OF_NUMBERS = (float, int, bool, complex, min, max, sum, round, pow, divmod, abs)
 
@@ -190,7 +190,7 @@ def _results_of(function: Any) -> int | None:
 def _catalogue(function: Any, args: Sequence[Any], names: Names) -> tuple[Any, bool]:
     name = function.__name__
     if function in _JOINING and args and isinstance(args[0], Items | Listing | Row):
-        # NumPy copies what the arrays hold, and keeps neither these nor the list.
+        # NumPy reads what the arrays hold, and keeps neither these nor the list.
         several = (args[0].item,) if isinstance(args[0], Row) else args[0].items
         for kind in several:
             if not is_array(kind) and kind is not Kind.NUMBERS:

@@ -9,9 +9,12 @@ gone through until nothing new comes of it.
 from __future__ import annotations
 
 import dis
+import functools
 import types
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.libraries import FUNCTIONS, package
@@ -179,12 +182,25 @@ class Interpreter:
             refuse(GraphBreak.OWN_CALLS, f"calls {described(callee)}")
         if callee.value in (list, tuple, sum) and args and isinstance(args[0], Generated):
             args[0] = closures.taken(args[0], self.callers)
+        if callee.value is functools.reduce and len(args) == 2 and not names:
+            # Of a ufunc it is new, or the only item itself, which is no view of it.
+            ufunc = isinstance(args[0], Known) and isinstance(args[0].value, np.ufunc)
+            return self._reduced(args[0], calls.item_of(args[1])), not ufunc
         if calls.creates(callee.value):
             return calls.created(callee.value, args, names), False
         if isinstance(callee.value, types.FunctionType):
             return self._own(callee.value, args, names), True
         self.outside.kernel(callee.value)
         return calls.call(callee, args, names)
+
+    def _reduced(self, function: Any, item: Any) -> Any:
+        """Return what ``reduce`` gives: an item, or what a function makes of that and another."""
+        found = item
+        while True:
+            more = joined(found, self.call(function, [found, item], {})[0])
+            if more == found:
+                return found
+            found = more
 
     def _own(self, function: types.FunctionType, args: list[Any], names: dict[str, Any]) -> Any:
         """Return the kind of the result of another function in Python."""
