@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from math import pi
 from collections.abc import Sequence
+from math import pi
 from typing import Any
 
 from bokeh.models import AllIndices, BasicTicker, HoverTool, NumeralTickFormatter, Range1d
