@@ -110,3 +110,8 @@ def test_demo_passes_arguments_to_the_example_and_flags_to_run() -> None:
     make = ["make", "-n", "-o", ".venv/.demo", "demo", "ARGS=--scale 4", "FLAGS=--no-fuse"]
     told = subprocess.run(make, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
     assert "gpusched run --no-fuse docs/examples/terrain.py --scale 4\n" in told
+
+
+@pytest.mark.parametrize("name", ["CODE_OF_CONDUCT", "pull_request_template"])
+def test_what_contributors_look_for_is_there(name: str) -> None:
+    assert (ROOT / ".github" / f"{name}.md").stat().st_size > 300

@@ -51,14 +51,7 @@ distributed:
     "--days", type=count(1), default=365, show_default=True, help="How long they are valid."
 )
 @click.option("--force", is_flag=True, help="Replace the certificates in FOLDER.")
-@click.option(
-    "--keep-ca-key",
-    is_flag=True,
-    help="Write ca-key.pem too, which can sign further certificates. By default it is thrown away.",
-)
-def certificates(
-    folder: Path, hosts: tuple[str, ...], days: int, force: bool, keep_ca_key: bool
-) -> None:
+def certificates(folder: Path, hosts: tuple[str, ...], days: int, force: bool) -> None:
     """Make the certificates of a cluster, and print their use.
 
     They are written to FOLDER. All of the cluster's schedulers, workers and clients share them:
@@ -69,7 +62,7 @@ def certificates(
 
     names = [name for given in hosts for name in given.split(",")]
     try:
-        certificates.create(folder, names, days, force=force, keep_ca_key=keep_ca_key)
+        certificates.create(folder, names, days, force=force)
         click.echo(instructions(folder, names))
     except ValueError as error:
         raise Unusable(str(error)) from None

@@ -29,8 +29,6 @@ class Issued:
 
     ca: bytes
     """The authority's certificate."""
-    ca_key: bytes
-    """The authority's key, which can sign further certificates."""
     certificate: bytes
     """The certificate of the cluster's processes."""
     key: bytes
@@ -38,7 +36,7 @@ class Issued:
 
 
 def issue(names: Sequence[str], days: int, now: datetime.datetime | None = None) -> Issued:
-    """Make an authority and a certificate.
+    """Make an authority and a certificate; nobody keeps the authority's key.
 
     Parameters
     ----------
@@ -66,7 +64,6 @@ def issue(names: Sequence[str], days: int, now: datetime.datetime | None = None)
     )
     return Issued(
         ca=ca.sign(ca_key, hashes.SHA256()).public_bytes(_PEM),
-        ca_key=_private(ca_key),
         certificate=certificate.sign(ca_key, hashes.SHA256()).public_bytes(_PEM),
         key=_private(key),
     )
@@ -135,8 +132,8 @@ def is_key_of(key: bytes, certificate: bytes) -> bool:
     Examples
     --------
     >>> from gpusched.cluster.authority import is_key_of, issue
-    >>> made = issue(["localhost"], days=1)
-    >>> is_key_of(made.key, made.certificate), is_key_of(made.ca_key, made.certificate)
+    >>> one, other = issue(["localhost"], days=1), issue(["localhost"], days=1)
+    >>> is_key_of(one.key, one.certificate), is_key_of(other.key, one.certificate)
     (True, False)
     """
     try:

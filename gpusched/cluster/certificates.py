@@ -23,7 +23,7 @@ from distributed.security import Security
 from gpusched import installing
 from gpusched.files import write_whole
 
-CA, CERTIFICATE, KEY, CA_KEY = "ca.pem", "cert.pem", "key.pem", "ca-key.pem"
+CA, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
 ALWAYS = ("localhost", "127.0.0.1")
 """Names that every certificate holds."""
 
@@ -38,9 +38,10 @@ def create(
     days: int = 365,
     *,
     force: bool = False,
-    keep_ca_key: bool = False,
 ) -> Security:
     """Make an authority (CA), and a certificate of it for all processes of a cluster.
+
+    The authority's key is thrown away: nobody can make further certificates that are accepted.
 
     Parameters
     ----------
@@ -54,9 +55,6 @@ def create(
     force
         Whether certificates in the folder are replaced. Processes that have read the old ones do
         not get on with those that read the new ones.
-    keep_ca_key
-        Whether the authority's key is written to ``ca-key.pem``. If not, it is thrown away, and
-        nobody can make further certificates that the cluster accepts.
 
     Returns
     -------
@@ -93,11 +91,6 @@ def create(
     write_whole(place / KEY, made.key, 0o600)
     write_whole(place / CERTIFICATE, made.certificate, 0o644)
     write_whole(place / CA, made.ca, 0o644)
-    if keep_ca_key:
-        write_whole(place / CA_KEY, made.ca_key, 0o600)
-    else:
-        # That of an authority before this one.
-        (place / CA_KEY).unlink(missing_ok=True)
     return _security(place)
 
 
@@ -244,7 +237,6 @@ def _authority() -> Any:
 def _check(folder: Path) -> None:
     authority = _authority()
     check_key(folder / KEY)
-    check_key(folder / CA_KEY)
     ca, certificate, key = (_read(folder / name) for name in (CA, CERTIFICATE, KEY))
     file = folder / CA
     try:
@@ -291,7 +283,7 @@ def _prepare(folder: Path, force: bool) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise NotADirectoryError(f"{folder} cannot be a folder: a file is in the way") from None
-    there = [name for name in (CA, CERTIFICATE, KEY, CA_KEY) if os.path.lexists(folder / name)]
+    there = [name for name in (CA, CERTIFICATE, KEY) if os.path.lexists(folder / name)]
     if there and not force:
         raise FileExistsError(
             f"{folder} holds {', '.join(there)} already: name another folder, or replace them "

@@ -46,11 +46,6 @@ class Commitments:
     refused: int
     """Tasks that were refused so far."""
 
-    @property
-    def total(self) -> int:
-        """The bytes of all parts."""
-        return sum(self.parts.values())
-
 
 def commitments(workers: Iterable[Any]) -> list[Commitments]:
     """Return what a scheduler's workers have committed, by the workers' names.

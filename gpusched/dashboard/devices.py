@@ -34,7 +34,7 @@ class Device:
     """The product's."""
     kind: str
     """``"cuda"`` or ``"cpu"``."""
-    tiers: dict[str, int]
+    parts: dict[str, int]
     """Bytes by the keys of `TIERS`."""
     limit: int
     """Bytes that the worker may take on the GPU and on the host together; 0 for no limit."""
@@ -94,7 +94,7 @@ def _device(ws: Any) -> Device:
         uuid=uuid,
         name=device.get("name", "host"),
         kind="cuda" if on_gpu else "cpu",
-        tiers=_tiers(ws, device, spill, on_gpu),
+        parts=_tiers(ws, device, spill, on_gpu),
         limit=(ws.memory_limit or 0) + device.get("memory_limit", 0),
         utilization=device.get("utilization") if on_gpu else _load(ws),
         written=spill.get("written_bytes", 0),
@@ -156,8 +156,8 @@ def spilled(found: Iterable[Device]) -> list[Spilled]:
     return [
         Spilled(
             uuid,
-            sum(each.tiers["results"] for each in those if each.kind == "cuda"),
-            sum(each.tiers["disk"] for each in those),
+            sum(each.parts["results"] for each in those if each.kind == "cuda"),
+            sum(each.parts["disk"] for each in those),
             sum(each.written for each in those),
             sum(each.read for each in those),
             sum(each.lost for each in those),

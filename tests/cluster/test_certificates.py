@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_only_the_user_can_read_the_key(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        create(tmp_path / "a" / "b", keep_ca_key=True)
+        create(tmp_path / "a" / "b")
     finally:
         os.umask(old)
     folder = tmp_path / "a" / "b"
@@ -60,7 +60,6 @@ def test_only_the_user_can_read_the_key(tmp_path: Path) -> None:
         "ca.pem": "0o644",
         "cert.pem": "0o644",
         "key.pem": "0o600",
-        "ca-key.pem": "0o600",
     }
 
 
@@ -93,15 +92,14 @@ def test_file_in_the_way_is_named(tmp_path: Path) -> None:
 
 def test_nothing_is_replaced_unless_forced(tmp_path: Path) -> None:
     folder = tmp_path / "a"
-    create(folder, keep_ca_key=True)
+    create(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(FileExistsError, match=r"holds ca\.pem, cert\.pem, key\.pem, ca-key\.pem"):
+    with pytest.raises(FileExistsError, match=r"holds ca\.pem, cert\.pem, key\.pem"):
         create(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     create(folder, force=True)
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
-    # The old authority's key would be of no use beside the new authority.
-    assert after.keys() == before.keys() - {"ca-key.pem"}
+    assert after.keys() == before.keys()
     assert not set(after.values()) & set(before.values())
     load(folder)
 

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from gpusched.dashboard.components.breaks import Breaks
-from gpusched.dashboard.components.committed import CommittedByWorker
 from gpusched.dashboard.components.compiling import Compiling
 from gpusched.dashboard.components.figures import SHOWN
 from gpusched.dashboard.components.fusedtasks import FusedTasks
 from gpusched.dashboard.components.kernelbars import KernelBars
 from gpusched.dashboard.components.kerneltable import KernelTable
-from gpusched.dashboard.components.memory import Memory
+from gpusched.dashboard.components.memory import CommittedByWorker, Memory
 from gpusched.dashboard.components.spill import Spill
 from gpusched.dashboard.components.timeline import WINDOW, Timeline
 from gpusched.dashboard.components.utilization import Utilization

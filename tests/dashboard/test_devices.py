@@ -30,7 +30,7 @@ def test_worker_of_dask_has_the_host() -> None:
     (found,) = devices([worker("tcp://10.0.0.1:4711")])
     assert found.label == "10.0.0.1:4711  CPU" and found.kind == "cpu"
     tiers = {"device": 0, "pool": 0, "results": 300, "buffers": 0, "other": 700, "disk": 50}
-    assert found.tiers == tiers
+    assert found.parts == tiers
     assert (found.limit, found.utilization) == (4000, 75.0)
 
 
@@ -39,14 +39,14 @@ def test_cpu_worker_has_chunk_buffers() -> None:
                        "memory_limit": 0, "pool_held": 200},
             "spill": {"device_bytes": 0, "disk_bytes": 70}}  # fmt: skip
     (found,) = devices([worker(0, told)])
-    assert found.tiers["buffers"] == 200 and found.tiers["other"] == 500
-    assert found.tiers["disk"] == 70 and found.uuid == "CPU of 10.0.0.1"
+    assert found.parts["buffers"] == 200 and found.parts["other"] == 500
+    assert found.parts["disk"] == 70 and found.uuid == "CPU of 10.0.0.1"
 
 
 def test_gpu_worker_has_tiers_on_both_sides() -> None:
     (found,) = devices([worker(0, gpu(device_bytes=250, disk_bytes=80))])
     tiers = {"device": 600, "pool": 100, "results": 250, "buffers": 0, "other": 750, "disk": 80}
-    assert found.tiers == tiers
+    assert found.parts == tiers
     assert (found.label, found.limit, found.utilization) == ("0  GPU-1b2c3d4e", 13000, 40)
 
 
@@ -61,8 +61,8 @@ def test_tiers_never_get_negative() -> None:
     """What the scheduler takes for results may be more than the process has by now."""
     memory = SimpleNamespace(process=100, managed=300, spilled=0)
     (found,) = devices([worker(0, memory=memory)])
-    assert all(nbytes >= 0 for nbytes in found.tiers.values())
-    assert sum(found.tiers.values()) == 100
+    assert all(nbytes >= 0 for nbytes in found.parts.values())
+    assert sum(found.parts.values()) == 100
 
 
 def test_workers_of_one_gpu_spill_together() -> None:

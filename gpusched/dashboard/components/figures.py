@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import pi
 from typing import Any
 
@@ -81,11 +82,11 @@ def replace(table: Any, data: dict[str, list[Any]]) -> None:
         table.view.filter = AllIndices()
 
 
-def first(rows: list[Any]) -> list[Any]:
+def first(rows: Sequence[Any]) -> Sequence[Any]:
     """Return as many rows as are shown."""
     return rows[:SHOWN]
 
 
-def more(rows: list[Any]) -> str:
+def more(rows: Sequence[Any]) -> str:
     """Return what a title says of rows that are not shown."""
     return f", the first {SHOWN} of {len(rows):,}" if len(rows) > SHOWN else ""

@@ -1,14 +1,16 @@
-"""The memory of each worker, by tier."""
+"""The memory of each worker: by tier, and as its tasks have committed it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from bokeh.core.properties import without_property_validation
 from bokeh.models import ColumnDataSource, FactorRange
 from distributed.dashboard.utils import update
 from distributed.utils import log_errors
 
+from gpusched.dashboard.commitments import PARTS, commitments
 from gpusched.dashboard.components.base import Component
 from gpusched.dashboard.components.figures import (
     first,
@@ -31,66 +33,114 @@ COLORS = {
     "disk": "#cf4b45",
 }
 
+_COMMITTED = {
+    "unmanaged": COLORS["other"],
+    "held": COLORS["results"],
+    "in_flight": COLORS["buffers"],
+    "reserved": "#e9c46a",
+}
 
-class Memory(Component):
-    """A bar per worker: what is on its GPU, in host memory, and on disk."""
+
+class _Row(Protocol):
+    """One worker's memory."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def parts(self) -> dict[str, int]: ...
+
+
+class _Bars(Component):
+    """A bar per worker, in parts, and a mark at its limit."""
+
+    names: Mapping[str, str]
+    """What each part is called, from the first to the last."""
+    colors: Mapping[str, str]
+    limit: str
+    """What the mark is called."""
 
     @log_errors
     def __init__(self, scheduler: Any, **kwargs: Any) -> None:
         self.scheduler = scheduler
-        self.source = ColumnDataSource({"label": [], "told": [], "limit": [], **_tiers([])})
-        self.root = plot("Memory by tier", y_range=FactorRange(), name="gpusched_memory", **kwargs)
+        self.source = ColumnDataSource(self._columns([]))
+        self.root = plot("Memory", y_range=FactorRange(), **kwargs)
         self.root.hbar_stack(
-            list(TIERS), y="label", height=0.7, color=list(COLORS.values()), source=self.source,
-            legend_label=list(TIERS.values()), line_color=None, name="tiers",
+            list(self.names), y="label", height=0.7, color=list(self.colors.values()),
+            source=self.source, legend_label=list(self.names.values()), line_color=None,
+            name="parts",
         )  # fmt: skip
-        limits(self.root, self.source, "limit")
+        limits(self.root, self.source, self.limit)
         legend_above(self.root)
         in_bytes(self.root.xaxis)
         hover(self.root, [("worker", "@label"), ("", "@told{safe}")])
+
+    def show(self, title: str, rows: Sequence[_Row]) -> None:
+        """Show a title, and what workers reported last."""
+        self.root.title.text = (
+            f"{title}{more(rows)}" if rows else f"{title.partition(':')[0]}: no worker is there yet"
+        )
+        shown = first(rows)
+        self.root.y_range.factors = [row.label for row in reversed(shown)]
+        taken = (max(row.limit, sum(row.parts.values())) for row in shown)
+        self.root.x_range.end = max([1 << 20, *(1.05 * each for each in taken)])
+        update(self.source, self._columns(shown))
+
+    def _columns(self, rows: Sequence[_Row]) -> dict[str, list[Any]]:
+        return {
+            "label": [row.label for row in rows],
+            "told": [self._told(row) for row in rows],
+            "limit": [row.limit or float("nan") for row in rows],
+            **{part: [row.parts[part] for row in rows] for part in self.names},
+        }
+
+    def _told(self, row: _Row) -> str:
+        """Return the parts in words, a line each."""
+        taken = [(self.names[part], nbytes) for part, nbytes in row.parts.items() if nbytes]
+        lines = [f"{name}: {bytes_(nbytes)}" for name, nbytes in taken]
+        return "<br>".join([*lines, f"limit: {bytes_(row.limit)}" if row.limit else "no limit"])
+
+
+class Memory(_Bars):
+    """A bar per worker: what is on its GPU, in host memory, and on disk."""
+
+    names, colors, limit = TIERS, COLORS, "limit"
+
+    def __init__(self, scheduler: Any, **kwargs: Any) -> None:
+        super().__init__(scheduler, name="gpusched_memory", **kwargs)
 
     @without_property_validation
     @log_errors
     def update(self) -> None:
         """Show what workers reported last."""
         rows = devices(self.scheduler.workers.values())
-        total = {tier: sum(row.tiers[tier] for row in rows) for tier in TIERS}
+        total = {tier: sum(row.parts[tier] for row in rows) for tier in TIERS}
         host = sum(total[tier] for tier in ("results", "buffers", "other"))
-        gpu = f"{bytes_(total['device'] + total['pool'])} on GPUs, " if _has_gpu(rows) else ""
-        self.root.title.text = (
-            f"Memory by tier: {gpu}{bytes_(host)} on hosts, {bytes_(total['disk'])} on disk"
-            + more(rows)
-            if rows
-            else "Memory by tier: no worker is there yet"
-        )
+        has_gpu = any(row.kind == "cuda" for row in rows)
+        gpu = f"{bytes_(total['device'] + total['pool'])} on GPUs, " if has_gpu else ""
         for item in self.root.legend[0].items:
-            item.visible = _has_gpu(rows) or not item.label.value.startswith("GPU")
-        shown = first(rows)
-        self.root.y_range.factors = [row.label for row in reversed(shown)]
-        self.root.x_range.end = max(
-            [1 << 20, *(1.05 * max(row.limit, sum(row.tiers.values())) for row in shown)]
-        )
-        update(
-            self.source,
-            {
-                "label": [row.label for row in shown],
-                "told": [_told(row) for row in shown],
-                "limit": [row.limit or float("nan") for row in shown],
-                **_tiers(shown),
-            },
-        )
+            item.visible = has_gpu or not item.label.value.startswith("GPU")
+        disk = bytes_(total["disk"])
+        self.show(f"Memory by tier: {gpu}{bytes_(host)} on hosts, {disk} on disk", rows)
+
+    def _told(self, row: Device) -> str:  # type: ignore[override]
+        return f"{row.name}<br>{super()._told(row)}"
 
 
-def _tiers(rows: list[Device]) -> dict[str, list[int]]:
-    return {tier: [row.tiers[tier] for row in rows] for tier in TIERS}
+class CommittedByWorker(_Bars):
+    """A bar per worker: what is in its memory, what running tasks may still take, and the limit."""
 
+    names, colors, limit = PARTS, _COMMITTED, "limit for tasks"
 
-def _has_gpu(rows: list[Device]) -> bool:
-    return any(row.kind == "cuda" for row in rows)
+    def __init__(self, scheduler: Any, **kwargs: Any) -> None:
+        super().__init__(scheduler, name="gpusched_committed", **kwargs)
 
-
-def _told(row: Device) -> str:
-    """Return the tiers in words, a line each."""
-    lines = [f"{TIERS[tier]}: {bytes_(nbytes)}" for tier, nbytes in row.tiers.items() if nbytes]
-    limit = f"limit: {bytes_(row.limit)}" if row.limit else "no limit"
-    return "<br>".join([f"{row.name}", *lines, limit])
+    @without_property_validation
+    @log_errors
+    def update(self) -> None:
+        """Show what workers reported last."""
+        rows = commitments(self.scheduler.workers.values())
+        total = {part: sum(row.parts[part] for row in rows) for part in PARTS}
+        told = ", ".join(f"{bytes_(total[part])} {name}" for part, name in PARTS.items())
+        self.show(f"Memory for tasks: {told}", rows)
