@@ -480,7 +480,7 @@ def _given(family: _Family) -> dict[Any, Any]:
 
 
 def _digest(taken: Taken) -> str:
-    """Return what tells apart what is taken of chunks."""
+    """Return a digest that differs where tasks take something else."""
     positions = taken.positions
     told = repr((taken.source, taken.axis, len(taken.lengths), positions.dtype.str))
     digest = hashlib.blake2b(told.encode(), digest_size=16)
