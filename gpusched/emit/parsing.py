@@ -31,3 +31,17 @@ def parse(text: str, filename: str = "<unknown>") -> ast.Module:
     """
     with _turn:
         return ast.parse(text, filename)
+
+
+def parse_expression(text: str) -> ast.expr:
+    """Return the tree of an expression.
+
+    Examples
+    --------
+    >>> import ast
+    >>> from gpusched.emit.parsing import parse_expression
+    >>> ast.unparse(parse_expression("a+ 1"))
+    'a + 1'
+    """
+    with _turn:
+        return ast.parse(text, mode="eval").body
