@@ -63,6 +63,11 @@ def fail_launch(number: int) -> None:
     driver.emulator_fail_launch(ctypes.c_long(number))
 
 
+def lose_device(number: int) -> None:
+    """Have the device lost at the `number`-th kernel from now: off the bus, for NVML too."""
+    driver.emulator_lose_device(ctypes.c_long(number))
+
+
 def set_copy_rate(rate: int) -> None:
     """Have copies between host and device take their time: bytes per second, 0 for none."""
     driver.emulator_set_copy_rate(ctypes.c_long(rate))

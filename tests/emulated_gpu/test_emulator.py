@@ -135,6 +135,22 @@ def test_an_illegal_address_ends_the_context() -> None:
         y.get()
 
 
+def test_a_lost_device_ends_the_context_and_nvml_says_so() -> None:
+    import pynvml
+
+    pynvml.nvmlInit()
+    card = pynvml.nvmlDeviceGetHandleByIndex(0)
+    pynvml.nvmlDeviceGetMemoryInfo(card)
+    emulator.lose_device(2)
+    y = cupy.ones(8) + 1
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="Unknown"):
+        cupy.cuda.Device().synchronize()
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="Unknown"):
+        y.get()
+    with pytest.raises(pynvml.NVMLError_GpuIsLost):
+        pynvml.nvmlDeviceGetMemoryInfo(card)
+
+
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(NotImplementedError, match=r"graphLaunch.*cupy_runtime"):
         cupy.cuda.runtime.graphLaunch(0, 0)
@@ -239,7 +255,63 @@ print(json.dumps([float(y.sum()), float(y[1])]))
     assert in_a_process(code, "protect") == [999000.0, 2.0]
 
 
-@pytest.mark.parametrize("modes", ["eager", "backwards", "memory=1048576"])
+def test_host_code_that_reads_device_memory_crashes() -> None:
+    code = """
+import ctypes
+print(json.dumps(ctypes.c_float.from_address(cupy.ones(8, "f4").data.ptr).value), flush=True)
+"""
+    assert np.isnan(in_a_process(code))  # Nothing has run yet.
+    with pytest.raises(AssertionError):
+        in_a_process(code, "protect")
+
+
+IN_TURN = """
+def run(overtaken):
+    x = cupy.zeros(8)
+    cupy.cuda.Device().synchronize()
+    one, other = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    with one:
+        x += 1
+        done = one.record() if overtaken else None
+        x += 10  # Whoever waits for `done` reads before that, or after it.
+        done = done or one.record()
+    with other:
+        other.wait_event(done)
+        return float((x + 0).get(stream=other)[0])
+print(json.dumps([sorted({run(overtaken) for _ in range(20)}) for overtaken in (True, False)]))
+"""
+
+
+def test_streams_that_do_not_wait_overtake_each_other() -> None:
+    assert in_a_process(IN_TURN) == [[1.0], [11.0]]
+    for seed in (1, 2):
+        assert in_a_process(IN_TURN, f"shuffle={seed}") == [[1.0, 11.0], [11.0]]
+
+
+LAST = """
+last = cupy.RawKernel(r'''
+extern "C" __global__ void last(int *block, int *thread) {
+  block[0] = blockIdx.x;
+  if (blockIdx.x == 0) thread[0] = threadIdx.x;
+}''', "last")
+def run():
+    found = cupy.zeros(2, "i4")
+    last((40,), (32,), (found[:1], found[1:]))
+    return found.get().tolist()
+blocks, threads = zip(*[run() for _ in range(8)])
+print(json.dumps([sorted(set(blocks)), sorted(set(threads))]))
+"""
+
+
+def test_blocks_and_threads_come_in_any_order() -> None:
+    assert in_a_process(LAST) == [[39], [31]]
+    assert in_a_process(LAST, "backwards") == [[0], [0]]
+    blocks, threads = in_a_process(LAST, "shuffle=3")
+    assert len(blocks) > 2
+    assert len(threads) > 2
+
+
+@pytest.mark.parametrize("modes", ["eager", "backwards", "shuffle=1", "memory=1048576"])
 def test_modes(modes: str) -> None:
     code = """
 x = cupy.arange(10_000, dtype="f4").reshape(100, 100)

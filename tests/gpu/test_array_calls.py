@@ -1,4 +1,4 @@
-"""CuPy's calls in place of kernels: each operation and dtype, at `test_operations`'s values."""
+"""CuPy's calls in place of kernels: each operation and dtype, at the edges of arithmetic."""
 
 from __future__ import annotations
 

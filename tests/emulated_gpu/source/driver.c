@@ -6,7 +6,7 @@
 pthread_mutex_t everything = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 device devices[MOST_DEVICES];
 int device_count, failure;
-long allocations_until_failure, launches_until_failure;
+long allocations_until_failure, launches_until_failure, launches_until_loss;
 uint64_t emulator_counts[COUNTERS];
 static __thread device *current;
 device *current_device(void) { return current; }
@@ -15,10 +15,12 @@ device *current_device(void) { return current; }
 int now_fails(long *countdown) { return *countdown > 0 && --*countdown == 0; }
 EXPORT void emulator_fail_allocation(long number) { LOCK; allocations_until_failure = number; UNLOCK; }
 EXPORT void emulator_fail_launch(long number) { LOCK; launches_until_failure = number; UNLOCK; }
+EXPORT void emulator_lose_device(long number) { LOCK; launches_until_loss = number; UNLOCK; }
 EXPORT void emulator_set_failure(int error) { LOCK; failure = error; UNLOCK; }
 
-/* What NVML reports of a card: how much of its memory this process has, and how long it computed. */
-EXPORT void emulator_usage(int physical, size_t *bytes, double *busy) {
+/* What NVML reports of a card: how much of its memory this process has, and how long it computed.
+ * Returns whether the card is lost. */
+EXPORT int emulator_usage(int physical, size_t *bytes, double *busy) {
   LOCK;
   *bytes = 0;
   *busy = 0;
@@ -28,6 +30,7 @@ EXPORT void emulator_usage(int physical, size_t *bytes, double *busy) {
       *busy += devices[k].busy;
     }
   UNLOCK;
+  return failure == CUDA_ERROR_UNKNOWN;
 }
 
 /* ---- Devices --------------------------------------------------------------------------------- */
@@ -76,6 +79,7 @@ void set_up(void) {
   if (count) {
     allocations_until_failure = option("oom", 0);
     launches_until_failure = option("fault", 0);
+    launches_until_loss = option("lost", 0);
     for (int k = 0; k < count; k++) devices[k].legacy = new_stream(&devices[k], 0, 0);
     device_count = count;
   }

@@ -56,7 +56,7 @@ block *import_at(const void *address); /* NULL: no imported memory */
 int arena_file(void); /* which all devices' memory is in, one after the other */
 size_t arena_offset(const void *address);
 int now_fails(long *countdown); /* 1 once, when a countdown that somebody set reaches its end */
-extern long allocations_until_failure, launches_until_failure;
+extern long allocations_until_failure, launches_until_failure, launches_until_loss;
 
 #define NEED_INIT do { if (!device_count) return CUDA_ERROR_NOT_INITIALIZED; } while (0)
 #define NEED_DEVICE(number) do { NEED_INIT; if ((number) < 0 || (number) >= device_count) return CUDA_ERROR_INVALID_DEVICE; } while (0)

@@ -96,14 +96,26 @@ static int all_done(int count) {
 }
 
 static int backwards = -1;
-static int thread_at(int turn, int count) { return backwards ? count - 1 - turn : turn; }
+/* Which comes at some turn: in order, backwards, or from a random one on in steps of a prime. */
+typedef struct { uint64_t first, step; } sequence;
+static sequence sequence_of(uint64_t count) {
+  static const unsigned primes[] = {10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079};
+  sequence found = {shuffled(count > 1u << 30 ? 1u << 30 : (unsigned)count), 1};
+  unsigned prime = primes[shuffled(8)];
+  if (found.first && count % prime) found.step = prime;
+  return found;
+}
+static uint64_t at(sequence order, uint64_t turn, uint64_t count) {
+  return backwards ? count - 1 - turn : (order.first + turn * order.step) % count;
+}
 
 static int run_fibers(three block, int count) {
   if (!stacks) stacks = mmap(0, STACK * MOST_THREADS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   for (int k = 0; k < count; k++) start_fiber(k);
   for (;;) {
+    sequence order = sequence_of(count);
     for (int turn = 0; turn < count; turn++) {
-      running = thread_at(turn, count);
+      running = (int)at(order, turn, count);
       if (fibers[running].state != READY) continue;
       set_thread(running, block);
       switch_stack(&scheduler, fibers[running].stack_pointer);
@@ -119,8 +131,9 @@ static int run_fibers(three block, int count) {
 static int run_block(three block) {
   int count = block.x * block.y * block.z;
   if (running_function->barriers) return run_fibers(block, count);
+  sequence order = sequence_of(count);
   for (int turn = 0; turn < count; turn++) {
-    set_thread(thread_at(turn, count), block);
+    set_thread((int)at(order, turn, count), block);
     running_function->run(running_arguments);
   }
   return 0;
@@ -133,8 +146,9 @@ int run_grid(function *function, three grid, three block, void **arguments) {
   emulator_gridDim = grid;
   emulator_blockDim = block;
   uint64_t count = (uint64_t)grid.x * grid.y * grid.z;
+  sequence order = sequence_of(count);
   for (uint64_t turn = 0; turn < count; turn++) {
-    uint64_t k = backwards ? count - 1 - turn : turn;
+    uint64_t k = at(order, turn, count);
     emulator_blockIdx = (three){k % grid.x, k / grid.x % grid.y, k / grid.x / grid.y};
     int error = run_block(block);
     if (error) return error;

@@ -8,18 +8,18 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define NVML(name) EXPORT int name
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, GPU_IS_LOST = 15 };
 
 /* The address of an element is a handle: of a card, or of an instance of it, counted from 1. */
 static char handles[MOST_DEVICES][1 + MOST_INSTANCES];
 static int number_of(void *handle) { return (int)(((char *)handle - handles[0]) / (1 + MOST_INSTANCES)); }
 static int instance_of(void *handle) { return (int)(((char *)handle - handles[0]) % (1 + MOST_INSTANCES)); }
 
-static void usage(int card, size_t *bytes, double *busy) {
-  void (*ask)(int, size_t *, double *) = (void (*)(int, size_t *, double *))dlsym(RTLD_DEFAULT, "emulator_usage");
+static int usage(int card, size_t *bytes, double *busy) {
+  int (*ask)(int, size_t *, double *) = (int (*)(int, size_t *, double *))dlsym(RTLD_DEFAULT, "emulator_usage");
   *bytes = 0;
   *busy = 0;
-  if (ask) ask(card, bytes, busy);
+  return ask && ask(card, bytes, busy) ? GPU_IS_LOST : SUCCESS;
 }
 
 NVML(nvmlInit_v2)(void) { return SUCCESS; }
@@ -77,7 +77,7 @@ typedef struct { unsigned long long total, free, used; } memory;
 NVML(nvmlDeviceGetMemoryInfo)(void *card, memory *found) {
   size_t total = instance_of(card) ? device_memory() : card_memory(), used;
   double busy;
-  usage(number_of(card), &used, &busy);
+  if (usage(number_of(card), &used, &busy)) return GPU_IS_LOST;
   used += total / 8; /* A context, and what the driver takes. */
   *found = (memory){total, total > used ? total - used : 0, used};
   return SUCCESS;
@@ -92,7 +92,7 @@ NVML(nvmlDeviceGetUtilizationRates)(void *card, rates *found) {
   double when = now.tv_sec + now.tv_nsec / 1e9, busy;
   size_t bytes;
   int k = number_of(card);
-  usage(k, &bytes, &busy);
+  if (usage(k, &bytes, &busy)) return GPU_IS_LOST;
   double share = when > last[k].when ? 100 * (busy - last[k].busy) / (when - last[k].when) : 0;
   *found = (rates){share > 100 ? 100 : (unsigned)share, share > 100 ? 100 : (unsigned)share};
   last[k].when = when;

@@ -1,5 +1,6 @@
 /* What GPUSCHED_EMULATED_GPU asks for: "1", or words and name=number, separated by commas. */
 #pragma once
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,16 @@ static inline long option(const char *name, long usual) {
     text = end ? end + 1 : 0;
   }
   return usual;
+}
+
+/* Option "shuffle": the next of a row of random numbers below `most`; 0 without the option. */
+static inline unsigned shuffled(unsigned most) {
+  static long seed = -1;
+  static uint64_t state;
+  if (seed < 0) state = (uint64_t)(seed = option("shuffle", 0)) * 0x9E3779B97F4A7C15u + 1;
+  if (!seed || !most) return 0;
+  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+  return (unsigned)((state * 0x2545F4914F6CDD1Du >> 33) % most);
 }
 
 #define MOST_DEVICES 8

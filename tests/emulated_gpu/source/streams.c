@@ -1,7 +1,8 @@
 /* Streams, events and copies.
  *
  * A stream is a queue that runs when somebody waits for it, in the order that CUDA promises and no
- * other: a value that is read without waiting has not been written yet. Option "eager" runs at once. */
+ * other: a value that is read without waiting has not been written yet. Option "eager" runs at once;
+ * "shuffle" has any stream run any number of its operations whenever one is given to another. */
 #include "emulator.h"
 
 typedef struct event event;
@@ -75,7 +76,8 @@ static void wait_for_version(event *e, uint64_t version) {
 
 static void run_launch(operation *o) {
   emulator_counts[LAUNCHES]++;
-  int error = now_fails(&launches_until_failure) ? CUDA_ERROR_ILLEGAL_ADDRESS : run_grid(o->function, o->grid, o->block, o->arguments);
+  int error = now_fails(&launches_until_failure) ? CUDA_ERROR_ILLEGAL_ADDRESS
+    : now_fails(&launches_until_loss) ? CUDA_ERROR_UNKNOWN : run_grid(o->function, o->grid, o->block, o->arguments);
   if (error) failure = error;
   for (int k = 0; k < o->function->count; k++) free(o->arguments[k]);
   free(o->arguments);
@@ -144,12 +146,23 @@ void drain_device(device *where) {
   for (stream *s = streams; s; s = s->next) if (s->device == where) drain(s, 0);
 }
 
+static void run_ahead(void) {
+  for (stream *s = streams; s; s = s->next) {
+    int count = 0;
+    for (operation *o = s->head; o; o = o->next) count++;
+    unsigned some = shuffled(count + 1);
+    operation *until = s->head;
+    for (unsigned k = 1; k < some; k++) until = until->next;
+    if (some) drain(s, until);
+  }
+}
+
 /* The null stream and the blocking ones wait for each other; the others wait for nobody. */
 static CUresult put(void *handle, operation given, int wait) {
-  static int eager = -1;
+  static int eager = -1, shuffle = -1;
   CUresult error = CUDA_ERROR_INVALID_HANDLE;
   LOCK;
-  if (eager < 0) eager = (int)option("eager", 0);
+  if (eager < 0) eager = (int)option("eager", 0), shuffle = (int)option("shuffle", 0);
   stream *s = stream_of(handle);
   if (s) {
     operation *o = malloc(sizeof *o);
@@ -158,6 +171,7 @@ static CUresult put(void *handle, operation given, int wait) {
     else if (s->blocking) drain(s->device->legacy, 0);
     *(s->tail ? &s->tail->next : &s->head) = o;
     s->tail = o;
+    if (shuffle) run_ahead();
     if (wait || eager) drain(s, 0);
     error = (CUresult)(wait ? failure : 0);
   }
