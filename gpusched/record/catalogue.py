@@ -141,8 +141,8 @@ nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nan
 nanstd nansum nanvar ndim nonzero ones_like outer pad partition percentile prod ptp quantile
 ravel ravel_multi_index real real_if_close repeat reshape result_type roll rollaxis rot90 round
 searchsorted select shape size sort split squeeze stack std sum swapaxes take take_along_axis
-tensordot tile trace transpose trapezoid tril triu unique unravel_index unwrap vander var vdot vsplit
-vstack where zeros_like""",
+tensordot tile trace transpose trapezoid tril triu unique unravel_index unwrap vander var vdot
+vsplit vstack where zeros_like""",
         "numpy.fft": "fft fft2 fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 "
         "irfftn rfft rfft2 rfftn",
         "numpy.linalg": "cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_power "
