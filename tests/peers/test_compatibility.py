@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.page import replace
 from tests.peers.compatibility import MARK, PAGE, breaks, kept, measured
 from tests.peers.packages import PACKAGES
+from tests.peers.runs import FUSED, run_tests
 
 
 def test_the_page_is_made_of_what_was_measured(tmp_path: Path) -> None:
@@ -29,3 +32,27 @@ def test_what_was_measured_is_of_the_table_and_nothing_was_lost() -> None:
 def test_the_most_frequent_breaks_come_first() -> None:
     counts = {"breaks": [[["a", "why"], 1], [["b", "why"], 3], [["a", "other"], 2]]}
     assert breaks(counts) == [("b", "why", 3), ("a", "other", 2), ("a", "why", 1)]
+
+
+CONFTEST = "import distributed.utils_test\n"
+TEST = """
+import dask
+from distributed.utils_test import reset_config
+
+from tests.peers.fused import EVERYTHING
+
+
+def test_fusion_is_on():
+    reset_config()  # As each of distributed's clusters for tests does.
+    assert dask.config.get("array_optimize") is not None
+    assert all(dask.config.get(name) == value for name, value in EVERYTHING.items())
+"""
+
+
+@pytest.mark.peers
+def test_fusion_is_on_whatever_a_conftest_imports(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    test = tmp_path / "test_it.py"
+    test.write_text(TEST)
+    done = run_tests([str(test)], "ecosystem.ini", tmp_path, "fused", plugins=[FUSED])
+    assert len(done.passed) == 1, done.output
