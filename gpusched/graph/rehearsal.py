@@ -8,15 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gpusched.adapters.tasks import (
-    DataNode,
-    GraphNode,
-    Task,
-    execute_subgraph,
-    is_container,
-)
+from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import Kernel
+from gpusched.graph.movement import calls_in
 from gpusched.graph.program import Program
 from gpusched.graph.quick import slow_part
 from gpusched.graph.segment import Segment
@@ -86,7 +81,8 @@ class Rehearsal:
             If that is not known.
         """
         if not isinstance(node, Task) or not isinstance(node.func, Program):
-            self.check(node)
+            for function, *_ in calls_in(node):
+                self.check_function(function)
             return small(node(values))
         program = node.func
         inputs = [arg() if isinstance(arg, DataNode) else values[arg.key] for arg in node.args]
@@ -119,19 +115,6 @@ class Rehearsal:
                     segment.call(registers)
         except (Exception, UnrecordableError) as error:  # whatever a function makes of zeros
             raise UnknownResultError(name, f"{type(error).__name__}: {error}"[:200]) from error
-
-    def check(self, node: Any) -> None:
-        """Raise `UnknownResultError` for a task that calls anything but quick functions."""
-        if not isinstance(node, Task):
-            return
-        if node.func is execute_subgraph:
-            for inner in node.args[0].values():
-                self.check(inner)
-            return
-        if not is_container(node):
-            self.check_function(node.func)
-        for arg in node.args:
-            self.check(arg)
 
     def check_function(self, function: Any) -> None:
         """Raise `UnknownResultError` for a function that is not known to be quick."""

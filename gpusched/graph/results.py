@@ -12,7 +12,7 @@ from gpusched.record.chunk import LazyChunk, references
 from gpusched.record.record import Recorder
 
 
-class Results:
+class ResultRegisters:
     """Turns lazy chunks into references to registers.
 
     Two calls that compute the same share a register, as does a copy with what it is a copy of. What

@@ -27,7 +27,7 @@ from gpusched.graph.decisions import Direct, Remaining, Waiting
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
 from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
-from gpusched.graph.results import Results
+from gpusched.graph.results import ResultRegisters
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.shown import in_c_order, is_array, is_plain, layouts, strides
 from gpusched.graph.tiled import Part, arranged, parts
@@ -669,7 +669,7 @@ class Segment:
         recorder.flush(wanted)
         if self.given and any(recorder.is_piece(recorder.register(node)) for node in wanted):
             raise PieceReturnedError
-        made = Results(recorder)
+        made = ResultRegisters(recorder)
         return tuple([made.reference(local[k]) for k in self.outputs])
 
 
