@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 OWN = 200 << 20
 """Bytes that a worker's process takes for itself, with numba and NumPy loaded; where there is one,
 it says itself."""
+_SMALL = 1 << 20
+"""Bytes that a task may take without saying so."""
 MARGIN = 0.05
 """Share of the memory limit that is left for what cannot be foreseen."""
 
@@ -250,12 +252,13 @@ def note(tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes) -
             most = needed(tasks, node, sizes)
             inputs = sum(sizes.of_result(tasks, each) or 0 for each in node.dependencies)
             # Workers expect of others that they take as much as their inputs do.
-            kinds[kind] = most, most.taken.whole and most.taken.most > inputs
+            kinds[kind] = most, most.taken.whole and most.taken.most > max(inputs, _SMALL)
         most, larger = kinds[kind]
         own = 0
         if most.least > noting.most:
             own = needed(tasks, node, sizes, exact=True).taken.least
-        if own or (larger and not hasattr(rewritten[key].func, "remaining")):
+        said = hasattr(getattr(rewritten[key], "func", None), "remaining")
+        if own or (larger and not said):
             noting.declared[key] = Declared(most.taken.most, own)
 
 
