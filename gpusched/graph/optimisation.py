@@ -38,7 +38,7 @@ would be gained without, and who looks into a graph of that size, as dask's own 
 them."""
 FEW_TASKS = GraphBreak.FEW_TASKS(f"a graph of no more than {FEW} tasks")
 NOT_FUSED = GraphBreak.FEW_TASKS("optimization.fuse.active is False")
-"""dask is told to keep all tasks apart, and so are the passes over them."""
+"""dask keeps all tasks apart then, and so do the passes over them."""
 
 
 def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:
