@@ -20,7 +20,7 @@ from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
 from gpusched.graph.drawing import drawn
-from gpusched.graph.fitting import check
+from gpusched.graph.fitting import check, note
 from gpusched.graph.items import taken_inside
 from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.program import Program
@@ -75,6 +75,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     check(table.tasks, table.sizes)
     rewritten = rewrite(table.tasks, table.functions, table.wanted)
     _declare(rewritten, table)
+    note(table.tasks, rewritten, table.sizes)
     found = batched(rewritten, table, limits())
     with updating() as counters:
         counters.apart.update(table.apart)
@@ -91,9 +92,10 @@ def _declare(rewritten: Mapping[Any, Any], table: Table) -> None:
         if type(program) is not Program or kind in seen:
             continue
         seen.add(kind)
-        extra, remaining = table.sizes.extra(table.tasks[key]), program.remaining
-        if extra is not None:
-            remaining.extra = max(extra, remaining.extra or 0)
+        taken, remaining = table.sizes.taken(table.tasks, table.tasks[key]), program.remaining
+        if taken.whole or taken.most:
+            remaining.whole = taken.whole and (remaining.extra is None or remaining.whole)
+            remaining.extra = max(taken.most, remaining.extra or 0)
 
 
 def regrouped(table: Table) -> Table:
