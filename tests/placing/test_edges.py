@@ -32,6 +32,7 @@ from gpusched.serialization import codec
 from gpusched.serialization.arrays import cupy as arrays
 from gpusched.store import background, worthwhile
 from gpusched.store.statistics import Statistics
+from tests.differential.running import EVERY_CHUNK
 from tests.placing.__main__ import always, differences
 from tests.placing.gpuworker import GpuWorker, gpu_worker
 from tests.waiting import PATIENCE
@@ -73,10 +74,12 @@ def on_device(worker: GpuWorker, array: np.ndarray) -> Placed:
     return Placed(worker.mover.to_device(array))
 
 
-@pytest.mark.parametrize("compilation", ["wait", "off"])
-def test_random_programs_give_what_plain_dask_gives(compilation: str) -> None:
-    with dask.config.set({"gpusched.fusion.compile": compilation}):
-        counts, failed = differences(first=40, cases=12)
+@pytest.mark.parametrize(("compilation", "first"), [("wait", 40), ("off", 140)])
+def test_random_programs_give_what_plain_dask_gives(
+    compilation: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EVERY_CHUNK, "gpusched.fusion.compile", compilation)
+    counts, failed = differences(first, cases=12)
     assert [(r.case.kind, r.case.seed, r.found) for r in failed] == []
     assert counts.cases == 24
 
