@@ -276,9 +276,11 @@ class _Unsplitting:
         found = {k: self._places[k] for k in node.dependencies if k in self._places}
         if not found:
             return None
-        # Pieces of what is taken of a chunk are taken of it as well.
-        firm = [each for k, each in found.items() if not self._takes(k)] or list(found.values())
-        family, place = firm[0]
+        pieces = list(found.values())
+        if len(pieces) < len(node.dependencies) or len({(f.lengths, p) for f, p in pieces}) > 1:
+            # Pieces of what is taken of a chunk are taken of it as well.
+            pieces = [each for k, each in found.items() if not self._is_taken(k)] or pieces
+        family, place = pieces[0]
         others = {
             k for k in node.dependencies
             if k not in found or found[k][1] != place or found[k][0].lengths != family.lengths
@@ -295,6 +297,11 @@ class _Unsplitting:
         given = dict.fromkeys(each.key for each in inputs if type(each) is TaskRef)
         self._taking[key] = tuple(k for k in given if k in others)
         return (signature, slots, layer_of(key)), place
+
+    def _is_taken(self, piece: Any) -> bool:
+        """Return whether a piece may be taken of a chunk, by the chunk that it is cut off."""
+        family, _ = self._places[piece]
+        return self._takes(piece if family.cut is None else family.cut[0]) is not None
 
     def _fits(self, key: Any, family: _Family, place: Place) -> bool:
         """Return whether a task takes as many positions of a chunk as pieces of a place have."""

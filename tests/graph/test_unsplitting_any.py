@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from toolz import compose  # type: ignore[import-untyped]
 
 from gpusched.adapters.arrays import concatenate2, enforce_dtype, take
-from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef, identity_cast
+from gpusched.adapters.tasks import Alias, DataNode, List, Task, TaskRef
 from gpusched.graph import unsplitting
 from gpusched.graph.aliases import without_names
 from gpusched.graph.chains import without_links
@@ -120,14 +120,6 @@ def test_one_task_takes_for_two_chunks() -> None:
     nodes = [DataNode("chunk-a", LINE), DataNode("chunk-b", LINE * 9), piece(A, 0), piece(A, 1),
              *indices, *takes, *plus, *times, *ends]  # fmt: skip
     assert changed({node.key: node for node in nodes}, ["all-y", "all-z"])
-
-
-def test_lists_have_two_forms() -> None:
-    refs = TaskRef(("z", 0)), TaskRef(("z", 1))
-    for chunks in (List(*refs), Task(None, identity_cast, *refs, typ=list)):
-        nodes = [DataNode("chunk-a", LINE), *(piece(A, k) for k in (0, 1)),
-                 *both(operator.mul, (A,), 2), Task("all", finalize, chunks)]  # fmt: skip
-        assert changed({node.key: node for node in nodes}, ["all"])
 
 
 # Any graph -------------------------------------------------------------------------------------
