@@ -70,6 +70,7 @@ def test_each_metric_of_a_scheduler_is_shown(exported: set[str]) -> None:
         "chunk_buffers_made_total",
         "chunk_buffers_reused_total",
         "kernels_unshared_total",
+        "memory_own_bytes",
         "policy_waits_total",
         "policy_abandoned_total",
     }
