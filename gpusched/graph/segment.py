@@ -19,7 +19,7 @@ from gpusched.backends.devices import HOST, Device, device_of, strides_are_whole
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.emit.choices import ChoiceError
-from gpusched.emit.floatingpoint import take
+from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
 from gpusched.graph import gpu_failures, newness, pieces
 from gpusched.graph.alone import gains_alone
@@ -307,19 +307,28 @@ class Segment:
 
     @cached_property
     def _tiled(self) -> Tiled:
-        order = arranged(self.steps)
+        return self._in_tiles(arranged(self.steps))
+
+    def _in_tiles(self, order: list[tuple[int, ProgramStep]]) -> Tiled:
         return Tiled(order, self._last_uses(order), parts(order, self.outputs))
 
     def _call_in_tiles(self, registers: Registers) -> None:
         """Call the functions as they are, elementwise ones on tiles of their arrays."""
         self._cut_off(registers)
-        for part in self._tiled.parts:
-            steps, ends = self._tiled.steps[part.steps], self._tiled.last_uses[part.steps]
-            if part.stretch is None or not part.stretch.run(registers):
-                _call(steps, ends, registers)
-                continue
-            for gone in itertools.chain.from_iterable(ends):
-                registers[gone] = None
+        if self._tiled.steps != self.steps:
+            tried: Registers = list(registers)
+            errors: list[Any] = []
+            try:
+                with collecting(heeded(), errors.append):
+                    self._tiled.run(tried)
+            except Exception as error:  # noqa: BLE001  Raised again, in the order of the calls
+                errors.append(error)
+            if not errors:
+                registers[:] = tried
+                return
+            del tried, errors
+            self._tiled = self._in_tiles(self.steps)
+        self._tiled.run(registers)
 
     def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
                  moved: bool) -> Direct:  # fmt: skip
@@ -695,6 +704,16 @@ class Tiled:
     """By step, the registers that nobody reads after it."""
     parts: list[Part]
     """Stretches of them that can run on one tile after the other, and what is between."""
+
+    def run(self, registers: Registers) -> None:
+        """Call the functions."""
+        for part in self.parts:
+            steps, ends = self.steps[part.steps], self.last_uses[part.steps]
+            if part.stretch is None or not part.stretch.run(registers):
+                _call(steps, ends, registers)
+                continue
+            for gone in itertools.chain.from_iterable(ends):
+                registers[gone] = None
 
 
 @dataclass(frozen=True)

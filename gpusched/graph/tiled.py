@@ -24,7 +24,7 @@ import numpy as np
 from gpusched.backends.devices import HOST
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.emit.floatingpoint import collecting, heeded, take
+from gpusched.emit.floatingpoint import collecting, heeded
 from gpusched.emit.operations import operation_of
 from gpusched.plan.plan import Register, last_uses, substitute
 from gpusched.record.catalogue import has
@@ -38,7 +38,7 @@ ALIGNED = 64
 KINDS = "biufc"
 """Kinds of dtypes."""
 
-REPORTED = GraphBreak.VALUES("calls without a kernel have raised floating-point errors")
+REPORTED = GraphBreak.VALUES("calls without a kernel have raised errors")
 OTHERS = GraphBreak.CHUNK_TYPE("operands or results are not NumPy's numbers and arrays of numbers")
 UNRELATED = GraphBreak.READ_WHOLE("calls on arrays of several shapes")
 SMALL = GraphBreak.SMALL("chunks of few tiles")
@@ -107,7 +107,8 @@ def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
     """Return the steps of a program in an order in which fewer other calls part elementwise ones.
 
     A call moves before the elementwise ones that precede it, if it reads none of their results and
-    the next elementwise call does.
+    the next elementwise call does. Only calls move that allocate nothing but their results, and of
+    which NumPy reports floating-point errors only: those can be collected, to be reported in order.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def arranged(steps: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
         if elementwise and follows:
             done += others
             others = []
-        elif follows or (elementwise and others):
+        elif follows or (elementwise and others) or not (elementwise or has(step.function, "lean")):
             done += run + others
             run, others = [], []
         (run if elementwise else others).append((register, step))
@@ -247,10 +248,13 @@ class Stretch:
         tiling = REPORTED if self.reported else Tiling.of(list(values.values()))
         if isinstance(tiling, Reason):
             return tiling
-        take()
-        with collecting(heeded()):
-            found = self._results(values, tiling)
-        if take():
+        errors: list[Any] = []
+        try:
+            with collecting(heeded(), errors.append):
+                found = self._results(values, tiling)
+        except Exception as error:  # noqa: BLE001  Whole chunks raise it, after earlier calls' errors
+            errors.append(error)
+        if errors:
             self.reported = True
             return REPORTED
         for register, value in found.items():

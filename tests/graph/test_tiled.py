@@ -23,7 +23,7 @@ from gpusched.breaks import Reason
 from gpusched.emit.operations import OPERATIONS, SCIPY
 from gpusched.graph import tiled
 from gpusched.graph.known import enforced
-from gpusched.graph.segment import ProgramStep
+from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.graph.tiled import ALIGNED, Stretch, Tiling, arranged, parts
 from gpusched.plan.plan import Register
 from gpusched.record.catalogue import NAMES
@@ -367,3 +367,36 @@ def test_tasks_without_kernels_run_on_tiles(
     assert ran and all(ran)
     x = values * 3
     assert bits(array) == bits(np.exp(-x / 2).cumsum(axis=1) * 2 + values - 1)
+
+
+def told(call: Callable[[], Any]) -> list[Any]:
+    """Return what a call warns of and what it raises, in order."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        try:
+            call()
+        except (TypeError, ValueError, FloatingPointError) as error:
+            return [*(str(each.message) for each in found), repr(error)]
+    return [str(each.message) for each in found]
+
+
+@pytest.mark.parametrize("state", ["warn", "raise"])
+@pytest.mark.parametrize("calls", [
+    [(np.log, ("0",)), (np.invert, ("0",))],  # raises after a warning
+    [(np.log, ("0",)), (np.sum, ("1",)), (np.divide, ("2", "3"))],  # a sum that overflows
+    [(np.log, ("0",)), (np.transpose, ("0", 1)), (np.add, ("2", "3"))],
+    [(np.log, ("0",)), (operator.neg, ("0",)), (np.max, ("1",)), (operator.sub, ("3", "4")),
+     (np.exp, ("5",))],  # one whose result nobody reads
+])  # fmt: skip
+def test_errors_are_reported_in_the_order_of_the_calls(calls: Calls, state: Any) -> None:
+    inputs = [np.zeros(5 * SMALL), np.full(5 * SMALL, 1e308)]
+    steps = [
+        (2 + k, ProgramStep(f, tuple(Register(int(a)) if type(a) is str else a for a in args)))
+        for k, (f, args) in enumerate(calls)
+    ]
+    segment = Segment(steps, (0, 1), (1 + len(calls),), True)
+    with np.errstate(all=state):
+        expected = told(lambda: segment.call([*inputs, *[None] * len(calls)]))
+        for _ in range(2):
+            found = told(lambda: segment._call_in_tiles([*inputs, *[None] * len(calls)]))
+            assert found == expected != []
