@@ -234,8 +234,8 @@ def _bounded(block: np.ndarray) -> np.ndarray:
 def test_errors_of_a_tasks_own_numbers_are_reported(worker: GpuWorker) -> None:
     found = []
     for _ in range(2):  # Recorded, and from the plan.
+        x = optimised(chunks()).map_blocks(_bounded, dtype=float)
         with pytest.warns(RuntimeWarning, match="overflow encountered in scalar multiply"):
-            x = optimised(chunks()).map_blocks(_bounded, dtype=float)
             found.append(counted(lambda x=x: x.compute(scheduler=worker.get)))
     for values, counts in found:
         np.testing.assert_array_equal(values, (host() * 2 + 1) * 2 + 1)
