@@ -62,6 +62,8 @@ _NESTED = frozenset((tuple, list))
 
 NOT_COMPILED = GraphBreak.NOT_COMPILED("its kernels are not compiled yet")
 """Why a task whose arrays could be moved to the device runs on the host."""
+REPORTED = GraphBreak.NEEDS_HOST("NumPy reports the floating-point errors of its own numbers")
+"""Why one is repeated there."""
 
 
 @dataclass(frozen=True)
@@ -279,20 +281,23 @@ class Segment:
         bool
             Whether the results have the layout that is `planned`, if one is.
         """
+        by_calls = _by_calls(plan, registers) if plan is not None else None
         error = tiers.failure(kernels)
         if error is not None:
-            moved = isinstance(registers, Moved)
-            direct = self._refused(error, GraphBreak.COMPILATION, inputs, moved)
-            self._remember(key, direct)
-            self._direct(direct, registers)
-            return True
+            direct = self._refused(error, GraphBreak.COMPILATION, inputs, registers, by_calls)
+            if by_calls is None:
+                self._remember(key, direct)
+                self._direct(direct, registers)
+                return True
+            with updating() as counters:
+                counters.breaks[direct.operation, direct.reason] += 1
         self.remaining.tasks -= 1
         left, graph = self.remaining.tasks, self.remaining.graph
         synchronize = None
         if isinstance(registers, Moved):
-            by_calls = plan.by_calls if plan is not None else None
-            if by_calls is not None and registers.pays(by_calls.passes):
+            if by_calls is not None:
                 given = flat(registers.on_device())
+                take()
                 with tiers.Unfused(kernels, left, graph, by_calls.synchronize):
                     results, _ = by_calls.run(given)
                 self._keep(by_calls, results, registers)
@@ -331,7 +336,7 @@ class Segment:
         self._tiled.run(registers)
 
     def _refused(self, error: Exception, what: GraphBreak, inputs: tuple[Any, ...],
-                 moved: bool) -> Direct:  # fmt: skip
+                 registers: Registers, by_calls: Plan | None = None) -> Direct:  # fmt: skip
         """Return the decision to do without kernels after something has failed.
 
         Parameters
@@ -342,15 +347,18 @@ class Segment:
             What has failed.
         inputs
             Chunks, wherever they are.
-        moved
-            Whether they were to be moved to the device.
+        registers
+            Of the program.
+        by_calls
+            What computes on the device all the same.
         """
         if dask.config.get("gpusched.fusion.strict", False):
             raise error
         reason = what(f"{what.name.lower()} failed: {type(error).__name__}: {error}")
         device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
+        moved = isinstance(registers, Moved)
         if moved or not device.can.host_memory:
-            gpu_failures.warn_once(reason, "NumPy" if moved else "CuPy")
+            gpu_failures.warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
         return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:
@@ -462,6 +470,7 @@ class Segment:
         if take() | plan.errors:
             with updating() as counters:
                 counters.repeats += 1
+            _leave(registers, Direct(bare_name(self.steps[-1][1].function), REPORTED))
             return self.call(registers, reported=True)
         for warning in plan.warned:
             warnings.warn(warning, stacklevel=2)
@@ -584,12 +593,11 @@ class Segment:
         Nothing has been changed by then. Either they raise what the user's program raises, or the
         recorder has a bug, which is counted.
         """
-        moved = isinstance(registers, Moved)
         if isinstance(registers, Moved):
             reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
             registers.leave(bare_name(self.steps[-1][1].function), reason)
         self.call(registers)
-        return self._refused(error, GraphBreak.RECORDING, inputs, moved)
+        return self._refused(error, GraphBreak.RECORDING, inputs, registers)
 
     def trace(self, recorder: Recorder, inputs: tuple[Any, ...],
                registers: Registers) -> tuple[Registers, tuple[tuple[int, int], ...]]:  # fmt: skip
@@ -808,6 +816,13 @@ def _leave(registers: Registers, found: Direct) -> None:
     """Have functions called on NumPy's arrays, if those of the task could be moved."""
     if isinstance(registers, Moved):
         registers.leave(found.operation, found.reason)
+
+
+def _by_calls(plan: Plan, registers: Registers) -> Plan | None:
+    """Return a plan by CuPy's calls for arrays that are moved, if the device is done sooner so."""
+    if not isinstance(registers, Moved) or plan.by_calls is None:
+        return None
+    return plan.by_calls if registers.pays(plan.by_calls.passes) else None
 
 
 def _device(inputs: tuple[Any, ...]) -> Device:

@@ -110,7 +110,8 @@ def spent(kernels: Sequence[Runnable], seconds: float, left: int, graph: str = "
     graph
         What it was run for, if that is known.
     """
-    waiting = [each for each in kernels if isinstance(each, Handle) and not each.ready]
+    handles = [each for each in kernels if isinstance(each, Handle)]
+    waiting = [each for each in handles if not each.ready and each.error is None]
     for handle in waiting:
         handle.spent += seconds / len(waiting)
     if mode() != BACKGROUND or all(handle.urgent for handle in waiting):

@@ -21,7 +21,7 @@ pytest.importorskip("playwright", reason="needs playwright, of the extra test")
 
 from playwright.sync_api import Page
 
-from tests.dashboard.test_browser import CHROMIUM, PICTURES, REGENERATE, browser, page
+from tests.dashboard.test_browser import CHROMIUM, browser, page, picture
 
 __all__ = ["browser", "page"]
 
@@ -81,6 +81,5 @@ def test_the_figures_of_four_gpus_move(four: FourGpus, page: Page) -> None:
         for name in ("used", "device"):
             page.wait_for_function(WATCH, arg=name, polling=100)
         page.wait_for_function(SENT)
-        if REGENERATE:
-            page.screenshot(path=PICTURES / "dashboard-four-gpus.png")
+        picture(page, "gpus")
     page.goto("about:blank")  # It would complain of a scheduler that goes.

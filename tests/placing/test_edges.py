@@ -20,11 +20,12 @@ import gpusched
 from gpusched import placed
 from gpusched.backends.cuda import runtime
 from gpusched.cluster.statistics import difference
+from gpusched.emit import floatingpoint
 from gpusched.graph import gpu_failures
 from gpusched.graph.devicechoice import LEAVES, SMALL
 from gpusched.graph.placing import DeviceRequiredError
 from gpusched.graph.program import Program
-from gpusched.graph.segment import ProgramStep
+from gpusched.graph.segment import REPORTED, ProgramStep
 from gpusched.placed import Placed, hosted
 from gpusched.plan.plan import Register
 from gpusched.plan.shortage import in_pieces
@@ -226,6 +227,26 @@ def test_errors_that_errstate_raises_are_raised(worker: GpuWorker) -> None:
         x.compute(scheduler=worker.get)
 
 
+def _bounded(block: np.ndarray) -> np.ndarray:
+    return np.minimum(block * 2 + 1, np.float64(1e308) * 10)
+
+
+def test_errors_of_a_tasks_own_numbers_are_reported(worker: GpuWorker) -> None:
+    found = []
+    for _ in range(2):  # Recorded, and from the plan.
+        x = optimised(chunks()).map_blocks(_bounded, dtype=float)
+        with pytest.warns(RuntimeWarning, match="overflow encountered in scalar multiply"):
+            found.append(counted(lambda x=x: x.compute(scheduler=worker.get)))
+    for values, counts in found:
+        np.testing.assert_array_equal(values, (host() * 2 + 1) * 2 + 1)
+        assert (counts.device_tasks, counts.host_tasks) == (2, 2)
+        assert counts.host_reasons == {("_bounded", REPORTED): 2}
+
+
+def _next(block: np.ndarray) -> np.ndarray:
+    return np.nextafter(block, 0)  # No call of CuPy's takes its place.
+
+
 def _writes(block: np.ndarray) -> np.ndarray:
     block[0] = 7
     return block
@@ -246,8 +267,10 @@ def test_a_device_is_required_where_there_is_none() -> None:
         assert type(own.compute(scheduler="sync")) is cupy.ndarray
 
 
+@pytest.mark.parametrize(("function", "on_device"), [(np.negative, 6), (_next, 0)],
+                         ids=["by calls", "without calls"])  # fmt: skip
 def test_kernels_that_cannot_be_compiled_are_said_once_and_counted(
-    worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
+    function: Any, on_device: int, worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:
         raise AttributeError("told by the test")
@@ -258,19 +281,23 @@ def test_kernels_that_cannot_be_compiled_are_said_once_and_counted(
     settings = {"gpusched.fusion.strict": False, "gpusched.fusion.cache-directory": None,
                 "gpusched.fusion.compile": "background"}  # fmt: skip
 
-    def compute() -> Any:
-        return (da.from_array(host(), chunks=(32, 512)) * 2.125 - 7.5).compute(scheduler=worker.get)
+    x = da.from_array(host(), chunks=(32, 512)) * 2.125 - 7.5
 
-    with dask.config.set(settings), warnings.catch_warnings(record=True) as told:
+    def compute() -> Any:
+        return x.map_blocks(function, dtype=float).compute(scheduler=worker.get)
+
+    with always(), dask.config.set(settings), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         compute()
         assert background.join(PATIENCE)
         found, counts = counted(lambda: [compute() for _ in range(3)])
-    np.testing.assert_array_equal(found[-1], host() * 2.125 - 7.5)
-    said = [each for each in told if each.category is gpu_failures.GpuFallbackWarning]
-    assert len(said) == 1
-    assert counts.device_tasks == 0
-    assert counts.host_tasks == 6
+    np.testing.assert_array_equal(found[-1], function(host() * 2.125 - 7.5))
+    (said,) = [each for each in told if each.category is gpu_failures.GpuFallbackWarning]
+    assert ("by CuPy" if on_device else "by NumPy") in str(said.message)
+    assert (counts.device_tasks, counts.host_tasks) == (on_device, 6 - on_device)
+    why = "compilation failed: AttributeError: told by the test"
+    noted = counts.breaks if on_device else counts.host_reasons
+    assert noted == {(function.__name__, why): 6}
 
 
 @pytest.fixture
@@ -291,9 +318,11 @@ def test_calls_of_cupy_compute_on_the_device_while_kernels_are_missing(worker: G
     x = da.from_delayed(dask.delayed(host)(), (64, 512), dtype=float)
     with gpusched.disable():
         expected = reduced(x).compute(scheduler="sync")
+    reduced(x).compute(scheduler=worker.get)
+    floatingpoint.note(floatingpoint.INVALID)  # Of a task that has failed since.
     found, counts = counted(lambda: reduced(x).compute(scheduler=worker.get))
     np.testing.assert_allclose(found, expected, rtol=1e-14)
-    assert type(found) is np.ndarray
+    assert type(found) is np.ndarray and counts.repeats == 0
     assert (counts.launches, counts.unfused_tasks) == (0, counts.device_tasks)
     assert counts.device_tasks == 2
     assert set(counts.host_reasons.values()) == {1}

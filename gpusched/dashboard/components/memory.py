@@ -122,10 +122,19 @@ class Memory(_Bars):
         for item in self.root.legend[0].items:
             item.visible = has_gpu or not item.label.value.startswith("GPU")
         disk = bytes_(total["disk"])
-        self.show(f"Memory by tier: {gpu}{bytes_(host)} on hosts, {disk} on disk", rows)
+        sent = _sent(rows)  # Here, where there is most room.
+        self.show(f"Memory by tier: {gpu}{bytes_(host)} on hosts, {disk} on disk{sent}", rows)
 
     def _told(self, row: Device) -> str:  # type: ignore[override]
         return f"{row.name}<br>{super()._told(row)}"
+
+
+def _sent(rows: list[Device]) -> str:
+    """Return what workers have sent of their GPUs' memory; nothing if they have sent none."""
+    between, through = sum(row.between for row in rows), sum(row.through_host for row in rows)
+    if not between and not through:
+        return ""
+    return f"; sent {bytes_(between)} GPU to GPU, {bytes_(through)} through hosts"
 
 
 class CommittedByWorker(_Bars):

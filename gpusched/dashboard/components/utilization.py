@@ -6,13 +6,12 @@ from typing import Any
 
 from bokeh.core.properties import without_property_validation
 from bokeh.models import ColumnDataSource, FactorRange, NumeralTickFormatter
-from dask.utils import format_bytes
 from distributed.dashboard.utils import update
 from distributed.utils import log_errors
 
 from gpusched.dashboard.components.base import Component
 from gpusched.dashboard.components.figures import first, hover, legend_above, more, plot
-from gpusched.dashboard.devices import Device, devices
+from gpusched.dashboard.devices import devices
 
 _KINDS = {"cuda": ("GPU: time in which a kernel ran", "#76b900"),
           "cpu": ("CPU: threads in use", "#3f7fcf")}  # fmt: skip
@@ -41,7 +40,7 @@ class Utilization(Component):
         known = [row for row in rows if row.utilization is not None]
         used = [(row.utilization or 0.0) / 100 for row in known]
         self.root.title.text = (
-            f"Utilisation: {sum(used) / len(used):.0%} on average{_sent(rows)}{more(known)}"
+            f"Utilisation: {sum(used) / len(used):.0%} on average{more(known)}"
             if used
             else "Utilisation: no worker has reported it yet"
         )
@@ -56,11 +55,3 @@ class Utilization(Component):
                 "kind": [_KINDS[row.kind][0] for row in shown],
             },
         )
-
-
-def _sent(rows: list[Device]) -> str:
-    """Return what workers have sent of their GPUs' memory; nothing if they have sent none."""
-    between, through = sum(row.between for row in rows), sum(row.through_host for row in rows)
-    if not between and not through:
-        return ""
-    return f"; sent {format_bytes(between)} GPU to GPU, {format_bytes(through)} through hosts"
