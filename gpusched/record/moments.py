@@ -75,11 +75,12 @@ def _in_two_passes(
 ) -> Moments:  # fmt: skip
     dtype = NARROW if a.dtype == NARROW else np.dtype(np.float64)
 
-    def total_and_least(x: Any, room: np.ndarray | None) -> tuple[Any, Any]:
+    def total_and_ends(x: Any, room: np.ndarray | None) -> tuple[Any, ...]:
         add = np.nansum if skip else np.sum
-        known = np.where(np.isnan(x), np.inf, x) if skip else x
-        least = np.min(known, axis=axes, keepdims=True)
-        return add(x, axis=axes, dtype=dtype, keepdims=True), least
+        low, high = (np.where(np.isnan(x), e, x) if skip else x for e in (np.inf, -np.inf))
+        least = np.min(low, axis=axes, keepdims=True)
+        most = np.max(high, axis=axes, keepdims=True)
+        return add(x, axis=axes, dtype=dtype, keepdims=True), least, most
 
     def deviations(x: Any, room: np.ndarray | None, centre: Any) -> tuple[Any, Any]:
         away = x - centre if room is None else np.subtract(x, centre, out=room)
@@ -91,17 +92,23 @@ def _in_two_passes(
         squares = np.square(away) if room is None else np.square(away, out=room)
         return apart, np.sum(squares, axis=axes, keepdims=True).astype(np.float64)
 
+    # Rounding may take the mean of equal numbers to their neighbour.
     if type(a) is np.ndarray and not skip:
         one = a[tuple(slice(1) if axis in axes else slice(None) for axis in range(a.ndim))]
         if total is None or total.dtype.itemsize < dtype.itemsize:
             total = np.sum(a, axis=axes, dtype=dtype, keepdims=True)
+        about, lost = total / count, count * np.finfo(dtype).eps * np.abs(one)
+        centre = np.where(np.abs(about - one) <= lost, one, about).astype(dtype)
     else:
-        total, one = _by_tiles(total_and_least, (np.add, np.minimum), axes, a)
-    about = total / count
-    # Rounding may take the mean of equal numbers to their neighbour.
-    lost = count * np.finfo(dtype).eps * np.abs(one)
-    centre = np.where(np.abs(about - one) <= lost, one, about).astype(dtype)
+        total, low, high = _by_tiles(total_and_ends, (np.add, np.minimum, np.maximum), axes, a)
+        centre = np.clip(total / count, low, high).astype(dtype)
     apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
+    if type(a) is np.ndarray and not skip:
+        # The first of them was near the mean, but three times as far from it as others are.
+        far = apart * apart > 0.9 * count * square
+        if far.any():
+            centre = np.where(far, centre + apart / count, centre).astype(dtype)
+            apart, square = _by_tiles(deviations, (np.add, np.add), axes, a, centre)
     return _shifted(centre.astype(np.float64), count, apart, square)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from dask.array import reductions
+from dask.array import chunk, reductions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,6 +141,24 @@ def test_squares_are_exact_of_any_layout(
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(again[0], total.astype(dtype), rtol=1e-6, atol=1e-6 * size)
     np.testing.assert_allclose(again[1], squares, rtol=1e-11, atol=1e-300)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("first", [960, 1040])
+def test_one_value_far_from_the_others_costs_no_digits(first: float, skip: bool) -> None:
+    x = RANDOM.normal(1000, 0.1, 1 << 19).astype("f4")
+    x[0] = first
+    add, numel = (chunk.nansum, reductions.nannumel) if skip else (chunk.sum, reductions.numel)
+    wide = x - np.float64(1000)
+
+    def squares(x: Any) -> Any:
+        found = moment_chunk(x, sum=add, numel=numel, dtype="f4", axis=(0,), keepdims=True)
+        return found["M"][0, 0]
+
+    expected = np.square(wide - wide.mean()).sum()
+    np.testing.assert_allclose(squares(x), expected, rtol=1e-5)
+    if skip:  # else kernels join blocks
+        np.testing.assert_allclose(record(squares, x).result, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, 1, None])
