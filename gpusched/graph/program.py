@@ -167,6 +167,8 @@ class Program:
 
     def shown(self) -> Program:
         """Return the program whose result is laid out in memory as NumPy's own is."""
+        if not self.steps:
+            return self  # It returns what it is given.
         found = self._shown()
         if found is None:
             steps = (*self.steps[:-1], replace(self.steps[-1], shown=True))

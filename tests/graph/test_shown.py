@@ -10,8 +10,11 @@ import dask.array as da
 import numpy as np
 import pytest
 
+from gpusched.adapters.tasks import Task, TaskRef
 from gpusched.breaks import GraphBreak
 from gpusched.graph import disable, enable
+from gpusched.graph.program import Program
+from gpusched.graph.rewrite import shown
 from gpusched.graph.segment import Segment
 from gpusched.store.statistics import statistics
 
@@ -160,3 +163,9 @@ def test_numpy_is_not_asked_where_no_array_comes_out(runs: list[Segment]) -> Non
     functions = {step.function.__name__ for segment in runs for _, step in segment.steps}
     assert "moment_chunk" not in functions
     assert statistics().fused_tasks >= 2
+
+
+def test_a_program_without_steps_has_the_layout_of_what_it_is_given() -> None:
+    # Such as a chunk that `rechunk` leaves as it is, in a graph that is optimised again.
+    same = Task(("y", 0), Program((), 1), TaskRef("x"))
+    assert shown({same.key: same}, [same.key])[same.key].func is same.func
