@@ -32,6 +32,9 @@ def test_every_step_is_rehearsed(tmp_path: Path) -> None:
     assert tables["Programs that differ"] == tables["Kernels that differ"] == []
     assert tables["Operations that are farther than allowed"] == []
     assert {row["outcome"] for row in tables["A cluster on all GPUs"]} >= {"right"}
+    (unchanged,) = (rows for title, rows in tables.items() if title.startswith("Unchanged"))
+    assert all(float(row["apart"]) < 1e-5 and row["result"] == "numpy" for row in unchanged)
+    assert any(not row["tasks on GPUs"].startswith("0 ") for row in unchanged)
     assert tables["Values restored by another thread"][0]["wrong"] == 0
     if emulated_gpu.active:
         assert f"**State: {steps.machine.EMULATED}.**" in written.read_text()
@@ -55,6 +58,16 @@ def test_a_step_that_crashes_or_hangs_leaves_a_line(
     found = running.run("inventory", 2, rehearsal=True)
     assert (found["status"], found["tables"]) == (status, {})
     assert status in page.page([found], rehearsal=False)
+
+
+def test_what_ended_a_process_is_told_without_the_notes_that_follow() -> None:
+    code = """
+error = RuntimeError("no card")
+error.add_note("gpusched: told by the test")
+raise error
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert steps.whole._why(done) == "RuntimeError: no card"
 
 
 def test_the_page_says_in_one_place_whether_a_card_was_there() -> None:

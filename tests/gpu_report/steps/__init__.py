@@ -25,6 +25,7 @@ STEPS: dict[str, tuple[Callable[[bool], Tables], float]] = {
     "bandwidth": (rates.bandwidth, 120),
     "launches": (rates.launches, 60),
     "runs": (rates.runs, 300),
+    "unchanged": (rates.unchanged, 300),
     "suite": (whole.suite, 600),
 }
 """What is measured by name, and the seconds that it may take; True asks for a rehearsal: little."""

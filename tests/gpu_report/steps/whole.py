@@ -172,12 +172,18 @@ def models(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
         for name, view in _VIEWS.items():
             code = _MODEL.format(library=library, view=view)
             done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-            last = (done.stderr.strip().splitlines() or [""])[-1][:200]
-            outcome = "ok" if done.returncode == 0 else f"exit {done.returncode}: {last}"
+            outcome = "ok" if done.returncode == 0 else f"exit {done.returncode}: {_why(done)}"
             if f"No module named '{library}'" in done.stderr:
                 outcome = "not installed"
             rows.append({"library": library, "chunks": name, "outcome": outcome})
     return {"Models": rows}
+
+
+def _why(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what ended a process: the last exception, which notes may follow, or the last line."""
+    lines = done.stderr.strip().splitlines() or [""]
+    raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    return (raised or lines)[-1][:200]
 
 
 def suite(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
