@@ -199,6 +199,13 @@ class Sizes:
             return self.of_first_step(node)
         return self._of_own(result_key(node), True) if exact else self.of(node)
 
+    def is_sized(self, node: Any) -> bool:
+        """Return whether a task's result is as large as dask has noted if its inputs are."""
+        if type(node) is not Task:
+            return True
+        called = (part for call in _calls(node) for part in parts(call.node.func))
+        return all(known(part) or _is_catalogued(part) for part in called)
+
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated

@@ -16,6 +16,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from itertools import pairwise, product
 from operator import getitem
 from typing import Any
@@ -100,6 +101,8 @@ class _Family:
     ranks: dict[Any, int] = field(default_factory=dict)
     """Numbers of its tasks among those of the same layer: a fused one may have several."""
     component: _Component | None = None
+    sources: frozenset[Any] = frozenset()
+    """The chunks of which these are pieces, or are computed of pieces."""
 
     @property
     def first(self) -> Any:
@@ -196,7 +199,8 @@ class _Unsplitting:
                 continue  # They are not a whole together.
             axes, lengths, members, whole = grid
             if self._are_inside(source, whole):
-                family = _Family(members, Divided(ndim, axes), lengths, 0, (source, whole))
+                family = _Family(members, Divided(ndim, axes), lengths, 0, (source, whole),
+                                 sources=frozenset([source]))  # fmt: skip
                 self._add(family)
             else:
                 self._table.note("unsplit", UNKNOWN)
@@ -222,6 +226,24 @@ class _Unsplitting:
             return None
         told = self._table.sizes.lengths(self._tasks, chunk)
         return None if told is None else told[1]
+
+    @cached_property
+    def _unsized(self) -> set[Any]:
+        """The chunks that may be shorter than dask has noted, since a user's function made them.
+
+        One of length 1 is broadcast as a whole, where none or one of its pieces is.
+        """
+        users: defaultdict[Any, list[Any]] = defaultdict(list)
+        for key, node in self._tasks.items():
+            for other in node.dependencies:
+                users[other].append(key)
+        waiting = [k for k, node in self._tasks.items() if not self._table.sizes.is_sized(node)]
+        found = set(waiting)
+        while waiting:
+            new = set(users[waiting.pop()]) - found
+            found |= new
+            waiting += new
+        return found
 
     def _may_go(self, key: Any, node: Task) -> bool:
         sizes = self._table.sizes
@@ -334,6 +356,11 @@ class _Unsplitting:
             for keys in zip(*(self._taking[key] for key in members.values()), strict=True)
         }
         given |= {k: self._places[k][0] for k in first.dependencies if k not in given}
+        operands = list(dict.fromkeys(given.values()))
+        sources = frozenset().union(*(each.sources for each in operands))
+        if len(operands) > 1 and not sources.isdisjoint(self._unsized):
+            self._table.note("unsplit", UNKNOWN)
+            return
         inside = results(first, {key: each.divided for key, each in given.items()})
         divided = None if inside is None else inside.get(first.key)
         axes = pieces.divided.axes
@@ -343,7 +370,7 @@ class _Unsplitting:
         tasks = first.args[0] if first.func is execute_subgraph else ()
         family = _Family(
             members, divided, pieces.lengths, level,
-            operands=list(dict.fromkeys(given.values())), inside=inside,
+            operands=operands, inside=inside, sources=sources,
             ranks=_ranks([*tasks, *(key for key in inside if key not in tasks)]),
         )  # fmt: skip
         if self._largest(family) <= self._table.sizes.largest:

@@ -89,6 +89,15 @@ def test_what_is_taken_for_each_piece_is_taken_for_the_chunk() -> None:
     compared((x - da.flip(taken, 1)) * 2)
 
 
+def test_chunks_that_may_be_shorter_than_noted_stay_in_pieces() -> None:
+    """A chunk of one day would be broadcast to all days, where no piece of it can be."""
+    x = da.from_array(np.repeat(VALUES, 2, axis=0), chunks=(8, 8, 10))
+    short = x.map_blocks(lambda days: days[:1], dtype="f8", meta=np.empty((0, 0, 0)))
+    taken = da.from_array(VALUES[:3], chunks=-1)[np.arange(24) // 2 % 3]
+    with gpusched.enable(), pytest.raises(ValueError, match="broadcast"):
+        ((short + 1 - taken) * 2).compute()
+
+
 def test_windows_of_pieces_are_windows_of_chunks() -> None:
     # There are larger chunks in the graph than those of all windows of a chunk.
     large = da.from_array(np.stack([VALUES] * 6, axis=3), chunks=(3, 8, 10, 6)).max(axis=3)
