@@ -39,7 +39,7 @@ class Declarations(SchedulerPlugin):
 
         async def update_graph(**kwargs: Any) -> None:
             refused = room(scheduler) if config.get("memory.strict") else None
-            with refusing(refused), noting(least_survived(scheduler)):
+            with refusing(refused), noting(most_survived(scheduler)):
                 await update(**kwargs)
 
         scheduler.stream_handlers["update-graph"] = update_graph
@@ -65,11 +65,17 @@ def room(scheduler: Scheduler) -> int | None:
     return None if least is None else for_tasks(least, own)
 
 
-def least_survived(scheduler: Scheduler) -> float:
-    """Return what a task may need alone for any worker that a nanny watches to survive it."""
-    watched = (each for each in _limited(scheduler) if each.nanny)
-    found = (survived(w.memory_limit, own_bytes(w.nanny, w.metrics)) for w in watched)
-    return min(found, default=math.inf)
+def most_survived(scheduler: Scheduler) -> float:
+    """Return what a task may need alone for one of the workers to survive it, if barely.
+
+    Those that no nanny watches may survive anything.
+    """
+    found = [
+        survived(w.memory_limit, own_bytes(w.nanny, w.metrics)) if w.nanny else math.inf
+        for w in _limited(scheduler)
+    ]
+    unlimited = len(found) < len(scheduler.workers)
+    return math.inf if unlimited else max(found, default=math.inf)
 
 
 def _limited(scheduler: Scheduler) -> list[Any]:

@@ -4,12 +4,12 @@ In the order of calls, where a graph is optimised: `hook` is what dask calls (an
 array expressions), `callsites` notes the user's lines; `optimisation` runs the passes. `direct`
 makes dask's own tasks; `table` holds them, with their `sizes`; `aliases`, `chains`, `unsplitting`
 (by `independence` and `taking`), `absorbing`, `merging` and `cutting` put tasks together, and
-`fitting` refuses those that cannot have the memory that they need (`joins` finds those that only
-copy); `drawing` has GPUs draw random numbers; `rewrite` translates each into a program, by what
-`known`, `located`, `grouped`, `grouped_whole`, `moments`, `marking`, `changing` and `safety` say
-about its functions, and `templates` (with `signature`) once for all tasks of a form; `batching`
-puts tiny tasks side by side (`batch_limits`, `cheap`, `grouping`, `batch`), and `items` and
-`gathering` take results apart.
+`fitting` refuses those that cannot have the memory that they need (`certain` says what that is in
+any case, and `joins` which only copy); `drawing` has GPUs draw random numbers; `rewrite` translates
+each into a program, by what `known`, `located`, `grouped`, `grouped_whole`, `moments`, `marking`,
+`changing` and `safety` say about its functions, and `templates` (with `signature`) once for all
+tasks of a form; `batching` puts tiny tasks side by side (`batch_limits`, `cheap`, `grouping`,
+`batch`), and `items` and `gathering` take results apart.
 
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
 `payload`, kept by `lasting`; `segment` is a group of its calls, with its `decisions`, the

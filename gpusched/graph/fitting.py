@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,7 +16,9 @@ from gpusched.adapters.tasks import Task
 from gpusched.graph.joins import copied
 
 if TYPE_CHECKING:
-    from gpusched.graph.sizes import Sizes, Taken  # Import dask.array; clusters start without.
+    # They import dask.array, and clusters start without.
+    from gpusched.graph.certain import Certain
+    from gpusched.graph.sizes import Sizes, Taken
 
 OWN = 200 << 20
 """Bytes that a worker's process takes for itself, with numba and NumPy loaded; where there is one,
@@ -38,7 +41,7 @@ class Declared(NamedTuple):
     extra: int
     """Bytes that it takes at most besides its inputs, its result included."""
     least: int = 0
-    """Bytes that it takes of those in any case, where a worker may not survive that; else 0."""
+    """Bytes that it surely needs, its inputs included, where no worker survives that; else 0."""
 
 
 @dataclass
@@ -46,7 +49,7 @@ class Noted:
     """What is noted of a graph's tasks while it is optimised."""
 
     most: float
-    """Bytes that a process survives."""
+    """Bytes that a task may need for a worker to survive it."""
     declared: dict[Any, Declared] = field(default_factory=dict)
     """By key."""
 
@@ -98,7 +101,8 @@ def noting(most: float) -> Iterator[None]:
     Parameters
     ----------
     most
-        Bytes that no process may exceed: of tasks that would, it is noted what they surely take.
+        Bytes that a task may need for a worker to survive it: of those that surely need more, it is
+        noted what.
 
     Notes
     -----
@@ -143,26 +147,26 @@ def for_tasks(memory_limit: int, own: int = 0, pause: float | bool | None = None
     return max(0, int(((pause or 1.0) - MARGIN) * memory_limit) - own)
 
 
-def survived(memory_limit: int, own: int, terminate: float | bool | None = None) -> int:
-    """Return the host memory that a task may need alone for its worker to survive it surely.
+def survived(memory_limit: int, own: int, terminate: float | bool | None = None) -> float:
+    """Return the host memory that a task may need alone for its worker to survive it, if barely.
 
     Parameters
     ----------
     memory_limit, own
         As in `for_tasks`.
     terminate
-        The share of the limit at which nannies end a worker; False if they do not. By default that
-        of distributed's configuration here.
+        The share of the limit at which nannies end a worker; False if they do not, so that nothing
+        surely ends it. By default that of distributed's configuration here.
 
     Examples
     --------
     >>> from gpusched.graph.fitting import survived
-    >>> survived(1000, own=200, terminate=False)
-    750
+    >>> survived(1000, own=200, terminate=0.95), survived(1000, own=200, terminate=False)
+    (750, inf)
     """
     if terminate is None:
         terminate = dask.config.get("distributed.worker.memory.terminate", 0.95)
-    return max(0, int(((terminate or 1.0) - MARGIN) * memory_limit) - own)
+    return max(0, int(terminate * memory_limit) - own) if terminate else math.inf
 
 
 def own_bytes(nanny: Any, metrics: Mapping[str, Any]) -> int:
@@ -203,13 +207,8 @@ class Needed(NamedTuple):
         """All that is known of it."""
         return self.inputs + self.taken.most
 
-    @property
-    def least(self) -> int:
-        """What it needs in any case."""
-        return self.inputs + self.taken.least
 
-
-def needed(tasks: Mapping[Any, Any], node: Any, sizes: Sizes, exact: bool = False) -> Needed:
+def needed(tasks: Mapping[Any, Any], node: Any, sizes: Sizes) -> Needed:
     """Return what a task needs, as far as is known.
 
     Parameters
@@ -220,17 +219,17 @@ def needed(tasks: Mapping[Any, Any], node: Any, sizes: Sizes, exact: bool = Fals
         The task.
     sizes
         Of the chunks.
-    exact
-        Whether sizes are those of its own chunks, rather than of the largest of each layer.
     """
     whole = copied(node)
-    inputs = {key: sizes.of_result(tasks, key, exact) or 0 for key in node.dependencies}
+    inputs = {key: sizes.of_result(tasks, key) or 0 for key in node.dependencies}
     largest = max((inputs[key] for key in whole if key in inputs), default=0)
     staying = sum(size for key, size in inputs.items() if key not in whole)
-    return Needed(staying + largest, sizes.taken(tasks, node, exact))
+    return Needed(staying + largest, sizes.taken(tasks, node))
 
 
-def note(tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes) -> None:
+def note(
+    tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes, certain: Certain
+) -> None:
     """Note what tasks take of which no program says it, and those that fit nowhere.
 
     Parameters
@@ -239,6 +238,8 @@ def note(tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes) -
         As `needed` has them.
     rewritten
         The nodes as they will run, by key.
+    certain
+        What the tasks surely need.
     """
     noting = _noted.get()
     if noting is None:
@@ -247,19 +248,18 @@ def note(tasks: Mapping[Any, Any], rewritten: Mapping[Any, Any], sizes: Sizes) -
     for key, node in tasks.items():
         if not isinstance(node, Task) or key not in rewritten:
             continue
-        kind = key[0] if type(key) is tuple else key
+        # Those of a layer that read as much need as much, by the largest chunk of each layer.
+        kind = key[0] if type(key) is tuple else key, len(node.dependencies)
         if kind not in kinds:
             most = needed(tasks, node, sizes)
             inputs = sum(sizes.of_result(tasks, each) or 0 for each in node.dependencies)
             # Workers expect of others that they take as much as their inputs do.
             kinds[kind] = most, most.taken.whole and most.taken.most > max(inputs, _SMALL)
         most, larger = kinds[kind]
-        own = 0
-        if most.least > noting.most:
-            own = needed(tasks, node, sizes, exact=True).taken.least
+        least = certain.least(node) if most.total > noting.most else 0
         said = hasattr(getattr(rewritten[key], "func", None), "remaining")
-        if own or (larger and not said):
-            noting.declared[key] = Declared(most.taken.most, own)
+        if least > noting.most or (larger and not said):
+            noting.declared[key] = Declared(most.taken.most, least if least > noting.most else 0)
 
 
 def check(tasks: Mapping[Any, Any], sizes: Sizes) -> None:

@@ -15,6 +15,7 @@ from gpusched.graph.absorbing import absorbed
 from gpusched.graph.aliases import without_names
 from gpusched.graph.batch_limits import limits
 from gpusched.graph.batching import batched
+from gpusched.graph.certain import Certain
 from gpusched.graph.chains import without_links
 from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together
@@ -75,7 +76,7 @@ def _rewrite_tasks(tasks: dict[Any, Any], keys: Any, layers: Mapping[str, Any],
     check(table.tasks, table.sizes)
     rewritten = rewrite(table.tasks, table.functions, table.wanted)
     _declare(rewritten, table)
-    note(table.tasks, rewritten, table.sizes)
+    note(table.tasks, rewritten, table.sizes, Certain(table.tasks))
     found = batched(rewritten, table, limits())
     with updating() as counters:
         counters.apart.update(table.apart)

@@ -18,12 +18,10 @@ from gpusched.adapters.tasks import (
     TaskRef,
     execute_subgraph,
 )
-from gpusched.graph.known import is_first_step, known
-from gpusched.graph.partials import bare
+from gpusched.graph.known import is_first_step
 from gpusched.graph.quick import parts
 from gpusched.graph.subgraph import layer_of, references, result_key, walk
 from gpusched.plan.plan import last_uses
-from gpusched.record.catalogue import has
 
 _SHOWN = next(iter(parts(broadcast_trick)))
 """What `ones`, `zeros` and `full` make their chunks with."""
@@ -38,8 +36,6 @@ class Taken(NamedTuple):
     allocates for itself is not counted."""
     whole: bool
     """Whether the sizes of all results are known; those that are not count nothing."""
-    least: int
-    """What it takes whatever compiles, of results that are surely as large as dask believes."""
 
 
 class Sizes:
@@ -97,33 +93,30 @@ class Sizes:
         node = tasks.get(key)
         return self.of_key(key) if node is None else self.of(node)
 
-    def of_result(self, tasks: Mapping[Any, Any], key: Any, exact: bool = False) -> int | None:
+    def of_result(self, tasks: Mapping[Any, Any], key: Any) -> int | None:
         """Return the bytes of what a task, or a cluster, has under a key; None if not known.
 
         Parameters
         ----------
         tasks, key
             As in `within`.
-        exact
-            Whether only the sizes of its own chunks count, rather than those of the largest.
         """
         node = tasks.get(key)
         if isinstance(node, Alias):
-            return self.of_result(tasks, node.target, exact)
+            return self.of_result(tasks, node.target)
         if isinstance(node, DataNode):
             return _held(node.value)
         calls = _calls(node) if isinstance(node, Task) else []
-        return self._made(tasks, calls[-1].node, exact) if calls else self._of_own(key, exact)
+        return self._made(tasks, calls[-1].node) if calls else self._of_own(key)
 
-    def _of_own(self, key: Any, exact: bool) -> int | None:
+    def _of_own(self, key: Any) -> int | None:
         """Return the bytes of a chunk; those of its layer's largest where only that is known."""
         name = _layer(key)
         told, chunks = self._told.get(name), self._chunks.get(name)
         if told and chunks and type(key) is tuple and len(key) == len(chunks) + 1:
             own = (lengths[number] for lengths, number in zip(chunks, key[1:], strict=True))
             return told[0] * math.prod(own)
-        even = chunks and all(len(set(lengths)) == 1 for lengths in chunks)
-        return self.of_key(key) if even or not exact else None
+        return self.of_key(key)
 
     def of_key(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most, by its key; None if that is not known."""
@@ -167,7 +160,7 @@ class Sizes:
         arrays = 5 if order == 2 else order + 1
         return arrays * max(itemsize, 8) * kept
 
-    def taken(self, tasks: Mapping[Any, Any], node: Any, exact: bool = False) -> Taken:
+    def taken(self, tasks: Mapping[Any, Any], node: Any) -> Taken:
         """Return what a task takes besides its inputs, its result included.
 
         Parameters
@@ -176,28 +169,23 @@ class Sizes:
             dask's nodes by key, before they were rewritten.
         node
             The task.
-        exact
-            Whether sizes are those of its own chunks, rather than of the largest of each layer.
         """
         calls = _calls(node)
-        sizes = [self._made(tasks, call.node, exact) for call in calls]
-        made = [size or 0 for size in sizes]
+        sizes = [self._made(tasks, call.node) for call in calls]
         dying = last_uses([call.reads for call in calls], {len(calls) - 1})
-        arrays = _arrays(calls)
-        sure = [n if k in arrays and calls[k].is_sized else 0 for k, n in enumerate(made)]
-        return Taken(_most(made, dying), None not in sizes, _most(sure, _together(calls, dying)))
+        return Taken(_most([size or 0 for size in sizes], dying), None not in sizes)
 
-    def _made(self, tasks: Mapping[Any, Any], node: Task, exact: bool) -> int | None:
+    def _made(self, tasks: Mapping[Any, Any], node: Task) -> int | None:
         """Return the bytes of what a call returns at most; None if not known."""
         if any(part is _SHOWN for part in parts(node.func)):
             return 0  # One element, which all others show.
         if node.func is finalize:
             # A copy, or what joins the parts.
-            joined = [self.of_result(tasks, key, exact) for key in node.dependencies]
+            joined = [self.of_result(tasks, key) for key in node.dependencies]
             return None if None in joined else sum(filter(None, joined))
         if is_first_step(node):
             return self.of_first_step(node)
-        return self._of_own(result_key(node), True) if exact else self.of(node)
+        return self.of(node)
 
     def is_sized(self, node: Any) -> bool:
         """Return whether a task's result is as large as dask has noted if its inputs are."""
@@ -228,10 +216,6 @@ class _Call(NamedTuple):
     node: Task
     reads: set[int]
     """The numbers of the calls whose results it reads."""
-    is_known: bool
-    """Whether it may be part of a kernel, which leaves nothing between its calls."""
-    is_sized: bool
-    """Whether its result is as large as dask believes: not so of a user's function."""
 
 
 def _calls(task: Task) -> list[_Call]:
@@ -249,40 +233,10 @@ def _calls(task: Task) -> list[_Call]:
         reads = set().union(*(known_keys.get(key, set()) for key in references(value)))
         if isinstance(value, NestedContainer):
             return reads
-        function = bare(value.func)
-        takes = known(function)
-        found.append(_Call(value, reads, takes, takes or _is_catalogued(function)))
+        found.append(_Call(value, reads))
         return {len(found) - 1}
 
     note(task, {})
-    return found
-
-
-def _is_catalogued(function: Any) -> bool:
-    return has(function, "lean") or has(function, "draws")
-
-
-def _arrays(calls: list[_Call]) -> set[int]:
-    """Return the calls whose results are arrays even where kernels do all that they can.
-
-    They are those that are not known, and known ones that such a one reads, or nobody.
-    """
-    found = {len(calls) - 1}
-    for number, call in enumerate(calls):
-        if not call.is_known:
-            found |= {number, *call.reads}
-    return found
-
-
-def _together(calls: list[_Call], dying: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return what goes after each call where known calls run together: all goes after the last."""
-    found: list[tuple[int, ...]] = []
-    waiting: tuple[int, ...] = ()
-    for number, gone in enumerate(dying):
-        waiting += gone
-        on = number + 1 < len(calls) and calls[number].is_known and calls[number + 1].is_known
-        found.append(() if on else waiting)
-        waiting = waiting if on else ()
     return found
 
 

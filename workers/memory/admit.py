@@ -292,8 +292,9 @@ class Admission:
             extra += request.largest
             inputs = sum(each.get_nbytes() for each in _staying(request))
         # Nothing is refused on a guess.
-        sure = max(known or 0, told.extra or 0) if self._strict else told.least
-        least = inputs + request.largest + sure if self._strict or sure else 0
+        least = told.least
+        if self._strict:
+            least = inputs + request.largest + max(known or 0, told.extra or 0)
         return Need(extra, absent_bytes, least, not task.dependencies)
 
     def _absent(self, request: Running | Leaving, copies: bool = False) -> list[TaskState]:
@@ -526,7 +527,7 @@ class Told(NamedTuple):
     whole: bool
     """Whether it takes no more, as far as that can be known."""
     least: int
-    """Bytes that it takes in any case, if its worker may not survive that; else 0."""
+    """Bytes that it surely needs, its inputs included, if no worker survives that; else 0."""
 
 
 def declared(task: TaskState) -> Told:

@@ -406,7 +406,7 @@ def test_task_that_surely_does_not_fit_is_refused_where_its_worker_would_end(
     monkeypatch: pytest.MonkeyPatch, short: bool
 ) -> None:
     """A worker under a nanny, as far as its admission and the scheduler can tell."""
-    monkeypatch.setattr(fitting, "least_survived", lambda scheduler: 10 * PART)
+    monkeypatch.setattr(fitting, "most_survived", lambda scheduler: 10 * PART)
     with (
         dask.config.set(OWN),
         Cluster(1, 1, processes=False, worker_options={"memory_limit": 20 * PART}) as cluster,
