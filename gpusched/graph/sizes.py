@@ -18,10 +18,11 @@ from gpusched.adapters.tasks import (
     TaskRef,
     execute_subgraph,
 )
-from gpusched.graph.known import is_first_step
+from gpusched.graph.known import is_first_step, known
 from gpusched.graph.quick import parts
 from gpusched.graph.subgraph import layer_of, references, result_key, walk
 from gpusched.plan.plan import last_uses
+from gpusched.record.catalogue import has
 
 _SHOWN = next(iter(parts(broadcast_trick)))
 """What `ones`, `zeros` and `full` make their chunks with."""
@@ -192,7 +193,7 @@ class Sizes:
         if type(node) is not Task:
             return True
         called = (part for call in _calls(node) for part in parts(call.node.func))
-        return all(known(part) or _is_catalogued(part) for part in called)
+        return all(known(f) or has(f, "lean") or has(f, "draws") for f in called)
 
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
