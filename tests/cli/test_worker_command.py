@@ -76,6 +76,7 @@ def test_plan_is_that_of_python(
     monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(planning, "visible_devices", lambda: ["1", "3", "5"])
+    monkeypatch.setattr(planning.nvml, "facts", lambda device: None)
     assert make_allocation(FLAGS | flags) == planning.allocate(**arguments)
 
 

@@ -25,6 +25,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask.system, "CPU_COUNT", 16)
     monkeypatch.setattr(distributed.system, "MEMORY_LIMIT", MEMORY)
     monkeypatch.setattr(module, "visible_devices", list)
+    monkeypatch.setattr(module.nvml, "facts", lambda device: None)
 
 
 @pytest.fixture

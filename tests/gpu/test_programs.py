@@ -161,15 +161,6 @@ def test_a_dask_array_of_the_gpu_is_tuned_for_the_gpu() -> None:
     assert {table.place.target for table in tuned.tables} == {"cuda"}
 
 
-def test_moving_chunks_to_the_gpu_counts_as_no_break() -> None:
-    x = da.from_array(np.arange(40_000.0), chunks=20_000)
-    gpusched.reset_statistics()
-    with gpusched.enable(), dask.config.set({"gpusched.fusion.compile": "wait"}):
-        found = (x.map_blocks(cupy.asarray, meta=cupy.empty(0)) * 2 + 1).compute()
-    assert isinstance(found, cupy.ndarray)
-    assert (gpusched.statistics().fused_tasks, gpusched.statistics().breaks) == (2, {})
-
-
 @pytest.mark.parametrize("tier", ["unfused", "any"])
 @pytest.mark.parametrize("name", ["var", "std"])
 def test_variances_before_their_kernels_are_compiled(name: str, tier: str) -> None:

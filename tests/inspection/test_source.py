@@ -148,6 +148,7 @@ def test_llvm_of_the_cpu_is_shown() -> None:
     assert "fmul" in found.llvm()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("cc", [(8, 0), "sm_90", 100])
 def test_machine_code_of_gpus_needs_no_gpu(cc: Any) -> None:
     pytest.importorskip("numba_cuda")
