@@ -229,15 +229,23 @@ class _Unsplitting:
 
     @cached_property
     def _unsized(self) -> set[Any]:
-        """The chunks that may be shorter than dask has noted, since a user's function made them.
+        """The chunks that are cut, or that such are made of, which may be shorter than dask notes.
 
-        One of length 1 is broadcast as a whole, where none or one of its pieces is.
+        A user's function has made them. One of length 1 is broadcast as a whole, where none or one
+        of its pieces is.
         """
         users: defaultdict[Any, list[Any]] = defaultdict(list)
-        for key, node in self._tasks.items():
-            for other in node.dependencies:
+        before: set[Any] = set()
+        waiting = [family.cut[0] for family in self._families if family.cut is not None]
+        while waiting:
+            key = waiting.pop()
+            if key in before or key not in self._tasks:
+                continue
+            before.add(key)
+            for other in self._tasks[key].dependencies:
                 users[other].append(key)
-        waiting = [k for k, node in self._tasks.items() if not self._table.sizes.is_sized(node)]
+                waiting.append(other)
+        waiting = [k for k in before if not self._table.sizes.is_sized(self._tasks[k])]
         found = set(waiting)
         while waiting:
             new = set(users[waiting.pop()]) - found
