@@ -20,7 +20,7 @@ from dask.array.core import (
 )
 from dask.core import flatten, reshapelist
 
-from gpusched.adapters.arrays import apply_random, apply_random_func, broadcast_trick
+from gpusched.adapters.arrays import apply_random, apply_random_func
 from gpusched.adapters.tasks import (
     Alias,
     DataNode,
@@ -34,12 +34,10 @@ from gpusched.adapters.tasks import (
 )
 from gpusched.graph.joins import copied
 from gpusched.graph.partials import applied
-from gpusched.graph.quick import parts
+from gpusched.graph.sizes import shows_one_element
 from gpusched.graph.subgraph import walk
 from gpusched.record.catalogue import has
 
-_SHOWN = next(iter(parts(broadcast_trick)))
-"""What `ones`, `zeros` and `full` make their chunks with."""
 _KINDS = "biufcmM"
 _NUMBERS = (bool, int, float, complex, np.generic)
 _VECTORS = ("choice", "dirichlet", "multinomial", "multivariate")
@@ -246,7 +244,7 @@ def _held_by(args: Collection[Any]) -> int:
 
 def _result(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Array | None:
     """Return what a call returns, if that surely is a plain array of known shape and dtype."""
-    if any(part is _SHOWN for part in parts(function)):
+    if shows_one_element(function):
         return _shown(args, kwargs)
     for functions, result in _FUNCTIONS:
         if any(function is each for each in functions):

@@ -18,11 +18,10 @@ from gpusched.adapters.tasks import (
     TaskRef,
     execute_subgraph,
 )
-from gpusched.graph.known import is_first_step, known
+from gpusched.graph.known import is_first_step
 from gpusched.graph.quick import parts
 from gpusched.graph.subgraph import layer_of, references, result_key, walk
 from gpusched.plan.plan import last_uses
-from gpusched.record.catalogue import has
 
 _SHOWN = next(iter(parts(broadcast_trick)))
 """What `ones`, `zeros` and `full` make their chunks with."""
@@ -178,8 +177,8 @@ class Sizes:
 
     def _made(self, tasks: Mapping[Any, Any], node: Task) -> int | None:
         """Return the bytes of what a call returns at most; None if not known."""
-        if any(part is _SHOWN for part in parts(node.func)):
-            return 0  # One element, which all others show.
+        if shows_one_element(node.func):
+            return 0
         if node.func is finalize:
             # A copy, or what joins the parts.
             joined = [self.of_result(tasks, key) for key in node.dependencies]
@@ -188,16 +187,23 @@ class Sizes:
             return self.of_first_step(node)
         return self.of(node)
 
-    def is_sized(self, node: Any) -> bool:
-        """Return whether a task's result is as large as dask has noted if its inputs are."""
-        if type(node) is not Task:
-            return True
-        called = (part for call in _calls(node) for part in parts(call.node.func))
-        return all(known(f) or has(f, "lean") or has(f, "draws") for f in called)
-
     def is_annotated(self, node: Any) -> bool:
         """Return whether a task belongs to an annotated layer."""
         return bool(self.annotated) and layer_of(result_key(node)) in self.annotated
+
+
+def shows_one_element(function: Any) -> bool:
+    """Return whether a function makes chunks of one element, which all others show, as `ones` does.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from gpusched.graph.sizes import shows_one_element
+    >>> x = da.ones(3)
+    >>> shows_one_element(x.dask[x.name, 0].func), shows_one_element(np.ones)
+    (True, False)
+    """
+    return any(part is _SHOWN for part in parts(function))
 
 
 def _held(value: Any) -> int | None:

@@ -40,11 +40,15 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.batch_limits import threads
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.independence import Divided, results
+from gpusched.graph.known import known
 from gpusched.graph.merging import block_of
+from gpusched.graph.movement import calls_in
+from gpusched.graph.quick import parts
 from gpusched.graph.signature import Signatures
 from gpusched.graph.subgraph import layer_of
 from gpusched.graph.table import Table
 from gpusched.graph.taking import Lengths, Taken, Takings
+from gpusched.record.catalogue import has
 
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks that are cut into pieces than threads")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")
@@ -245,7 +249,7 @@ class _Unsplitting:
             for other in self._tasks[key].dependencies:
                 users[other].append(key)
                 waiting.append(other)
-        waiting = [k for k in before if not self._table.sizes.is_sized(self._tasks[k])]
+        waiting = [k for k in before if not _is_sized(self._tasks[k])]
         found = set(waiting)
         while waiting:
             new = set(users[waiting.pop()]) - found
@@ -623,6 +627,12 @@ def _told(value: Any) -> Any:
     if type(value) is slice:
         return slice, _told(value.start), _told(value.stop), _told(value.step)
     return (type(value), value) if type(value) in (int, str, bool) else id(value)
+
+
+def _is_sized(node: Any) -> bool:
+    """Return whether a task's result is as large as dask has noted if its inputs are."""
+    called = (part for function, *_ in calls_in(node) for part in parts(function))
+    return all(known(f) or has(f, "lean") or has(f, "draws") for f in called)
 
 
 def _leaves(chunks: Any, index: Place = ()) -> Iterator[tuple[Place, Any]]:

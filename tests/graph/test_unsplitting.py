@@ -98,6 +98,12 @@ def test_chunks_that_may_be_shorter_than_noted_stay_in_pieces() -> None:
         ((short + 1 - taken) * 2).compute()
 
 
+def test_a_function_among_the_arguments_of_another_may_be_a_user_s() -> None:
+    for inner, sized in ((operator.neg, True), (lambda days: days[:1], False)):
+        nested = Task("x", operator.add, Task(None, inner, TaskRef("a")), 1)
+        assert unsplitting._is_sized(nested) is sized
+
+
 def test_windows_of_pieces_are_windows_of_chunks() -> None:
     # There are larger chunks in the graph than those of all windows of a chunk.
     large = da.from_array(np.stack([VALUES] * 6, axis=3), chunks=(3, 8, 10, 6)).max(axis=3)
