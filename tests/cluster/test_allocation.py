@@ -73,11 +73,20 @@ def test_each_gpu_has_one_worker(arguments: dict[str, Any], devices: tuple[str, 
     made = allocate(**arguments)
     assert made.devices == devices
     if devices:
-        assert (made.workers, made.threads) == (len(devices), 1)
+        share = max(1, dask.system.CPU_COUNT // len(devices))
+        assert (made.workers, made.threads) == (len(devices), share)
         seen = [made.environment(n)["CUDA_VISIBLE_DEVICES"] for n in range(len(devices))]
         assert tuple(seen) == devices
     else:
         assert made.environment(0) == {"CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.mark.usefixtures("gpus")
+def test_cpu_workers_beside_gpu_workers_share_the_cores_with_them() -> None:
+    on_gpus, beside = allocate_mixed(1)
+    assert beside is not None
+    assert (on_gpus.workers, on_gpus.threads, beside.workers, beside.threads) == (3, 4, 1, 4)
+    assert allocate_mixed(1, threads=2)[0].threads == 2
 
 
 @pytest.mark.parametrize(
