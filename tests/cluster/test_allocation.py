@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpusched.cluster import allocation as module
-from gpusched.cluster.allocation import Allocation, Slot, allocate, device_memory, sharing
+from gpusched.cluster.allocation import (
+    Allocation,
+    Slot,
+    allocate,
+    allocate_mixed,
+    device_memory,
+    sharing,
+)
 from gpusched.workers.devices import NoDeviceError
 from gpusched.workers.nvml import GpuFacts, UnknownDeviceError
 

@@ -24,13 +24,15 @@ def programs(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
 
     generator = np.random.default_rng(0)
     steps = [*((n, None) for n in UNARY), *((n, 1) for n in BINARY)]
-    values = generator.standard_normal((512, 480), "f4")
+    given = generator.standard_normal((512, 480))
     rows, fused = [], 0
     count = 6 if rehearsal else 200
     settings = {"gpusched.fusion.strict": True, "gpusched.fusion.compile": "wait"}
     for number in range(count):
         chosen = [steps[k] for k in generator.integers(len(steps), size=4)]
         last = list(LAST)[number % len(LAST)]
+        # Sums that cancel and equal maxima depend on the last places of float32.
+        values = given if last in ("sum", "first of the largest") else given.astype("f4")
         gpusched.reset_statistics()
         try:
             with gpusched.enable(), dask.config.set(settings):
@@ -191,7 +193,8 @@ def suite(rehearsal: bool) -> dict[str, list[dict[str, Any]]]:
     chosen = ["tests/gpu/test_failures.py"] if rehearsal else ["tests"]
     at_once = "0" if rehearsal else str(max(len(os.sched_getaffinity(0)) * 3 // 4, 1))
     command = [sys.executable, "-m", "pytest", *chosen, "-m", "gpu and not nightly", "-q", "-rfE",
-               "--tb=short", "-n", at_once, "-p", "no:cacheprovider"]  # fmt: skip
+               "--tb=short", "-n", at_once,
+               "-p", "no:cacheprovider", "-p", "no:benchmark"]  # fmt: skip
     found: dict[str, int] = {}
     failed = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
