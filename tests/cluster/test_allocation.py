@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gpusched.cluster import allocation as module
 from gpusched.cluster.allocation import Allocation, Slot, allocate, device_memory, sharing
-from gpusched.workers.devices import NoDeviceError
 from gpusched.workers.nvml import GpuFacts, UnknownDeviceError
+from gpusched.workers.visible_gpus import NoDeviceError
 
 MEMORY = 64 * 2**30
 
