@@ -18,7 +18,7 @@ from distributed.deploy.utils import nprocesses_nthreads
 from gpusched import config
 from gpusched.quantities import read_count
 from gpusched.workers import affinity, nvml
-from gpusched.workers.devices import (
+from gpusched.workers.visible_gpus import (
     ENVIRONMENT_VARIABLE,
     NoDeviceError,
     Request,

@@ -20,8 +20,8 @@ from gpusched.cluster.allocation import (
     device_memory,
     sharing,
 )
-from gpusched.workers.devices import NoDeviceError
 from gpusched.workers.nvml import GpuFacts, UnknownDeviceError
+from gpusched.workers.visible_gpus import NoDeviceError
 
 MEMORY = 64 * 2**30
 
