@@ -17,10 +17,9 @@ from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.aliases import resolved
 from gpusched.graph.batch import Batch
-from gpusched.graph.batch_limits import Limits
 from gpusched.graph.cheap import Cheap, moves
 from gpusched.graph.cutting import cut_off
-from gpusched.graph.grouping import Group, Grouping
+from gpusched.graph.grouping import Group, Grouping, Limits
 from gpusched.graph.items import taking
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import constant, translated

@@ -32,10 +32,9 @@ from gpusched.adapters.tasks import (
     Tuple,
     execute_subgraph,
 )
-from gpusched.graph.joins import copied
 from gpusched.graph.partials import applied
 from gpusched.graph.sizes import shows_one_element
-from gpusched.graph.subgraph import walk
+from gpusched.graph.subgraph import copied, walk
 from gpusched.record.catalogue import has
 
 _KINDS = "biufcmM"

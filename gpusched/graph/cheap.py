@@ -8,9 +8,8 @@ import numpy as np
 from dask.utils import methodcaller
 
 from gpusched.adapters.tasks import DataNode, Task
-from gpusched.graph.partials import bare
+from gpusched.graph.partials import bare, callables, parts
 from gpusched.graph.program import Program, name_of
-from gpusched.graph.quick import callables, parts
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.segment import ProgramStep
 from gpusched.record.catalogue import has

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from typing import Any
 
 from gpusched.breaks import Reason
@@ -60,3 +62,34 @@ class Waiting:
     """The decision to call the functions as they are until kernels are compiled: to record then."""
 
     kernels: tuple[Runnable, ...]
+
+
+class GpuFallbackWarning(UserWarning):
+    """Kernels for chunks on a GPU cannot be made: CuPy's own calls compute them."""
+
+
+_has_warned = threading.Event()
+
+
+def warn_once(reason: str, library: str = "CuPy") -> None:
+    """Warn of the first such failure of this process; statistics count each of them.
+
+    Results are right without kernels, so that only a measurement would show that there are none.
+
+    Parameters
+    ----------
+    reason
+        What has failed.
+    library
+        Whose own calls compute instead.
+    """
+    if _has_warned.is_set():
+        return
+    _has_warned.set()
+    warnings.warn(
+        f"chunks on the GPU are computed by {library}'s own calls, unfused: {reason}. Other such "
+        "failures of this process are counted in gpusched.statistics().breaks only; "
+        "'gpusched doctor' tests each GPU",
+        GpuFallbackWarning,
+        stacklevel=2,
+    )

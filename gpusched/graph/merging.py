@@ -22,12 +22,12 @@ from dask.utils import key_split
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.batch_limits import threads
 from gpusched.graph.known import is_first_step, together
-from gpusched.graph.quick import slow_part
+from gpusched.graph.partials import slow_part
 from gpusched.graph.rewrite import called, worthwhile
 from gpusched.graph.table import Table
 from gpusched.quantities import read_bytes
+from gpusched.roles import threads
 
 
 def merged(table: Table, least: int) -> Table:

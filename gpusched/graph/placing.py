@@ -31,7 +31,7 @@ from gpusched.graph.devicechoice import (
 )
 from gpusched.graph.examination import bare_name
 from gpusched.graph.moved import Moved, TaskCopies
-from gpusched.graph.quick import slow_part
+from gpusched.graph.partials import slow_part
 from gpusched.graph.segment import PieceReturnedError, Segment, flat
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
 from gpusched.plan.bounds import bounds

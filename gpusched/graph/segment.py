@@ -21,9 +21,9 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.choices import ChoiceError
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
-from gpusched.graph import gpu_failures, newness, pieces
+from gpusched.graph import newness, pieces
 from gpusched.graph.alone import gains_alone
-from gpusched.graph.decisions import Direct, Remaining, Waiting
+from gpusched.graph.decisions import Direct, Remaining, Waiting, warn_once
 from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
 from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
@@ -358,7 +358,7 @@ class Segment:
         device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
         moved = isinstance(registers, Moved)
         if moved or not device.can.host_memory:
-            gpu_failures.warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
+            warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
         return Direct(bare_name(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:

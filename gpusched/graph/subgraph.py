@@ -1,10 +1,13 @@
-"""Tasks that dask has fused into one: how to go through those inside, in an order that works."""
+"""What a task of dask's is made of: others that dask has fused into it, references, and joins."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from dask.typing import Key
 
 from gpusched.adapters.tasks import (
     Alias,
@@ -13,6 +16,7 @@ from gpusched.adapters.tasks import (
     Task,
     TaskRef,
     execute_subgraph,
+    is_container,
 )
 
 _SUFFIX = re.compile(r"(_\.\d+)+$")
@@ -115,3 +119,41 @@ def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
         return known[key]
 
     return value_of(wanted)
+
+
+def copied(node: Any) -> set[Key]:
+    """Return the keys of what a task only copies into its result.
+
+    Examples
+    --------
+    >>> from dask.array.core import concatenate3
+    >>> from gpusched.adapters.tasks import List, Task, TaskRef
+    >>> from gpusched.graph.subgraph import copied
+    >>> copied(Task("x", concatenate3, List(TaskRef("a"), Task("b", abs, TaskRef("c")))))
+    {'a'}
+    """
+    # Without this module, which clusters start without, no task calls its functions.
+    core = sys.modules.get("dask.array.core")
+    function = getattr(node, "func", None)
+    if core is None or (
+        function is not core.concatenate3 and function is not core.concatenate_shaped
+    ):
+        return set()
+    whole, read = set[Key](), set[Key]()
+    for argument in node.args:
+        if is_container(argument):  # Anything else is given back as it is.
+            _note_keys(argument, whole, read)
+    return whole - read
+
+
+def _note_keys(argument: Any, whole: set[Key], read: set[Key]) -> None:
+    """Note the keys of what a call is given itself, and of what calls within are given."""
+    if is_container(argument):
+        for each in argument.args:
+            _note_keys(each, whole, read)
+    elif isinstance(argument, Alias):
+        whole.add(argument.target)
+    elif isinstance(argument, TaskRef):
+        whole.add(argument.key)
+    elif isinstance(argument, GraphNode):
+        read |= argument.dependencies

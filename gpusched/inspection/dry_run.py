@@ -13,15 +13,14 @@ from gpusched.adapters.tasks import DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph import safety
 from gpusched.graph.examination import bare_name, said_of
-from gpusched.graph.joins import copied
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
 from gpusched.graph.movement import calls_in
-from gpusched.graph.partials import bare
+from gpusched.graph.partials import bare, parts, slow_part
 from gpusched.graph.program import Program
-from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
 from gpusched.graph.segment import ProgramStep, Segment, flat
+from gpusched.graph.subgraph import copied
 from gpusched.inspection.devices import Devices, has_gpu_workers
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.memory import held, needed, peak, untouched

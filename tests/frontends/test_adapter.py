@@ -15,11 +15,11 @@ import pytest
 
 import gpusched
 from gpusched.graph.frontends import adapter
-from gpusched.graph.frontends.alike import alike
 from gpusched.graph.frontends.counterparts import (
     Exchange,
     _found,
     _named,
+    alike,
     counterparts,
     digest_of,
 )
