@@ -8,11 +8,11 @@ makes dask's own tasks; `table` holds them, with their `sizes`; `aliases`, `chai
 any case); `drawing` has GPUs draw random numbers; `rewrite` translates each into a program, by what
 `known`, `located`, `grouped`, `moments`, `marking`, `changing` and `safety` say about its
 functions, and `templates` once for all tasks of a form; `batching` puts tiny tasks side by side
-(`cheap`, `grouping`, `batch`), and `items` takes results apart.
+(`grouping`, `batch`), and `items` takes results apart.
 
 Where a task runs: `program` is its function, found by name by `program_tokens`, packed by
-`payload`; `segment` is a group of its calls, with its `decisions`, the `examination` of the user's
-functions, the `newness` of chunks without a plan and the `results` of a recording. `shown` says
+`payload`; `segment` is a group of its calls, with its `decisions`, and the
+`results` of a recording. `shown` says
 whose memory layout other functions may see, which is NumPy's then. Calls without kernels run by
 tiles (`tiled`), and where memory is short in `pieces`; `alone` says which single calls gain from a
 kernel. On a GPU, `placing` runs what `devicechoice` decides, by `movement` and `cupycalls`, on what

@@ -17,17 +17,14 @@ import numpy as np
 from dask.array import core, reductions
 
 from gpusched.adapters.tasks import TaskRef
-from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.emit.operations import replaced
 from gpusched.graph import moments
 from gpusched.graph.cupycalls import by_cupy, by_library, calls_of, missing_dtype
-from gpusched.graph.examination import bare_name
 from gpusched.graph.known import computes, known
 from gpusched.graph.movement import calls_in, moves_elements, picks
-from gpusched.graph.partials import bare
-from gpusched.graph.segment import Segment, flat
+from gpusched.graph.partials import bare, name_of
+from gpusched.graph.segment import Segment, flat, unsuitable
 from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
 from gpusched.plan.placement import OFF
@@ -128,7 +125,7 @@ def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
         Their task's, with arrays of NumPy's and `Placed` ones.
     """
     inputs = tuple([registers[k] for k in segment.inputs])
-    values, name = flat(inputs), bare_name(segment.steps[0][1].function)
+    values, name = flat(inputs), name_of(segment.steps[0][1].function)
     if segment.overrides.device == OFF:
         return name, OFF_HERE
     found = None if segment.recorded else _uncalled(segment, registers)
@@ -230,7 +227,7 @@ def why_left(spec: Any) -> Refusal:
     functions = [function for function, *_ in calls_in(spec)]
     others = [f for f in functions if not moves_elements(f)] or functions
     left = all(map(leaves, others))
-    return bare_name(others[0]) if others else "a task", LEAVES if left else NEEDS_HOST
+    return name_of(others[0]) if others else "a task", LEAVES if left else NEEDS_HOST
 
 
 def _arrays(value: Any) -> tuple[Any, ...]:
@@ -257,8 +254,8 @@ def _uncalled(segment: Segment, registers: list[Any] | None = None) -> Refusal |
     if not others:
         return None
     if all(map(leaves, others)):
-        return bare_name(others[0]), LEAVES
-    return segment.unsafe[0] if segment.unsafe else (bare_name(others[0]), NEEDS_HOST)
+        return name_of(others[0]), LEAVES
+    return segment.unsafe[0] if segment.unsafe else (name_of(others[0]), NEEDS_HOST)
 
 
 def _accepts_cupy(function: Any, args: Sequence[Any]) -> bool:
@@ -317,23 +314,12 @@ def is_own(value: Any) -> bool:
 
 
 def _unsuitable(values: tuple[Any, ...]) -> Reason | None:
-    """Return why no kernel takes some inputs, or None."""
-    missing = replaced()
-    if missing:
-        return GraphBreak.REPLACED(
-            f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
-        )
+    """Return why no kernel on the device takes some inputs, or None."""
     if any(map(is_own, values)):
         return OWN
-    for value in values:
-        if type(value) is np.ndarray:
-            if device_of(value) is None:
-                return GraphBreak.DTYPE(f"dtype {value.dtype}")
-        elif hasattr(value, "__array_ufunc__") and not isinstance(value, np.generic):
-            return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
-        elif type(value) is dict:
-            return GraphBreak.CHUNK_TYPE("chunks in a dictionary")
-    return None
+    if dict in map(type, values):
+        return GraphBreak.CHUNK_TYPE("chunks in a dictionary")
+    return unsuitable(values)
 
 
 def _largest(values: tuple[Any, ...]) -> int:

@@ -94,10 +94,22 @@ def slow_part(function: Any) -> str | None:
     >>> slow_part(np.sort), slow_part(np.sum)
     ('sort', None)
     """
-    for part in parts(function):
-        if not has(bare(part), "quick"):
-            return str(getattr(part, "__name__", type(part).__name__))
-    return None
+    return next((name_of(part) for part in parts(function) if not has(bare(part), "quick")), None)
+
+
+def name_of(function: Any) -> str:
+    """Return a function's name, for people; that of what a wrapper such as a partial calls.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from gpusched.graph.partials import name_of
+    >>> name_of(partial(partial(max, 1), 2))
+    'max'
+    """
+    function = bare(function)
+    function = getattr(function, "func", function)
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 class Guard:

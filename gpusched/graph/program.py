@@ -17,12 +17,12 @@ from toolz.functoolz import Compose  # type: ignore[import-untyped]
 from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
-from gpusched.graph.examination import Examination
 from gpusched.graph.grouped import GROUPED
 from gpusched.graph.libraries import KEPT, found_by_name, package
-from gpusched.graph.partials import bare, callables, parts
+from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
+from gpusched.graph.safety import Examination
 from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.graph.shown import sees, shown_registers
 from gpusched.newest import Newest
@@ -345,12 +345,6 @@ def _segment(steps: tuple[ProgramStep, ...], inputs: int, parts: list[tuple[bool
     needed = set().union(*(steps[k].registers for k in part)) - written if part else set()
     calls = [(inputs + k, steps[k]) for k in part]
     return Segment(calls, tuple(sorted(needed)), outputs, recorded, tuple(sorted(needed - later)))
-
-
-def name_of(function: Any) -> str:
-    """Return a function's name, for people; that of what a wrapper such as a partial calls."""
-    function = getattr(function, "func", function)
-    return str(getattr(function, "__name__", type(function).__name__))
 
 
 RECENT = 256

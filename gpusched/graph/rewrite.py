@@ -38,8 +38,8 @@ from gpusched.graph.grouped import GROUPED, Grouped, GroupedWhole, extracted, ex
 from gpusched.graph.known import computes, enforced, exact_for, known, only_part
 from gpusched.graph.located import computes_located, located
 from gpusched.graph.marking import FUSIBLE
-from gpusched.graph.partials import Guard, applied, bare, callables
-from gpusched.graph.program import Program, keep, lasts, name_of
+from gpusched.graph.partials import Guard, applied, bare, callables, name_of
+from gpusched.graph.program import Program, keep, lasts
 from gpusched.graph.segment import ProgramStep, Taken
 from gpusched.graph.shown import sees
 from gpusched.graph.subgraph import copied

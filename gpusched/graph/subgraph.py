@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dask.typing import Key
@@ -44,6 +44,55 @@ def result_key(node: Any) -> Any:
         return node.key  # fused by layers, whose key is the last layer's
     inner = node.args[0].get(wanted)
     return result_key(inner) if isinstance(inner, Task) else wanted
+
+
+def resolved(tasks: Mapping[Any, Any], key: Any) -> Any:
+    """Return the key of the task behind a key that may be another name for it.
+
+    Examples
+    --------
+    >>> from dask.task_spec import Alias, Task
+    >>> from gpusched.graph.subgraph import resolved
+    >>> resolved({"x": Task("x", abs, -1), "y": Alias("y", "x"), "z": Alias("z", "y")}, "z")
+    'x'
+    """
+    node = tasks.get(key)
+    while type(node) is Alias and node.target != key:
+        key = node.target
+        node = tasks.get(key)
+    return key
+
+
+def depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return keys and those that they depend on, each after its operands.
+
+    Parameters
+    ----------
+    starts
+        Where to begin.
+    operands
+        Called once for each key.
+
+    Examples
+    --------
+    >>> from gpusched.graph.subgraph import depth_first
+    >>> depth_first("a", {"a": ["c", "b"], "b": ["c"], "c": []}.get)
+    ['c', 'b', 'a']
+    """
+    found: list[Any] = []
+    started: set[Any] = set()
+    stack: list[tuple[Any, bool]] = []
+    for start in starts:
+        stack.append((start, False))
+        while stack:
+            key, ready = stack.pop()
+            if ready:
+                found.append(key)
+            elif key not in started:
+                started.add(key)
+                stack.append((key, True))
+                stack += [(other, False) for other in reversed(operands(key))]
+    return found
 
 
 def references(node: Any) -> Iterator[Any]:

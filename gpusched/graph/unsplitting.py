@@ -40,11 +40,10 @@ from gpusched.dataclass import dataclass
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.known import known
-from gpusched.graph.merging import block_of
 from gpusched.graph.movement import calls_in
 from gpusched.graph.partials import parts
 from gpusched.graph.subgraph import layer_of
-from gpusched.graph.table import Table
+from gpusched.graph.table import Table, block_of
 from gpusched.graph.taking import Lengths, Taken, Takings
 from gpusched.graph.templates import Signatures
 from gpusched.record.catalogue import has

@@ -22,7 +22,7 @@ import tlz  # type: ignore[import-untyped]
 import toolz  # type: ignore[import-untyped]
 from dask.utils import Dispatch
 
-from gpusched.adapters.tasks import DataNode, GraphNode, Task
+from gpusched.adapters.tasks import DataNode, GraphNode, List, Task, Tuple
 from gpusched.graph.frontends.adapter import COUNTERPARTS, REWRITTEN, TOGETHER
 from gpusched.record.bytecode import codes, looked_up
 
@@ -119,6 +119,9 @@ class Exchange:
         if type(value) is DataNode:
             found = self.value(value.value) if callable(value.value) else value.value
             return value if found is value.value else DataNode(value.key, found)
+        if isinstance(value, List | Tuple):
+            items = self.value(value.args)
+            return value if items is value.args else type(value)(*items)
         if isinstance(value, GraphNode):
             return self._task(value) if type(value) is Task else value
         if isinstance(value, functools.partial | _CURRIED) or hasattr(value, "funcs"):
