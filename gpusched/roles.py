@@ -63,3 +63,13 @@ def cluster_threads() -> int:
     if "distributed.scheduler" not in sys.modules:
         return 0
     return max((int(each.total_nthreads) for each in scheduler_instances()), default=0)
+
+
+def threads() -> int:
+    """Return the threads of the largest cluster scheduled in this process, or of this machine.
+
+    A scheduler optimises graphs for its workers, whose machines are not its own.
+    """
+    from dask.system import CPU_COUNT
+
+    return cluster_threads() or int(CPU_COUNT)

@@ -9,8 +9,7 @@ import numpy as np
 
 from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.debugging.origins import is_elementwise, moves_by_name
-from gpusched.graph.partials import bare
-from gpusched.graph.quick import parts
+from gpusched.graph.partials import bare, parts
 from gpusched.graph.rewrite import Functions, called
 from gpusched.inspection.units import count
 

@@ -11,11 +11,10 @@ place by the kernel that takes it.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, execute_subgraph
-from gpusched.breaks import GraphBreak, Reason
+from gpusched.breaks import GraphBreak
 from gpusched.graph.rewrite import worthwhile
 from gpusched.graph.table import Table
 from gpusched.record.catalogue import has
@@ -56,8 +55,6 @@ SEVERAL = GraphBreak.KEPT("pieces of several large chunks, each of which may be 
 LARGE = GraphBreak.LARGE("pieces of more than half of a chunk")
 FEW = GraphBreak.FEW_CHUNKS("fewer large chunks than threads")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("chunks of unknown size")
-ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
-MADE = GraphBreak.FORM("a task that makes data")
 NOT_RECORDED = GraphBreak.NO_KERNEL("functions that are not recorded")
 
 
@@ -79,15 +76,11 @@ class _Absorbing:
             return self._table
         chunks = {other for large in self._large.values() for other in large}
         self._spread = len(chunks) >= cluster_threads()
-        result = dict(self._tasks)
-        for key, node in self._tasks.items():
-            if key not in self._large and type(node) is Task:
-                inside = self._taken(node)
-                if inside:
-                    result[key] = Task.fuse(*inside, node, key=key)
-                    for each in inside:
-                        del result[each.key]
-        return replace(self._table, tasks=result)
+        return self._table.with_inside({
+            key: self._taken(node)
+            for key, node in self._tasks.items()
+            if key not in self._large and type(node) is Task
+        })  # fmt: skip
 
     def _find_pieces(self) -> None:
         """Note the pieces that may be cut elsewhere."""
@@ -115,25 +108,21 @@ class _Absorbing:
 
     def _may_move(self, node: Task) -> bool:
         """Return whether a task may be part of another one, or have pieces cut; note why not."""
-        reason: Reason | None = None
-        if node.data_producer:
-            reason = MADE
-        elif not self._nbytes(node.key):
+        reason = self._table.why_fixed(node)
+        if reason is None and not self._nbytes(node.key):
             reason = UNKNOWN
-        elif self._table.sizes.is_annotated(node):
-            reason = ANNOTATED
         if reason is not None:
             self._table.note("absorb", reason)
         return reason is None
 
     def _taken(self, node: Task) -> list[Any]:
-        """Return the pieces that a task may cut itself."""
+        """Return the keys of the pieces that a task may cut itself."""
         found: list[Any] = []
         large: set[Any] = set()
         bound = self._bound(node.key)
         for key in node.dependencies:
             if key in self._large:
-                found.append(self._tasks[key])
+                found.append(key)
                 large.update(self._large[key])
             elif self._nbytes(key) > bound:
                 large.add(key)
@@ -147,7 +136,7 @@ class _Absorbing:
         if len(large) != 1:
             self._table.note("absorb", SEVERAL)
             return []
-        largest = max(self._nbytes(each) for each in (node.key, *(task.key for task in found)))
+        largest = max(self._nbytes(each) for each in (node.key, *found))
         (chunk,) = large
         small = largest <= self._largest
         if small or (self._spread and largest * PART <= self._nbytes(chunk)):
@@ -157,7 +146,7 @@ class _Absorbing:
 
     def _is_repeated(self, piece: Any) -> bool:
         """Return whether a task takes more than there is: what it takes it of is sent for less."""
-        return sum(map(self._nbytes, piece.dependencies)) <= self._nbytes(piece.key)
+        return sum(map(self._nbytes, self._tasks[piece].dependencies)) <= self._nbytes(piece)
 
     def _stays(self, key: Any) -> bool:
         """Return whether a chunk is kept whatever is done: as data, or as a cluster's result."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -61,20 +60,3 @@ def _settled(names: dict[Any, Any]) -> dict[Any, Any]:
             key = names[key]
         found |= dict.fromkeys(path, found.get(key, key))
     return found
-
-
-def resolved(tasks: Mapping[Any, Any], key: Any) -> Any:
-    """Return the key of the task behind a key that may be another name for it.
-
-    Examples
-    --------
-    >>> from dask.task_spec import Alias, Task
-    >>> from gpusched.graph.aliases import resolved
-    >>> resolved({"x": Task("x", abs, -1), "y": Alias("y", "x"), "z": Alias("z", "y")}, "z")
-    'x'
-    """
-    node = tasks.get(key)
-    while type(node) is Alias and node.target != key:
-        key = node.target
-        node = tasks.get(key)
-    return key

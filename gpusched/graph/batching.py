@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+import numpy as np
 from dask.array.core import finalize
-from dask.utils import key_split
+from dask.utils import methodcaller
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
-from gpusched.graph.aliases import resolved
 from gpusched.graph.batch import Batch
-from gpusched.graph.batch_limits import Limits
-from gpusched.graph.cheap import Cheap, moves
 from gpusched.graph.cutting import cut_off
-from gpusched.graph.grouping import Group, Grouping
+from gpusched.graph.grouping import Group, Grouping, Limits
 from gpusched.graph.items import taking
+from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import constant, translated
 from gpusched.graph.segment import ProgramStep
-from gpusched.graph.subgraph import references
-from gpusched.graph.table import Table
+from gpusched.graph.subgraph import depth_first, references, resolved
+from gpusched.graph.table import Table, key_of
 from gpusched.graph.templates import Templates
 from gpusched.plan.plan import Register
+from gpusched.record.catalogue import has
 
 ALL = GraphBreak.RESULT("all chunks become one")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("chunks of unknown size")
@@ -38,6 +37,20 @@ SENT = GraphBreak.KEPT("results that would be sent to many which need little of 
 
 MOST = 1024
 """Chunks that a task of a batch takes at most."""
+
+LIBRARIES = (
+    "numpy",
+    "dask.array",
+    "dask.utils",
+    "operator",
+    "_operator",
+    "builtins",
+    "gpusched.record",
+    "gpusched.plan",
+    "gpusched.emit",
+    "gpusched.backends",
+)
+"""Modules whose functions take a time that depends on the size of their chunks only."""
 
 
 @dataclass
@@ -80,7 +93,8 @@ class _Batching:
     def __init__(self, graph: dict[Any, Any], table: Table, limits: Limits) -> None:
         self._graph = graph
         self._table = table
-        self._cheap = Cheap(table.functions)
+        self._slow: dict[Program, str] = {}
+        """What programs call that may take any time, by its name; empty for nothing."""
         self._unrecorded = Templates(
             lambda node: translated(node, table.functions, recorded=False)[0], constant
         )
@@ -141,24 +155,20 @@ class _Batching:
 
     def _order(self) -> None:
         """Note what each task depends on; depth first, in the order of arguments."""
-        waiting: dict[Any, list[Any]] = {}
-        stack: list[Any] = [self._resolved(key) for key in reversed(list(self._table.wanted))]
-        while stack:
-            key = stack.pop()
-            if key is _DONE:
-                key = stack.pop()
-                self._operands[key] = waiting.pop(key)
-            elif key not in self._operands and key not in waiting:
-                node = self._graph.get(key)
-                if node is None or type(node) is DataNode:
-                    # Without a node it is kept on a cluster.
-                    self._data.add(key)
-                    self._operands[key] = []
-                    continue
-                needed = dict.fromkeys(map(self._resolved, references(node)))
-                waiting[key] = operands = list(needed)
-                stack += (key, _DONE)
-                stack += reversed(operands)
+        needed: dict[Any, list[Any]] = {}
+
+        def operands(key: Any) -> list[Any]:
+            node = self._graph.get(key)
+            if node is None or type(node) is DataNode:
+                self._data.add(key)  # Without a node it is kept on a cluster.
+                found = []
+            else:
+                found = list(dict.fromkeys(map(self._resolved, references(node))))
+            needed[key] = found
+            return found
+
+        order = depth_first(map(self._resolved, self._table.wanted), operands)
+        self._operands = {key: needed[key] for key in order}
 
     def _judge(self, key: Any) -> None:
         """Note a task's size, and whether it is tiny."""
@@ -193,10 +203,10 @@ class _Batching:
             task = self._unrecorded.rewrite(task)
         if type(task.func) is not Program:
             return GraphBreak.FORM("tasks of a form of their own")
-        called = self._cheap.refusal(task.func)
+        called = self._slow_call(task.func)
         if called:
             return GraphBreak.ANY_TIME(f"{called} may take any time")
-        if nbytes is None and moves(task):
+        if nbytes is None and _moves(task):
             nbytes = sum(of_operands)
         if nbytes is None:
             return UNKNOWN
@@ -207,6 +217,26 @@ class _Batching:
             return GraphBreak.ANNOTATED("annotated")
         self._graph[key] = task
         return None
+
+    def _slow_call(self, program: Program) -> str:
+        """Return the name of what a program calls that may take any time; empty for nothing.
+
+        That is what reads chunks from somewhere, and a function of the user's own that is not shown
+        to call NumPy's functions only: two of them in a batch would take turns.
+        """
+        found = self._slow.get(program)
+        if found is None:
+            calls = (each for step in program.steps for each in self._unknown(step))
+            slow = (name_of(function) for function in calls if not _is_cheap(function))
+            found = self._slow[program] = next(slow, "")
+        return found
+
+    def _unknown(self, step: ProgramStep) -> list[Any]:
+        """Return the functions that a call calls, unless it is shown to call NumPy's only."""
+        traits = self._table.functions.traits(step.function, step.args, step.kwargs)
+        if traits.replayed and not has(bare(step.function), "reads"):
+            return []
+        return [step.function, *callables((step.args, step.kwargs))]
 
     def _read(self, key: Any, node: Task, other: Any) -> float:
         """Return the bytes that a task reads of a chunk at most; infinity if that is not known."""
@@ -238,7 +268,7 @@ class _Batching:
             ]
         )
         program = self._program(calls, tuple([numbers[key] for key in outputs]), len(inputs))
-        name = outputs[0] if len(outputs) == 1 else _name(outputs)
+        name = outputs[0] if len(outputs) == 1 else key_of("batched", outputs[0], outputs)[0]
         if len(outputs) > 1:
             for index, key in enumerate(outputs):
                 self._places[key] = name, index
@@ -298,14 +328,31 @@ class _Batching:
             node = self._graph.get(key)
 
 
-_DONE = object()
-
-
-def _name(keys: list[Any]) -> str:
-    """Return a name for the results of several tasks, the same wherever they are the same."""
-    digest = hashlib.blake2b(repr(keys).encode(), digest_size=16).hexdigest()
-    return f"batched-{key_split(keys[0])}-{digest}"
-
-
 def _count(graph: Mapping[Any, Any]) -> int:
     return sum(isinstance(node, Task) for node in graph.values())
+
+
+def _is_cheap(function: Any) -> bool:
+    return not has(bare(function), "reads") and all(map(_of_library, parts(function)))
+
+
+def _of_library(function: Any) -> bool:
+    """Return whether a function is one of NumPy's, Python's or dask's own of arrays."""
+    if isinstance(function, methodcaller):
+        return True  # a method of a chunk
+    if isinstance(function, np.ufunc):
+        # Those that `numpy.frompyfunc` makes are the user's.
+        return getattr(np, function.__name__, None) is function
+    if not hasattr(function, "__name__"):
+        return False  # an object such as `numpy.vectorize` makes
+    module = str(getattr(function, "__module__", ""))
+    return any(module == name or module.startswith(f"{name}.") for name in LIBRARIES)
+
+
+def _moves(task: Task) -> bool:
+    """Return whether a program's task has a result of no more elements than what it takes."""
+    if any(type(a) is DataNode and isinstance(a.value, list | np.ndarray) for a in task.args):
+        return False  # an index that may name an element several times
+    program = task.func
+    assert isinstance(program, Program)
+    return all(has(bare(step.function), "keeps") for step in program.steps)

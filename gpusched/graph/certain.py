@@ -32,10 +32,9 @@ from gpusched.adapters.tasks import (
     Tuple,
     execute_subgraph,
 )
-from gpusched.graph.joins import copied
 from gpusched.graph.partials import applied
 from gpusched.graph.sizes import shows_one_element
-from gpusched.graph.subgraph import walk
+from gpusched.graph.subgraph import copied, resolved, walk
 from gpusched.record.catalogue import has
 
 _KINDS = "biufcmM"
@@ -127,8 +126,8 @@ class Certain:
         >>> sorted(Certain(tasks).least(node) for node in tasks.values())
         [8000, 16000]
         """
-        lent = {self._resolved(key) for key in copied(node)}
-        inputs = {self._resolved(key) for key in node.dependencies}
+        lent = {resolved(self._tasks, key) for key in copied(node)}
+        inputs = {resolved(self._tasks, key) for key in node.dependencies}
         held = {key: self._held(key) for key in inputs}
         largest = max((held[key] for key in lent if key in held), default=0)
         staying = sum(nbytes for key, nbytes in held.items() if key not in lent)
@@ -138,21 +137,13 @@ class Certain:
         found = self._result(key)
         return found.nbytes if found is not None and found.maker is not None else 0
 
-    def _resolved(self, key: Any) -> Any:
-        """Return the key of the task whose result a key is another name of."""
-        node = self._tasks.get(key)
-        while isinstance(node, Alias):
-            key = node.target
-            node = self._tasks.get(key)
-        return key
-
     def _result(self, key: Any) -> _Array | None:
         """Return what a task returns; None if that is not known."""
-        waiting = [self._resolved(key)]
+        waiting = [resolved(self._tasks, key)]
         while waiting:
             first = waiting[-1]
             node = self._tasks.get(first)
-            reads = {self._resolved(each) for each in getattr(node, "dependencies", ())}
+            reads = {resolved(self._tasks, each) for each in getattr(node, "dependencies", ())}
             unknown = reads - self._results.keys()
             if first not in self._results and unknown:
                 waiting += unknown
@@ -160,7 +151,7 @@ class Certain:
             waiting.pop()
             if first not in self._results:
                 self._results[first] = self._evaluated(node).result
-        return self._results[self._resolved(key)]
+        return self._results[resolved(self._tasks, key)]
 
     def _evaluated(self, node: Any) -> _Evaluation:
         inputs: dict[Any, Any] = {}

@@ -8,17 +8,15 @@ read the pieces where they are, the joined chunk is then never made: see `gpusch
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import Any
 
 from gpusched.adapters.tasks import Alias, Task, execute_subgraph
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph.absorbing import cuts
 from gpusched.graph.rewrite import worthwhile
-from gpusched.graph.table import Table
+from gpusched.graph.table import ANNOTATED, Table
 from gpusched.plan.grids import is_join
 
-ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
 NEEDED = GraphBreak.READ_WHOLE("joined chunks that functions need which are not recorded")
 
 
@@ -64,19 +62,7 @@ def without_links(table: Table, joins: bool = False) -> Table:
                 inside[key].append(k)
             elif joins:  # The last time that this pass goes over a graph.
                 table.note("chain", reason)
-    inner = {k for each in inside.values() for k in each}
-    if not inner:
-        return table
-    result = {}
-    for key, node in tasks.items():
-        if key not in inner:
-            chain, waiting = [node], list(inside.get(key, ()))
-            while waiting:
-                other = waiting.pop()
-                chain.append(tasks[other])
-                waiting += inside.get(other, ())
-            result[key] = Task.fuse(*reversed(chain), key=key) if len(chain) > 1 else node
-    return replace(table, tasks=result)
+    return table.with_inside(inside)
 
 
 def _joins(task: Task) -> bool:

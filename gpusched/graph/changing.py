@@ -9,8 +9,7 @@ import numpy as np
 from dask.utils import methodcaller
 
 from gpusched.graph.known import computes, known
-from gpusched.graph.partials import bare
-from gpusched.graph.quick import callables, parts
+from gpusched.graph.partials import bare, callables, parts
 from gpusched.plan.plan import used_registers
 from gpusched.record.catalogue import has
 

@@ -6,24 +6,20 @@ eight pieces of a plane's chunk, 26 of a block's. Cutting takes less time than a
 
 from __future__ import annotations
 
-import hashlib
 import math
 import operator
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
 from dask.array import chunk
-from dask.utils import key_split
 
 from gpusched.adapters.tasks import Alias, Task, TaskRef, execute_subgraph
 from gpusched.breaks import GraphBreak
 from gpusched.graph.known import Cut, pieces
-from gpusched.graph.merging import block_of, gathers
 from gpusched.graph.subgraph import references
-from gpusched.graph.table import Table
+from gpusched.graph.table import Table, block_of, key_of
 
 PART = 4
 """How many times as large as all its pieces a chunk must be."""
@@ -87,16 +83,10 @@ class _Cutting:
     def __init__(self, table: Table, least: int, most: int) -> None:
         self._table = table
         self._tasks = table.tasks
-        self._wanted = wanted = set(table.wanted)
+        self._kept = {*table.wanted, *table.held}
+        """Keys of what stays until the end."""
         self._least = least
         self._most = most
-        self._held = {
-            other
-            for key in wanted
-            if gathers(self._tasks.get(key))
-            for other in self._tasks[key].dependencies
-        }
-        """Keys of what stays until the end."""
         self._large: dict[Any, _Piece] = {}
         """Large chunks that something is cut off, whole."""
         self._pieces: dict[Any, _Piece | None] = {}
@@ -108,7 +98,7 @@ class _Cutting:
             if piece is not None:
                 groups[piece.large][key] = piece
         used = self._used_elsewhere()
-        result, items = dict(self._tasks), set(self._table.items)
+        result, items = dict(self._tasks), list[Any]()
         for large, group in groups.items():
             outputs = sorted(used.intersection(group), key=lambda k: (_told(group[k]), str(k)))
             nbytes = sum(group[key].nbytes for key in outputs)
@@ -121,13 +111,10 @@ class _Cutting:
                 result[name] = Task(name, pieces, TaskRef(large), cuts)
                 for place, key in enumerate(outputs):
                     result[key] = Task(key, operator.getitem, TaskRef(name), place)
-                items.update(outputs)
+                items += outputs
             elif len(outputs) > 1:
                 self._table.note("cut", SENT)
-        for node in result.values():
-            if type(node) is not Task:
-                items.difference_update(node.dependencies)
-        return replace(self._table, tasks=result, items=frozenset(items))
+        return self._table.with_items(result, items)
 
     def _piece(self, key: Any) -> _Piece | None:
         """Return what a task cuts off a large chunk, if it does no more."""
@@ -143,7 +130,7 @@ class _Cutting:
     def _may_cut(self, key: Any) -> bool:
         node = self._tasks.get(key)
         alone = type(node) is Task and len(node.dependencies) == 1 and not node.data_producer
-        return alone and key not in self._wanted and key not in self._held
+        return alone and key not in self._kept
 
     def _cut_off(self, source: Any, task: Task) -> _Piece | None:
         cuts = cuts_of(task)
@@ -184,9 +171,7 @@ class _Cutting:
 def _name(large: Any, found: list[_Piece]) -> Any:
     """Return a key for pieces of a chunk; all chunks that are cut alike have the same name."""
     layer = large[0] if type(large) is tuple else large
-    text = repr((layer, *map(_told, found)))
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return (f"pieces-{key_split(large)}-{digest}", *block_of(large))
+    return key_of("pieces", large, (layer, *map(_told, found)), block_of(large))
 
 
 def _told(piece: _Piece) -> str:

@@ -1,8 +1,13 @@
-"""What a segment does with inputs of one kind, besides a plan, and what is left of a graph."""
+"""What a segment does with inputs of one kind besides a plan, and what is new about some inputs."""
 
 from __future__ import annotations
 
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 from gpusched.breaks import Reason
 from gpusched.dataclass import dataclass
@@ -60,3 +65,89 @@ class Waiting:
     """The decision to call the functions as they are until kernels are compiled: to record then."""
 
     kernels: tuple[Runnable, ...]
+
+
+class GpuFallbackWarning(UserWarning):
+    """Kernels for chunks on a GPU cannot be made: CuPy's own calls compute them."""
+
+
+_has_warned = threading.Event()
+
+
+def warn_once(reason: str, library: str = "CuPy") -> None:
+    """Warn of the first such failure of this process; statistics count each of them.
+
+    Results are right without kernels, so that only a measurement would show that there are none.
+
+    Parameters
+    ----------
+    reason
+        What has failed.
+    library
+        Whose own calls compute instead.
+    """
+    if _has_warned.is_set():
+        return
+    _has_warned.set()
+    warnings.warn(
+        f"chunks on the GPU are computed by {library}'s own calls, unfused: {reason}. Other such "
+        "failures of this process are counted in gpusched.statistics().breaks only; "
+        "'gpusched doctor' tests each GPU",
+        GpuFallbackWarning,
+        stacklevel=2,
+    )
+
+
+FIRST = "first of its kind"
+CHANGED = "what a function reads from outside has changed"
+UNCOMPARABLE = "an argument that cannot be compared"
+OTHER_RESULT = "a function returned another kind of result than before"
+COMPILED = "its kernels have been compiled since"
+NOT_KEPT = "the plan before was for one chunk only"
+
+Inputs = tuple[Any, ...]
+"""What a plan depends on, for each input of a segment, see `gpusched.graph.segment.describe`."""
+
+_FACTS = ("dtype", "shape", "strides")
+
+
+def newness(inputs: Inputs, known: Iterable[Inputs]) -> str:
+    """Return which inputs differ from those that there is a plan for, where the fewest differ.
+
+    Parameters
+    ----------
+    inputs
+        Those that there is no plan for.
+    known
+        Those that there are plans for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.decisions import newness
+    >>> whole = np.dtype(float), (10, 4), (32, 8)
+    >>> newness((whole,), [])
+    'first of its kind'
+    >>> newness(((np.dtype(float), (7, 4), (32, 8)),), [(whole,)])
+    'another shape of input 0'
+    """
+    found = [list(_differences(inputs, each)) for each in known if len(each) == len(inputs)]
+    if not found:
+        return FIRST
+    fewest = min(found, key=len)
+    return ", ".join(fewest)
+
+
+def _differences(inputs: Inputs, known: Inputs) -> Iterator[str]:
+    for number, (new, old) in enumerate(zip(inputs, known, strict=True)):
+        if new == old:
+            continue
+        facts = zip(_FACTS, _array(new), _array(old), strict=False)
+        what = next((fact for fact, one, other in facts if one != other), "value")
+        yield f"{'other' if what == 'strides' else 'another'} {what} of input {number}"
+
+
+def _array(described: Any) -> tuple[Any, ...]:
+    """Return an array's dtype, shape and strides; nothing if it is none."""
+    last = described[-3:]
+    return last if isinstance(last[0], np.dtype) and len(last) == 3 else ()

@@ -1,7 +1,9 @@
 """Whether calls of a chunk task run on the device, on a worker that owns one: the decision alone.
 
 It is made for each group of calls that run together, by what the functions are, by where the inputs
-are, and by what copying them costs.
+are, and by what copying them costs. The rates need not be exact: a call of NumPy's takes about as
+long as the copy of its operand, so it is where the operands are and how many calls there are that
+decides.
 """
 
 from __future__ import annotations
@@ -15,17 +17,14 @@ import numpy as np
 from dask.array import core, reductions
 
 from gpusched.adapters.tasks import TaskRef
-from gpusched.backends.devices import device_of
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.emit.operations import replaced
+from gpusched.dataclass import dataclass
 from gpusched.graph import moments
 from gpusched.graph.cupycalls import by_cupy, by_library, calls_of, missing_dtype
-from gpusched.graph.examination import bare_name
 from gpusched.graph.known import computes, known
 from gpusched.graph.movement import calls_in, moves_elements, picks
-from gpusched.graph.partials import bare
-from gpusched.graph.segment import Segment, flat
-from gpusched.graph.transfers import Work
+from gpusched.graph.partials import bare, name_of
+from gpusched.graph.segment import Segment, flat, unsuitable
 from gpusched.placed import TAKES_PLACED, Placed, extent
 from gpusched.plan import shortage
 from gpusched.plan.placement import OFF
@@ -45,11 +44,74 @@ TAKES_CUPY = "__gpusched_takes_cupy__"
 """Method of functions that compute on the device by themselves, as models do: called with the
 arguments, returns whether they may be CuPy's arrays."""
 
+LINK = 12e9
+"""Bytes per second between page-locked memory and the device. PCIe 4.0 with 16 lanes has 25e9, of
+which copies that are staged reach about half."""
+HOST = 4e9
+"""Bytes per second of operands of one call of NumPy's, on one thread. Measured on a shared server's
+core (Intel Xeon, Sapphire Rapids, 2026-11-25): 12e9 to 28e9 for operands that fit the cache, 0.7e9
+to 5e9 for larger ones, whose results are new pages."""
+DEVICE = 500e9
+"""Bytes per second that kernels read and write: half of what a data center's GPU of 2018 has."""
+COPY = 20e-6
+"""Seconds that each copy takes besides: a launch, and waiting for it."""
+LAUNCH = 30e-6
+"""Seconds that a kernel takes besides, and Python until it is launched."""
+
 _UNSEEN = object()
 """Stands for what calls have not returned yet."""
 
 Refusal = tuple[str, Reason]
 """A function's name, and why it is called on the host."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What some calls take and do."""
+
+    nbytes: int
+    """Bytes of the arrays among their inputs, as the calls see them."""
+    calls: int
+    """Calls that compute something, rather than show an array in another way."""
+    upload: int
+    """Bytes to copy for the device: what is behind those in host memory."""
+    uploads: int
+    """How many arrays these are."""
+    download: int
+    """Bytes to copy for the host: those in device memory."""
+    downloads: int
+    """How many arrays these are."""
+    returned: int = 0
+    """Bytes of results that the host needs afterwards."""
+    passes: int = 1
+    """How often the device goes through its operands: once, or for each call of CuPy's."""
+
+    def host_seconds(self) -> float:
+        """Return how long the calls take as NumPy's."""
+        copies = self.download / LINK + self.downloads * COPY
+        return copies + self.calls * self.nbytes / HOST
+
+    def device_seconds(self) -> float:
+        """Return how long they take on the device."""
+        copies = (self.upload + self.returned) / LINK
+        copies += (self.uploads + bool(self.returned)) * COPY
+        # What only shows chunks in another way launches nothing.
+        return copies + self.passes * (LAUNCH * bool(self.calls) + self.nbytes / DEVICE)
+
+    def pays(self) -> bool:
+        """Return whether the device is done sooner.
+
+        Examples
+        --------
+        >>> from gpusched.graph.devicechoice import Work
+        >>> size = 8 << 20
+        >>> two_calls = Work(size, calls=2, upload=size, uploads=1, download=0, downloads=0)
+        >>> a_view = Work(size, calls=0, upload=size, uploads=1, download=0, downloads=0)
+        >>> of_the_device = Work(4096, calls=0, upload=0, uploads=0, download=4096, downloads=1)
+        >>> two_calls.pays(), a_view.pays(), of_the_device.pays()
+        (True, False, True)
+        """
+        return self.device_seconds() < self.host_seconds()
 
 
 def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
@@ -63,7 +125,7 @@ def why_on_host(segment: Segment, registers: list[Any]) -> Refusal | None:
         Their task's, with arrays of NumPy's and `Placed` ones.
     """
     inputs = tuple([registers[k] for k in segment.inputs])
-    values, name = flat(inputs), bare_name(segment.steps[0][1].function)
+    values, name = flat(inputs), name_of(segment.steps[0][1].function)
     if segment.overrides.device == OFF:
         return name, OFF_HERE
     found = None if segment.recorded else _uncalled(segment, registers)
@@ -165,7 +227,7 @@ def why_left(spec: Any) -> Refusal:
     functions = [function for function, *_ in calls_in(spec)]
     others = [f for f in functions if not moves_elements(f)] or functions
     left = all(map(leaves, others))
-    return bare_name(others[0]) if others else "a task", LEAVES if left else NEEDS_HOST
+    return name_of(others[0]) if others else "a task", LEAVES if left else NEEDS_HOST
 
 
 def _arrays(value: Any) -> tuple[Any, ...]:
@@ -192,8 +254,8 @@ def _uncalled(segment: Segment, registers: list[Any] | None = None) -> Refusal |
     if not others:
         return None
     if all(map(leaves, others)):
-        return bare_name(others[0]), LEAVES
-    return segment.unsafe[0] if segment.unsafe else (bare_name(others[0]), NEEDS_HOST)
+        return name_of(others[0]), LEAVES
+    return segment.unsafe[0] if segment.unsafe else (name_of(others[0]), NEEDS_HOST)
 
 
 def _accepts_cupy(function: Any, args: Sequence[Any]) -> bool:
@@ -252,23 +314,12 @@ def is_own(value: Any) -> bool:
 
 
 def _unsuitable(values: tuple[Any, ...]) -> Reason | None:
-    """Return why no kernel takes some inputs, or None."""
-    missing = replaced()
-    if missing:
-        return GraphBreak.REPLACED(
-            f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
-        )
+    """Return why no kernel on the device takes some inputs, or None."""
     if any(map(is_own, values)):
         return OWN
-    for value in values:
-        if type(value) is np.ndarray:
-            if device_of(value) is None:
-                return GraphBreak.DTYPE(f"dtype {value.dtype}")
-        elif hasattr(value, "__array_ufunc__") and not isinstance(value, np.generic):
-            return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
-        elif type(value) is dict:
-            return GraphBreak.CHUNK_TYPE("chunks in a dictionary")
-    return None
+    if dict in map(type, values):
+        return GraphBreak.CHUNK_TYPE("chunks in a dictionary")
+    return unsuitable(values)
 
 
 def _largest(values: tuple[Any, ...]) -> int:

@@ -6,7 +6,6 @@ on GPUs. Where the task runs on a worker without one, and for what is not listed
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from gpusched import placed
 from gpusched.adapters.arrays import apply_random, apply_random_func
-from gpusched.adapters.tasks import List, Task, Tuple, execute_subgraph
+from gpusched.graph.frontends.counterparts import Exchange
 from gpusched.graph.moved import TaskCopies
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan.bounds import bounds
@@ -65,27 +64,8 @@ def drawn(tasks: Mapping[Any, Any]) -> dict[Any, Any]:
     >>> [node.func.__name__ for node in drawn(x.__dask_graph__()).values()]
     ['draw_by_generator', 'draw_by_generator']
     """
-    return {key: _exchanged(node) for key, node in tasks.items()}
-
-
-def _exchanged(node: Any) -> Any:
-    """Return a node with the functions exchanged; itself if there are none."""
-    kind = type(node)
-    if kind is Task and node.func is execute_subgraph:
-        inner, *others = node.args
-        found = drawn(inner)
-        if all(found[key] is each for key, each in inner.items()):
-            return node
-        return Task(node.key, execute_subgraph, found, *others, **node.kwargs)
-    if kind not in (Task, List, Tuple):
-        return node
-    args = [_exchanged(each) for each in node.args]
-    function = _DRAWN.get(node.func) if kind is Task and node.func in _DRAWN else None
-    if function is None and all(map(operator.is_, args, node.args)):
-        return node
-    if kind is not Task:
-        return kind(*args)
-    return Task(node.key, function or node.func, *args, **node.kwargs)
+    exchange = Exchange(_DRAWN)
+    return {key: exchange.value(node) for key, node in tasks.items()}
 
 
 def _draw(plain: Callable[..., Any], kind: Any, name: str, seed: Any, size: Any,

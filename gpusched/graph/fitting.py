@@ -13,7 +13,7 @@ import dask
 from dask.utils import format_bytes
 
 from gpusched.adapters.tasks import Task
-from gpusched.graph.joins import copied
+from gpusched.graph.subgraph import copied
 
 if TYPE_CHECKING:
     # They import dask.array, and clusters start without.

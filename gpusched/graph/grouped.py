@@ -3,11 +3,18 @@
 xarray's ``groupby`` and ``resample`` use flox where it is installed. It calls
 `flox.core.chunk_reduce` with a chunk and the group of each element along an axis. Where a kernel
 can do that, programs call `Grouped`, which computes the same dictionary.
+
+Where chunks have all elements of their groups, as in ``resample``, and in ``groupby`` where time is
+one chunk, flox calls `flox.core._reduce_blockwise`: there is nothing to combine afterwards, so that
+it finds out itself which groups a chunk has, and gives their final results. Programs find the
+groups with `labelled` and call `GroupedWhole`.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+from dataclasses import field
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,11 +24,259 @@ from gpusched.adapters import flox
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
 from gpusched.emit.generate import identity_value
-from gpusched.graph.grouped_whole import COMBINES, GroupedWhole, joined_by, whole_for
 from gpusched.plan.expression import UnfusibleError
 from gpusched.record import segments
 from gpusched.record.catalogue import own
 from gpusched.record.chunk import LazyChunk, lazies
+
+COMBINES = {"sum": "add", "nansum": "add", "prod": "multiply", "nanprod": "multiply",
+            "max": "maximum", "nanmax": "maximum", "min": "minimum", "nanmin": "minimum",
+            "nanlen": "add"}  # fmt: skip
+"""How flox's reductions join values, by its names for them."""
+MEANS = ("mean", "nanmean")
+MOMENTS = ("var", "nanvar", "std", "nanstd")
+EXTREMES = {"nanmax": -math.inf, "nanmin": math.inf}
+"""What NaN is replaced by in reductions that are NaN where there is nothing else."""
+
+
+@dataclass(frozen=True)
+class GroupedWhole:
+    """flox's function of a chunk and its groups, all of which end in this chunk.
+
+    Equal ones compute the same, so that plans hold from graph to graph.
+    """
+
+    reduction: str
+    """Its name: one of the tables above."""
+    ddof: int
+    least: int
+    """How many numbers a group needs: one with fewer has NaN as its result."""
+    dtype: Any
+    """What values are joined in."""
+    final: Any
+    """Of the result."""
+    name: str
+    """Key of the result in flox's dictionary."""
+    axis: tuple[int, ...]
+    engine: str
+    sort: bool
+    """Whether groups are in ascending order; as they are met if not."""
+    given: Any = field(compare=False)
+    """flox's own function, as flox gives it to dask."""
+
+    __name__ = "_reduce_blockwise"
+
+    def plain(self, array: Any, by: Any, groups: Any = None) -> Any:
+        """Return what flox's own function does; it finds the groups itself."""
+        del groups
+        return self.given(array, by)
+
+    def __call__(self, array: Any, by: Any, groups: Any) -> Any:
+        """Return flox's dictionary of results.
+
+        Parameters
+        ----------
+        array, by
+            A chunk, and the label of each element along its last axis.
+        groups
+            What `labelled` makes of the labels.
+        """
+        if not isinstance(array, LazyChunk):
+            return self.plain(array, by)
+        try:
+            return self._reduced(array, groups)
+        except UnfusibleError as error:
+            array._recorder.stop(error.reason)
+
+    def _reduced(self, array: LazyChunk, groups: Any) -> dict[str, Any]:
+        if groups is None or self.axis != (array.ndim - 1,):
+            raise UnfusibleError(GraphBreak.NO_KERNEL, "groups not along the last axis")
+        if array.dtype.kind not in "biuf" or array.dtype == np.float16:
+            raise UnfusibleError(GraphBreak.DTYPE, f"groups of {array.dtype}")
+        codes, found = groups
+        result = self._result(array, codes, found.shape[0])
+        return {self.name: result.astype(self.final), "groups": found}
+
+    def _result(self, array: LazyChunk, codes: Any, count: int) -> Any:
+        floats = array.dtype.kind == "f"
+        number: Any = None
+        if self.reduction in MOMENTS:
+            found, number = self._variance(array, codes, count)
+        else:
+            # Whoever has no NaN has a number in each group, since groups are made of elements.
+            if floats and (self.least or self.reduction in (*MEANS, *EXTREMES)):
+                number = self._joined(~np.isnan(array), codes, count, "nanlen", np.dtype(np.intp))
+            elif self.least > 1 or self.reduction in MEANS:
+                ones = np.ones_like(array, dtype=bool)
+                number = self._joined(ones, codes, count, "nanlen", np.dtype(np.intp))
+            found = self._total(array, codes, count)
+            array._recorder.flush(lazies([found, number]))  # in one kernel
+            found = self._finished(found, number, floats)
+        if self.least and number is not None:
+            found = np.where(number < self.least, np.nan, found)
+        return found
+
+    def _total(self, array: LazyChunk, codes: Any, count: int) -> Any:
+        """Return the reductions, of which means and those that skip NaN make the results."""
+        nothing = EXTREMES.get(self.reduction, 1.0 if self.reduction == "nanprod" else 0.0)
+        values = joined_by(self.reduction, array, nothing)
+        return self._joined(values, codes, count, self.reduction, self.dtype)
+
+    def _joined(self, values: Any, codes: Any, count: int, name: str, dtype: np.dtype) -> LazyChunk:
+        combine = COMBINES.get(name, "add")
+        # NumPy starts from each group's first element, which may be a negative zero.
+        initial = -0.0 if combine == "add" and dtype.kind == "f" else None
+        return segments.reduced(values, codes, count, combine, -1, dtype, initial)
+
+    def _finished(self, found: Any, number: Any, floats: bool) -> Any:
+        if self.reduction in MEANS:
+            # Where there is no number, there is no total either: flox divides zero by zero.
+            mean = found.astype(np.float64) / np.maximum(number, 1)
+            return np.where(number == 0, np.nan, mean).astype(self.dtype)
+        if floats and self.reduction in EXTREMES:
+            # flox takes what is infinite for what it has put there instead of NaN.
+            flox = self.engine == "flox"
+            nothing = found == EXTREMES[self.reduction] if flox else number == 0
+            return np.where(nothing, found.dtype.type(np.nan), found)
+        return found
+
+    def _variance(self, array: LazyChunk, codes: Any, count: int) -> tuple[Any, Any]:
+        skip = self.reduction.startswith("nan")
+        parts = segments.moments(array, codes, count, -1, skip)
+        left = parts.number - self.ddof
+        found = np.where(left > 0, parts.squares / np.maximum(left, 1), np.nan)
+        if self.reduction.endswith("std"):
+            found = np.sqrt(found)
+        return found.astype(self.dtype), parts.number
+
+
+def joined_by(reduction: str, array: LazyChunk, nothing: Any) -> Any:
+    """Return what one of flox's reductions joins; some take `nothing` for NaN."""
+    if reduction == "nanlen":
+        return ~np.isnan(array)
+    if reduction.startswith("nan") and array.dtype.kind == "f":
+        return np.where(np.isnan(array), array.dtype.type(nothing), array)
+    return array
+
+
+@own("quick")
+def labelled(by: Any, sort: bool) -> Any:
+    """Return the number of each element's group, and the groups, as flox numbers them.
+
+    Parameters
+    ----------
+    by
+        Labels of elements.
+    sort
+        Whether groups are in ascending order; as they are met if not.
+
+    Returns
+    -------
+    tuple of arrays, or None
+        None for labels that are not one row of integers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.grouped import labelled
+    >>> labelled(np.array([7, 3, 3, 7]), True)
+    (array([1, 0, 0, 1]), array([3, 7]))
+    """
+    import pandas as pd  # type: ignore[import-untyped]
+
+    if type(by) is not np.ndarray or by.ndim != 1 or by.dtype.kind not in "iu":
+        return None
+    codes, groups = pd.factorize(by, sort=sort)
+    return codes, groups
+
+
+@own("view")
+def extracted(result: Any, key: str) -> Any:
+    """Do what flox's ``_extract_result`` does, for what `GroupedWhole` has given.
+
+    Examples
+    --------
+    >>> from gpusched.graph.grouped import extracted
+    >>> extracted({"nanmean": 3, "groups": [0]}, "nanmean")
+    3
+    """
+    while type(result) in (list, tuple):
+        result = result[0]
+    return result[key]
+
+
+def extracts(function: Any) -> bool:
+    """Return whether a function is flox's that takes a result out of a dictionary."""
+    return flox.is_extract_result(function)
+
+
+_WHOLE_OPTIONS = {"agg", "fill_value", "reindex", "axis", "expected_groups", "engine", "sort"}
+
+
+def whole_for(function: partial[Any]) -> Any:
+    """Return what programs call for flox's function of chunks with whole groups, or `function`.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from gpusched.graph.grouped import whole_for
+    >>> function = partial(max, 1)
+    >>> whole_for(function) is function
+    True
+    """
+    if not flox.is_reduce_blockwise(function.func) or function.args:
+        return function
+    options = function.keywords
+    if options.keys() != _WHOLE_OPTIONS or options["expected_groups"] is not None:
+        return function
+    known = _known(options["agg"])
+    if known is None or not _is_plain(options["reindex"]):
+        return function
+    return GroupedWhole(*known, options["axis"], options["engine"], options["sort"], function)
+
+
+def _is_plain(reindex: Any) -> bool:
+    """Return whether results are left in the order of a chunk's groups, as NumPy's arrays."""
+    return reindex.blockwise is False and reindex.array_type.name in ("AUTO", "NUMPY")
+
+
+def _known(agg: Any) -> tuple[str, int, int, Any, Any, str] | None:
+    """Return what `GroupedWhole` has of flox's aggregation; None for one that is not known."""
+    name = _reduction(agg)
+    wanted = () if not agg.min_count else ("nanlen",)
+    options = agg.finalize_kwargs
+    ddof = options.get("ddof", 0)
+    if name is None or agg.numpy[1:] != wanted or agg.reduction_type != "reduce" or agg.new_dims:
+        return None
+    if options.keys() - {"ddof"} or (options and name not in MOMENTS) or type(ddof) is not int:
+        return None
+    fills = [agg.fill_value["user"]] if agg.min_count else []
+    fills += [agg.fill_value["numpy"][0]] if name in EXTREMES else []
+    dtype, final = np.dtype(agg.dtype["numpy"][0]), np.dtype(agg.dtype["final"])
+    # What has no NaN is filled only where a group has fewer elements than it needs.
+    if (final.kind == "f" or agg.min_count > 1) and not all(map(_is_missing, fills)):
+        return None
+    return name, ddof, int(agg.min_count), dtype, final, agg.name
+
+
+def _reduction(agg: Any) -> str | None:
+    """Return the name of an aggregation's reduction; None if it is not in the tables."""
+    first = agg.numpy[0]
+    if type(first) is partial:
+        variance = getattr(sys.modules["flox.aggregations"], "blockwise_or_numpy_var", None)
+        options = {"std": False, **first.keywords}
+        if first.func is not variance or first.args or options.keys() != {"std", "skipna"}:
+            return None
+        return f"{'nan' if options['skipna'] else ''}{'std' if options['std'] else 'var'}"
+    return first if type(first) is str and first in (*COMBINES, *MEANS) else None
+
+
+def _is_missing(fill: Any) -> bool:
+    """Return whether a value is NaN, or stands for it."""
+    if isinstance(fill, float | np.floating):
+        return math.isnan(fill)
+    return fill is sys.modules["flox.xrdtypes"].NA
+
 
 VARIANCES = {"var": False, "nanvar": True}
 """Whether NaN is left out of variances, by flox's names for them without the chunks."""
@@ -56,7 +311,7 @@ class Grouped:
     @cached_property
     def plain(self) -> Any:
         """flox's own function, as flox gives it to dask."""
-        import pandas as pd  # type: ignore[import-untyped]
+        import pandas as pd
         import toolz  # type: ignore[import-untyped]
         from flox.core import chunk_reduce
 

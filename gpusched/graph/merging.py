@@ -9,25 +9,21 @@ who need small ones take them out themselves.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from operator import getitem
 from typing import Any
-
-from dask.array.core import finalize
-from dask.utils import key_split
 
 from gpusched import config
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef, execute_subgraph, identity_cast
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.batch_limits import threads
 from gpusched.graph.known import is_first_step, together
-from gpusched.graph.quick import slow_part
+from gpusched.graph.partials import slow_part
 from gpusched.graph.rewrite import called, worthwhile
-from gpusched.graph.table import Table
+from gpusched.graph.subgraph import depth_first
+from gpusched.graph.table import Table, block_of, key_of
 from gpusched.quantities import read_bytes
+from gpusched.roles import threads
 
 
 def merged(table: Table, least: int) -> Table:
@@ -75,8 +71,6 @@ FEW = GraphBreak.FEW_CHUNKS("fewer chunks than threads")
 FEW_COMPUTE = GraphBreak.NO_GAIN("fewer than two tasks of a chunk that compute")
 LATER = GraphBreak.KEPT("tasks of one chunk that come after others, or are of other places")
 VIEW = GraphBreak.NO_GAIN("a large view, which those who take it make best")
-MADE = GraphBreak.FORM("a task that makes data")
-ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
 JOINED = GraphBreak.REDUCTION("reductions of one chunk that are not dask's own")
 NOT_RECORDED = GraphBreak.NO_KERNEL("functions that are neither recorded nor known as quick")
 KEPT = GraphBreak.KEPT("several large results, which are let go of one by one")
@@ -99,7 +93,7 @@ class _Group:
 class _Merging:
     def __init__(self, table: Table, least: int) -> None:
         self._table = table
-        self._tasks = tasks = table.tasks
+        self._tasks = table.tasks
         self._wanted = wanted = set(table.wanted)
         self._sizes = table.sizes
         self._functions = table.functions
@@ -111,13 +105,11 @@ class _Merging:
         """By chunk, level and block: the group that takes it already."""
         self._quick: dict[int, bool] = {}
         self._kept: list[Any] = []
-        self._held = wanted | {
-            other for key in wanted if gathers(tasks.get(key)) for other in tasks[key].dependencies
-        }
+        self._held = wanted | table.held
         """Keys of the chunks that stay until the end, whatever is done."""
 
     def run(self) -> Table:
-        for key in _depth_first(self._tasks, self._note):
+        for key in depth_first(self._tasks, self._note):
             self._place(key)
         groups = {id(g): g for g in self._of.values() if len(g.members) > 1}.values()
         readers = Counter(chunk for chunk, _, _ in self._readers)
@@ -138,15 +130,12 @@ class _Merging:
         for members in found:
             for key in members:
                 del result[key]
-        items: set[Any] = set()
+        items: list[Any] = []
         for members in found:
             made = self._one(members, result)
             result.update(made)
-            items.update(self._small(made))
-        for node in result.values():
-            if type(node) is not Task:
-                items.difference_update(node.dependencies)
-        return replace(self._table, tasks=result, items=frozenset(items - self._wanted))
+            items += self._small(made)
+        return self._table.with_items(result, items)
 
     def _small(self, made: Mapping[Any, Any]) -> list[Any]:
         """Return the keys of the items of a result that is small as a whole."""
@@ -172,7 +161,7 @@ class _Merging:
         """
         inside = set(members)
         outputs = sorted(self._outputs(members), key=str)
-        return _depth_first(outputs, lambda key: [k for k in self._operands[key] if k in inside])
+        return depth_first(outputs, lambda key: [k for k in self._operands[key] if k in inside])
 
     def _place(self, key: Any) -> None:
         operands, block = self._operands[key], block_of(key)
@@ -231,15 +220,11 @@ class _Merging:
         node = self._tasks[key]
         if type(node) is not Task:
             return type(node) is Alias and key not in self._wanted
-        reason: Reason | None = None
-        if node.data_producer:
-            reason = MADE
-        elif self._sizes.is_annotated(node):
-            reason = ANNOTATED
-        elif reduces(node) and not is_first_step(node):
+        reason = self._table.why_fixed(node)
+        if reason is None and reduces(node) and not is_first_step(node):
             # A loop that computes much and joins several results is slower than a loop for each.
             reason = JOINED
-        elif not self._is_recorded(node):
+        elif reason is None and not self._is_recorded(node):
             reason = NOT_RECORDED
         if reason is not None:
             self._note_apart(reason, operands)
@@ -334,37 +319,6 @@ class _Merging:
         return {name: whole, **parts}
 
 
-def gathers(node: Any) -> bool:
-    """Return whether a node takes all chunks of a result: to join them, or by another name."""
-    return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
-
-
-def _depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return keys and those that they depend on, each after its operands.
-
-    Parameters
-    ----------
-    starts
-        Where to begin.
-    operands
-        Called once for each key.
-    """
-    found: list[Any] = []
-    started: set[Any] = set()
-    stack: list[tuple[Any, bool]] = []
-    for start in starts:
-        stack.append((start, False))
-        while stack:
-            key, ready = stack.pop()
-            if ready:
-                found.append(key)
-            elif key not in started:
-                started.add(key)
-                stack.append((key, True))
-                stack += [(other, False) for other in reversed(operands(key))]
-    return found
-
-
 def reduces(task: Any) -> bool:
     """Return whether a task ends with what looks like the first step of a reduction.
 
@@ -384,22 +338,8 @@ def reduces(task: Any) -> bool:
     return "axis" in task.kwargs and "keepdims" in task.kwargs
 
 
-def block_of(key: Any) -> Any:
-    """Return which chunk of its array a task makes.
-
-    Examples
-    --------
-    >>> from gpusched.graph.merging import block_of
-    >>> block_of(("add-1f3a", 0, 2)), block_of("finalize-1f3a")
-    ((0, 2), ())
-    """
-    return key[1:] if type(key) is tuple else ()
-
-
 def name_of(outputs: list[Any], block: Any) -> Any:
     """Return a key for tasks with these results, with the same name for all chunks alike."""
     layers = sorted(str(key[0] if type(key) is tuple else key) for key in outputs)
     spread = sorted(str(block_of(key)) for key in outputs if block_of(key) != block)
-    text = repr((layers, spread if len(block) else ()))
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return (f"merged-{key_split(outputs[0])}-{digest}", *block)
+    return key_of("merged", outputs[0], (layers, spread if len(block) else ()), block)

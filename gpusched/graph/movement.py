@@ -10,7 +10,7 @@ import numpy as np
 from gpusched.adapters.tasks import GraphNode, Task, execute_subgraph, is_container
 from gpusched.graph.batch import Batch
 from gpusched.graph.known import pieces
-from gpusched.graph.quick import parts
+from gpusched.graph.partials import parts
 from gpusched.graph.subgraph import layer_of
 from gpusched.record.catalogue import has
 

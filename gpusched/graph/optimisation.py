@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
@@ -13,15 +15,14 @@ from gpusched import events
 from gpusched.breaks import GraphBreak
 from gpusched.graph.absorbing import absorbed
 from gpusched.graph.aliases import without_names
-from gpusched.graph.batch_limits import limits
 from gpusched.graph.batching import batched
 from gpusched.graph.certain import Certain
 from gpusched.graph.chains import without_links
-from gpusched.graph.collector import collector_paused
 from gpusched.graph.cutting import cut_together
 from gpusched.graph.direct import optimised
 from gpusched.graph.drawing import drawn
 from gpusched.graph.fitting import check, note
+from gpusched.graph.grouping import limits
 from gpusched.graph.items import taken_inside
 from gpusched.graph.merging import merge_bytes, merged
 from gpusched.graph.program import Program
@@ -40,6 +41,29 @@ them."""
 FEW_TASKS = GraphBreak.FEW_TASKS(f"a graph of no more than {FEW} tasks")
 NOT_FUSED = GraphBreak.FEW_TASKS("optimization.fuse.active is False")
 """dask keeps all tasks apart then, and so do the passes over them."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause it: graphs have no cycles, and looking for some takes a third to half of the time.
+
+    Examples
+    --------
+    >>> import gc
+    >>> from gpusched.graph.optimisation import collector_paused
+    >>> with collector_paused():
+    ...     gc.isenabled()
+    False
+    >>> gc.isenabled()
+    True
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def optimise(dsk: Any, keys: Any, overrides: Overrides, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Partial applications, as the calls that they come to."""
+"""Functions that are made of others, as the calls that they come to, and those that they hold."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
+
+from gpusched.record.catalogue import has
 
 _PLACEHOLDER = getattr(functools, "Placeholder", None)
 """Since Python 3.14, an argument of a partial application that the call gives."""
@@ -48,6 +50,66 @@ def bare(function: Any) -> Any:
     while type(function) is partial:
         function = function.func
     return function
+
+
+def parts(function: Any) -> Iterable[Any]:
+    """Yield the functions that partial applications and compositions call in the end.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from gpusched.graph.partials import parts
+    >>> list(parts(partial(np.sum, axis=0))) == [np.sum]
+    True
+    """
+    if hasattr(function, "funcs"):
+        for part in (function.first, *function.funcs):
+            yield from parts(part)
+    elif hasattr(function, "keywords") and hasattr(function, "func"):
+        for part in (function.func, *filter(callable, function.args)):
+            yield from parts(part)
+    else:
+        yield function
+
+
+def callables(structure: Any) -> Iterable[Any]:
+    """Yield the functions among arguments, which what is called may call."""
+    if type(structure) in (tuple, list):
+        for item in structure:
+            yield from callables(item)
+    elif type(structure) is dict:
+        yield from callables(tuple(structure.values()))
+    elif callable(structure) and not isinstance(structure, type):
+        yield structure
+
+
+def slow_part(function: Any) -> str | None:
+    """Return the name of a part of `function` that is not known to be quick, or None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusched.graph.partials import slow_part
+    >>> slow_part(np.sort), slow_part(np.sum)
+    ('sort', None)
+    """
+    return next((name_of(part) for part in parts(function) if not has(bare(part), "quick")), None)
+
+
+def name_of(function: Any) -> str:
+    """Return a function's name, for people; that of what a wrapper such as a partial calls.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from gpusched.graph.partials import name_of
+    >>> name_of(partial(partial(max, 1), 2))
+    'max'
+    """
+    function = bare(function)
+    function = getattr(function, "func", function)
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 class Guard:

@@ -16,7 +16,7 @@ from toolz import curry  # type: ignore[import-untyped]
 from gpusched.emit.kernel import EXACT
 from gpusched.graph import libraries
 from gpusched.graph.decisions import Remaining
-from gpusched.graph.quick import parts
+from gpusched.graph.partials import parts
 from gpusched.graph.segment import ProgramStep
 from gpusched.plan.bounds import DEFAULT, Bounds
 from gpusched.plan.overrides import NONE, Overrides

@@ -29,9 +29,8 @@ from gpusched.graph.devicechoice import (
     why_left,
     why_on_host,
 )
-from gpusched.graph.examination import bare_name
 from gpusched.graph.moved import Moved, TaskCopies
-from gpusched.graph.quick import slow_part
+from gpusched.graph.partials import name_of, slow_part
 from gpusched.graph.segment import PieceReturnedError, Segment, flat
 from gpusched.placed import TAKES_PLACED, Placed, holds_placed, hosted
 from gpusched.plan.bounds import bounds
@@ -181,7 +180,7 @@ class Placing:
                 return found
             # NumPy's scalar, or an array without axes: which of them, only NumPy says.
             failed = NUMBER
-        return self._on_host(segment, registers, (bare_name(segment.steps[0][1].function), failed))
+        return self._on_host(segment, registers, (name_of(segment.steps[0][1].function), failed))
 
     def _on_host(self, segment: Segment, registers: list[Any], reason: Refusal) -> list[Any]:
         if _is_loss(segment, registers):

@@ -7,28 +7,30 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import dask
+import numpy as np
+from toolz.functoolz import Compose  # type: ignore[import-untyped]
 
 from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import UNKNOWN, Remaining
 from gpusched.graph.devicechoice import note_returns
-from gpusched.graph.examination import Examination
-from gpusched.graph.lasting import keep, lasts
-from gpusched.graph.libraries import KEPT, package
-from gpusched.graph.partials import bare
+from gpusched.graph.grouped import GROUPED
+from gpusched.graph.libraries import KEPT, found_by_name, package
+from gpusched.graph.partials import bare, callables, name_of, parts
 from gpusched.graph.payload import named_code, pack, stand, unpack
 from gpusched.graph.placing import begin
-from gpusched.graph.quick import callables, parts
+from gpusched.graph.safety import Examination
 from gpusched.graph.segment import ProgramStep, Segment
 from gpusched.graph.shown import sees, shown_registers
+from gpusched.newest import Newest
 from gpusched.placed import TAKES_PLACED
 from gpusched.plan import shortage
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active
-from gpusched.plan.plan import Registers
+from gpusched.plan.plan import Register, Registers
 from gpusched.plan.tiers import UNFUSED
 from gpusched.record.catalogue import has
 from gpusched.roles import current_key
@@ -345,7 +347,46 @@ def _segment(steps: tuple[ProgramStep, ...], inputs: int, parts: list[tuple[bool
     return Segment(calls, tuple(sorted(needed)), outputs, recorded, tuple(sorted(needed - later)))
 
 
-def name_of(function: Any) -> str:
-    """Return a function's name, for people; that of what a wrapper such as a partial calls."""
-    function = getattr(function, "func", function)
-    return str(getattr(function, "__name__", type(function).__name__))
+RECENT = 256
+"""Programs that are kept between the graphs that use them, with the plans that they have by then.
+
+A plan is recorded by the first chunk that runs a program. A graph that comes again, as that of the
+next time step does, would record it again for as many chunks as there are threads."""
+
+_recent: Newest[Any, Program] = Newest(RECENT)
+
+
+def keep(key: Any, program: Program) -> None:
+    """Keep a program until that many others have been kept or used since."""
+    _recent[key] = program
+
+
+_PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), np.dtype, Register,
+          *GROUPED)  # fmt: skip
+
+
+def lasts(value: Any) -> bool:
+    """Return whether a value is, or holds, functions of libraries and plain values only.
+
+    Functions of the user's may hold arrays, as may arguments that are given with them; and they
+    change, as a notebook's do.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> import numpy as np
+    >>> from gpusched.graph.program import lasts
+    >>> lasts(np.add), lasts(partial(np.sum, axis=0)), lasts(lambda x: x + 1)
+    (True, True, False)
+    """
+    if isinstance(value, _PLAIN):
+        return True
+    if type(value) in (tuple, list):
+        return all(map(lasts, value))
+    if type(value) is dict:
+        return all(map(lasts, value.values()))
+    if type(value) is partial:
+        return lasts([value.func, value.args, value.keywords])
+    if isinstance(value, Compose):
+        return lasts([value.first, *value.funcs])
+    return found_by_name(value)

@@ -12,8 +12,8 @@ from gpusched.adapters.tasks import DataNode, GraphNode, Task
 from gpusched.backends.devices import HOST
 from gpusched.emit.kernel import Kernel
 from gpusched.graph.movement import calls_in
+from gpusched.graph.partials import slow_part
 from gpusched.graph.program import Program
-from gpusched.graph.quick import slow_part
 from gpusched.graph.segment import Segment
 from gpusched.plan.expression import UnrecordableError
 from gpusched.record.record import Recorder

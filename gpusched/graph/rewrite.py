@@ -34,18 +34,15 @@ from gpusched.graph import safety, subgraph
 from gpusched.graph.changing import conflict
 from gpusched.graph.cupycalls import by_library
 from gpusched.graph.decisions import Remaining
-from gpusched.graph.grouped import GROUPED, Grouped
-from gpusched.graph.grouped_whole import GroupedWhole, extracted, extracts, labelled
-from gpusched.graph.joins import copied
+from gpusched.graph.grouped import GROUPED, Grouped, GroupedWhole, extracted, extracts, labelled
 from gpusched.graph.known import computes, enforced, exact_for, known, only_part
-from gpusched.graph.lasting import keep, lasts
 from gpusched.graph.located import computes_located, located
 from gpusched.graph.marking import FUSIBLE
-from gpusched.graph.partials import Guard, applied, bare
-from gpusched.graph.program import Program, name_of
-from gpusched.graph.quick import callables
+from gpusched.graph.partials import Guard, applied, bare, callables, name_of
+from gpusched.graph.program import Program, keep, lasts
 from gpusched.graph.segment import ProgramStep, Taken
 from gpusched.graph.shown import sees
+from gpusched.graph.subgraph import copied
 from gpusched.graph.templates import Templates
 from gpusched.plan.grids import is_join
 from gpusched.plan.overrides import Overrides, active

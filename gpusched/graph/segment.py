@@ -21,13 +21,14 @@ from gpusched.dataclass import dataclass
 from gpusched.emit.choices import ChoiceError
 from gpusched.emit.floatingpoint import collecting, heeded, take
 from gpusched.emit.operations import replaced
-from gpusched.graph import gpu_failures, newness, pieces
+from gpusched.graph import decisions, pieces
 from gpusched.graph.alone import gains_alone
-from gpusched.graph.decisions import Direct, Remaining, Waiting
-from gpusched.graph.examination import NOTHING, Examination, bare_name, is_own, reasons
+from gpusched.graph.decisions import Direct, Remaining, Waiting, warn_once
 from gpusched.graph.known import known, plain_for, substitute_for
 from gpusched.graph.moved import Moved
+from gpusched.graph.partials import name_of
 from gpusched.graph.results import ResultRegisters
+from gpusched.graph.safety import NOTHING, Examination, is_own, reasons
 from gpusched.graph.safety.kinds import SCALARS
 from gpusched.graph.shown import in_c_order, is_array, is_plain, layouts, strides
 from gpusched.graph.tiled import Part, arranged, parts
@@ -245,7 +246,7 @@ class Segment:
             except ReplayError:
                 with self._lock:
                     self._plans.pop(key, None)
-                self._news = newness.OTHER_RESULT
+                self._news = decisions.OTHER_RESULT
         if isinstance(found, Direct):
             return self._direct(found, registers)
         if moved is not None:
@@ -358,8 +359,8 @@ class Segment:
         device = next((d for d in map(device_of, flat(inputs)) if d is not None), HOST)
         moved = isinstance(registers, Moved)
         if moved or not device.can.host_memory:
-            gpu_failures.warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
-        return Direct(bare_name(self.steps[-1][1].function), reason)
+            warn_once(reason, "NumPy" if moved and by_calls is None else "CuPy")
+        return Direct(name_of(self.steps[-1][1].function), reason)
 
     def _direct(self, found: Direct, registers: Registers) -> None:
         with updating() as counters:
@@ -380,7 +381,7 @@ class Segment:
         if found is None or not found.holds():
             found = Examination.of(self._own)
             with self._lock:
-                self._news = newness.CHANGED if self._plans else self._news
+                self._news = decisions.CHANGED if self._plans else self._news
                 self._plans.clear()
                 self._examination = found
         return found
@@ -437,7 +438,7 @@ class Segment:
 
     def _decide(self, inputs: tuple[Any, ...], key: Any) -> Direct | None:
         """Return the decision not to record, if it follows from the inputs."""
-        name = bare_name(self.steps[0][1].function)
+        name = name_of(self.steps[0][1].function)
         reason = self.obstacle(inputs, key)
         if reason is None:
             return None
@@ -470,7 +471,7 @@ class Segment:
         if take() | plan.errors:
             with updating() as counters:
                 counters.repeats += 1
-            _leave(registers, Direct(bare_name(self.steps[-1][1].function), REPORTED))
+            _leave(registers, Direct(name_of(self.steps[-1][1].function), REPORTED))
             return self.call(registers, reported=True)
         for warning in plan.warned:
             warnings.warn(warning, stacklevel=2)
@@ -506,7 +507,7 @@ class Segment:
             # run is not what the user's version of a kernel does, nor what was configured.
             raise
         except UnrecordableError as reason:
-            found = Direct(bare_name(self.steps[-1][1].function), reason.reason)
+            found = Direct(name_of(self.steps[-1][1].function), reason.reason)
         except Exception as error:  # noqa: BLE001  _call_after decides
             failed = error
             if isinstance(error, OSError):
@@ -528,7 +529,7 @@ class Segment:
             lasts = recorder.escape is None and self.replayed and self.errors == error_state()
             kept = lasts and examination.holds()
             if not kept:
-                self._news = newness.NOT_KEPT
+                self._news = decisions.NOT_KEPT
             elif found.ready or planned is None:
                 self._remember(key, found)
             else:
@@ -566,7 +567,7 @@ class Segment:
             counters.breaks[direct.operation, direct.reason] += 1
 
     def _count(self, recorder: Recorder, key: Any) -> None:
-        found = bare_name(self.steps[-1][1].function), self._newness(key)
+        found = name_of(self.steps[-1][1].function), self._newness(key)
         with updating() as counters:
             counters.recorded[found] += 1
             counters.breaks.update(recorder.breaks)
@@ -579,12 +580,12 @@ class Segment:
         with self._lock:
             known, news, self._news = list(self._plans), self._news, ""
         if key is None:
-            return newness.UNCOMPARABLE
+            return decisions.UNCOMPARABLE
         if news or key in known:
-            return news or newness.COMPILED
+            return news or decisions.COMPILED
         alike = [each for each in known if (each[0] is Moved) == (key[0] is Moved)]
         pairs = [each[1] if each[0] is Moved else each for each in (key, *alike)]
-        return newness.newness(pairs[0], pairs[1:])
+        return decisions.newness(pairs[0], pairs[1:])
 
     def _call_after(self, error: Exception, inputs: tuple[Any, ...],
                     registers: Registers) -> Direct:  # fmt: skip
@@ -595,7 +596,7 @@ class Segment:
         """
         if isinstance(registers, Moved):
             reason = GraphBreak.RECORDING(f"recording failed: {error!r}")
-            registers.leave(bare_name(self.steps[-1][1].function), reason)
+            registers.leave(name_of(self.steps[-1][1].function), reason)
         self.call(registers)
         return self._refused(error, GraphBreak.RECORDING, inputs, registers)
 
@@ -658,7 +659,7 @@ class Segment:
 
     def _other_layout(self) -> Direct:
         reason = GraphBreak.LAYOUT("its result would have another layout in memory than NumPy's")
-        return Direct(bare_name(self.steps[-1][1].function), reason)
+        return Direct(name_of(self.steps[-1][1].function), reason)
 
     def too_little(self, recorder: Recorder) -> Direct | None:
         """Return the decision that there is nothing to gain, before anything has been compiled."""
@@ -668,7 +669,7 @@ class Segment:
         if gains_alone(recorder, bounds.single):
             return None
         return Direct(
-            bare_name(self.steps[-1][1].function), GraphBreak.ALONE("nothing to fuse it with")
+            name_of(self.steps[-1][1].function), GraphBreak.ALONE("nothing to fuse it with")
         )
 
     def finish(self, recorder: Recorder, local: Registers, registers: Registers) -> tuple[Any, ...]:
@@ -894,31 +895,36 @@ def held(found: Plan | Direct | Waiting) -> int:
 
 def _obstacle(inputs: tuple[Any, ...], key: Any,
               size_of: Callable[[list[int]], int], least: int) -> Reason | None:  # fmt: skip
+    values = flat(inputs)
+    reason = unsuitable(values)
+    if reason is not None:
+        return reason
+    arrays = [(value.size, device.name) for value in values if (device := device_of(value))]
+    if key is None:
+        return GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
+    if len({device for _, device in arrays}) > 1:
+        return GraphBreak.DEVICES("chunks on several devices")
+    if not arrays:
+        return GraphBreak.NO_ARRAY("no array among the inputs")
+    if size_of([size for size, _ in arrays]) < least:
+        return GraphBreak.SMALL_CHUNKS("small chunks")
+    return None
+
+
+def unsuitable(values: tuple[Any, ...]) -> Reason | None:
+    """Return why no kernel takes some inputs, made `flat`; None if they are taken, or no chunks."""
     missing = replaced()
     if missing:
         return GraphBreak.REPLACED(
             f"numpy.{missing} is not NumPy's, so that no kernel can be compiled"
         )
-    arrays, devices = [], set()
-    for value in flat(inputs):
-        if not hasattr(value, "__array_ufunc__") or isinstance(value, np.generic):
+    for value in values:
+        kernels_take = isinstance(value, np.generic) or device_of(value) is not None
+        if kernels_take or not hasattr(value, "__array_ufunc__"):
             continue
-        device = device_of(value)
-        if device is None:
-            plain = type(value) is np.ndarray or type(value).__module__ == "cupy"
-            if type(value) is np.ndarray and not strides_are_whole(value):
-                return GraphBreak.STRIDES("chunks whose strides are no whole number of elements")
-            if plain:
-                return GraphBreak.DTYPE(f"dtype {value.dtype}")
-            return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
-        arrays.append(value)
-        devices.add(device.name)
-    if key is None:
-        return GraphBreak.UNCOMPARABLE("an argument that cannot be compared")
-    if len(devices) > 1:
-        return GraphBreak.DEVICES("chunks on several devices")
-    if not arrays:
-        return GraphBreak.NO_ARRAY("no array among the inputs")
-    if size_of([a.size for a in arrays]) < least:
-        return GraphBreak.SMALL_CHUNKS("small chunks")
+        if type(value) is np.ndarray and not strides_are_whole(value):
+            return GraphBreak.STRIDES("chunks whose strides are no whole number of elements")
+        if type(value) is np.ndarray or type(value).__module__ == "cupy":
+            return GraphBreak.DTYPE(f"dtype {value.dtype}")
+        return GraphBreak.CHUNK_TYPE(f"chunks of type {type(value).__name__}")
     return None

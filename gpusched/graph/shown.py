@@ -15,7 +15,7 @@ import numpy as np
 
 from gpusched.graph import libraries
 from gpusched.graph.changing import may_change
-from gpusched.graph.quick import callables, parts
+from gpusched.graph.partials import callables, parts
 
 
 def sees(step: Any) -> bool:

@@ -19,7 +19,7 @@ from gpusched.adapters.tasks import (
     execute_subgraph,
 )
 from gpusched.graph.known import is_first_step
-from gpusched.graph.quick import parts
+from gpusched.graph.partials import parts
 from gpusched.graph.subgraph import layer_of, references, result_key, walk
 from gpusched.plan.plan import last_uses
 

@@ -1,10 +1,13 @@
-"""Tasks that dask has fused into one: how to go through those inside, in an order that works."""
+"""What a task of dask's is made of: others that dask has fused into it, references, and joins."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
+from dask.typing import Key
 
 from gpusched.adapters.tasks import (
     Alias,
@@ -13,6 +16,7 @@ from gpusched.adapters.tasks import (
     Task,
     TaskRef,
     execute_subgraph,
+    is_container,
 )
 
 _SUFFIX = re.compile(r"(_\.\d+)+$")
@@ -40,6 +44,55 @@ def result_key(node: Any) -> Any:
         return node.key  # fused by layers, whose key is the last layer's
     inner = node.args[0].get(wanted)
     return result_key(inner) if isinstance(inner, Task) else wanted
+
+
+def resolved(tasks: Mapping[Any, Any], key: Any) -> Any:
+    """Return the key of the task behind a key that may be another name for it.
+
+    Examples
+    --------
+    >>> from dask.task_spec import Alias, Task
+    >>> from gpusched.graph.subgraph import resolved
+    >>> resolved({"x": Task("x", abs, -1), "y": Alias("y", "x"), "z": Alias("z", "y")}, "z")
+    'x'
+    """
+    node = tasks.get(key)
+    while type(node) is Alias and node.target != key:
+        key = node.target
+        node = tasks.get(key)
+    return key
+
+
+def depth_first(starts: Iterable[Any], operands: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return keys and those that they depend on, each after its operands.
+
+    Parameters
+    ----------
+    starts
+        Where to begin.
+    operands
+        Called once for each key.
+
+    Examples
+    --------
+    >>> from gpusched.graph.subgraph import depth_first
+    >>> depth_first("a", {"a": ["c", "b"], "b": ["c"], "c": []}.get)
+    ['c', 'b', 'a']
+    """
+    found: list[Any] = []
+    started: set[Any] = set()
+    stack: list[tuple[Any, bool]] = []
+    for start in starts:
+        stack.append((start, False))
+        while stack:
+            key, ready = stack.pop()
+            if ready:
+                found.append(key)
+            elif key not in started:
+                started.add(key)
+                stack.append((key, True))
+                stack += [(other, False) for other in reversed(operands(key))]
+    return found
 
 
 def references(node: Any) -> Iterator[Any]:
@@ -115,3 +168,41 @@ def walk(task: Task, outer: Any, argument: Callable[[Any, Any], Any]) -> Any:
         return known[key]
 
     return value_of(wanted)
+
+
+def copied(node: Any) -> set[Key]:
+    """Return the keys of what a task only copies into its result.
+
+    Examples
+    --------
+    >>> from dask.array.core import concatenate3
+    >>> from gpusched.adapters.tasks import List, Task, TaskRef
+    >>> from gpusched.graph.subgraph import copied
+    >>> copied(Task("x", concatenate3, List(TaskRef("a"), Task("b", abs, TaskRef("c")))))
+    {'a'}
+    """
+    # Without this module, which clusters start without, no task calls its functions.
+    core = sys.modules.get("dask.array.core")
+    function = getattr(node, "func", None)
+    if core is None or (
+        function is not core.concatenate3 and function is not core.concatenate_shaped
+    ):
+        return set()
+    whole, read = set[Key](), set[Key]()
+    for argument in node.args:
+        if is_container(argument):  # Anything else is given back as it is.
+            _note_keys(argument, whole, read)
+    return whole - read
+
+
+def _note_keys(argument: Any, whole: set[Key], read: set[Key]) -> None:
+    """Note the keys of what a call is given itself, and of what calls within are given."""
+    if is_container(argument):
+        for each in argument.args:
+            _note_keys(each, whole, read)
+    elif isinstance(argument, Alias):
+        whole.add(argument.target)
+    elif isinstance(argument, TaskRef):
+        whole.add(argument.key)
+    elif isinstance(argument, GraphNode):
+        read |= argument.dependencies

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
-from gpusched.breaks import Reason
+from dask.array.core import finalize
+from dask.utils import key_split
+
+from gpusched.adapters.tasks import Alias, Task
+from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
 from gpusched.graph.rewrite import Functions
 from gpusched.graph.sizes import Sizes
+
+ANNOTATED = GraphBreak.ANNOTATED("an annotated task")
+MADE = GraphBreak.FORM("a task that makes data")
 
 PASSES = "chain", "unsplit", "absorb", "merge", "cut", "batch"
 """What puts tasks together, by the names under which it notes why some stay apart."""
@@ -53,6 +61,88 @@ class Table:
             found.update(node.dependencies)
         return found
 
+    def why_fixed(self, node: Any) -> Reason | None:
+        """Return why a task may not become part of another one; None if it may."""
+        if node.data_producer:
+            return MADE
+        return ANNOTATED if self.sizes.is_annotated(node) else None
+
+    def with_inside(self, inside: Mapping[Any, Sequence[Any]]) -> Table:
+        """Return a table in which tasks are part of others.
+
+        Parameters
+        ----------
+        inside
+            By key, the keys of those that only this task needs, and that become part of it; so do
+            those that become part of them.
+        """
+        inner = {key for keys in inside.values() for key in keys}
+        if not inner:
+            return self
+        result = {}
+        for key, node in self.tasks.items():
+            if key not in inner:
+                chain, waiting = [node], list(inside.get(key, ()))
+                while waiting:
+                    other = waiting.pop()
+                    chain.append(self.tasks[other])
+                    waiting += inside.get(other, ())
+                result[key] = Task.fuse(*reversed(chain), key=key) if len(chain) > 1 else node
+        return replace(self, tasks=result)
+
+    @cached_property
+    def held(self) -> set[Any]:
+        """Keys of chunks that stay until the end: what is wanted joins them, or is another name."""
+        nodes = [self.tasks[key] for key in self.wanted if key in self.tasks]
+        return set().union(*(node.dependencies for node in nodes if _gathers(node)))
+
+    def with_items(self, tasks: dict[Any, Any], items: Iterable[Any]) -> Table:
+        """Return a table of other tasks, with some that take items out of others' results.
+
+        What nodes ask for that are no tasks stays a task of its own.
+        """
+        found = {*self.items, *items}.difference(self.wanted)
+        for node in tasks.values():
+            if type(node) is not Task:
+                found -= node.dependencies
+        return replace(self, tasks=tasks, items=frozenset(found))
+
     def nbytes(self, key: Any) -> int | None:
         """Return the bytes of a chunk at most; None if that is not known."""
         return self.sizes.within(self.tasks, key)
+
+
+def _gathers(node: Any) -> bool:
+    """Return whether a node takes all chunks of a result: to join them, or by another name."""
+    return isinstance(node, Alias) or (isinstance(node, Task) and node.func is finalize)
+
+
+def key_of(kind: str, first: Any, told: Any, block: Any = ()) -> Any:
+    """Return a key for a task that does the work of others, the same in all processes.
+
+    Parameters
+    ----------
+    kind
+        What was done to them.
+    first
+        Key of one of them.
+    told
+        What tells such tasks apart that are of the same kind; all chunks of a layer have it alike.
+    block
+        Which chunk of its layer it makes.
+    """
+    digest = hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest()
+    name = f"{kind}-{key_split(first)}-{digest}"
+    return (name, *block)
+
+
+def block_of(key: Any) -> Any:
+    """Return which chunk of its array a task makes.
+
+    Examples
+    --------
+    >>> from gpusched.graph.table import block_of
+    >>> block_of(("add-1f3a", 0, 2)), block_of("finalize-1f3a")
+    ((0, 2), ())
+    """
+    return key[1:] if type(key) is tuple else ()

@@ -37,18 +37,17 @@ from gpusched.adapters.tasks import (
 )
 from gpusched.breaks import GraphBreak
 from gpusched.dataclass import dataclass
-from gpusched.graph.batch_limits import threads
 from gpusched.graph.cutting import cuts_of
 from gpusched.graph.independence import Divided, results
 from gpusched.graph.known import known
-from gpusched.graph.merging import block_of
 from gpusched.graph.movement import calls_in
-from gpusched.graph.quick import parts
-from gpusched.graph.signature import Signatures
+from gpusched.graph.partials import parts
 from gpusched.graph.subgraph import layer_of
-from gpusched.graph.table import Table
+from gpusched.graph.table import Table, block_of
 from gpusched.graph.taking import Lengths, Taken, Takings
+from gpusched.graph.templates import Signatures
 from gpusched.record.catalogue import has
+from gpusched.roles import threads
 
 FEW = GraphBreak.FEW_CHUNKS("fewer chunks that are cut into pieces than threads")
 UNKNOWN = GraphBreak.UNKNOWN_SIZE("pieces of a chunk of unknown length, or no array of NumPy's")

@@ -10,8 +10,8 @@ from dask.array.core import finalize
 
 from gpusched.adapters.tasks import List, Task, TaskRef
 from gpusched.breaks import GraphBreak, Reason
-from gpusched.graph.batch_limits import limits
 from gpusched.graph.batching import ALL, batched
+from gpusched.graph.grouping import limits
 from gpusched.graph.items import taken_inside
 from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes

@@ -12,16 +12,15 @@ from dask.utils import apply
 from gpusched.adapters.tasks import DataNode, Task
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.graph import safety
-from gpusched.graph.examination import bare_name, said_of
-from gpusched.graph.joins import copied
 from gpusched.graph.known import COMPUTED_BY, computes, known, pieces
 from gpusched.graph.movement import calls_in
-from gpusched.graph.partials import bare
+from gpusched.graph.partials import bare, name_of, parts, slow_part
 from gpusched.graph.program import Program
-from gpusched.graph.quick import parts, slow_part
 from gpusched.graph.rehearsal import Rehearsal, UnknownResultError, small
 from gpusched.graph.rewrite import Functions, rewrite_labelled
+from gpusched.graph.safety import said_of
 from gpusched.graph.segment import ProgramStep, Segment, flat
+from gpusched.graph.subgraph import copied
 from gpusched.inspection.evaluate import evaluate
 from gpusched.inspection.gpu_placement import Devices, has_gpu_workers
 from gpusched.inspection.standins import (
@@ -247,7 +246,7 @@ class Rehearser(Rehearsal):
                     read = sum(value.nbytes for value in _given(step, local))
                     written = sum(n.size * n.dtype.itemsize for n in lazy_in(local[register]))
                     layer = self._labels.get(register, self._variant.name)
-                    use = CallUse(bare_name(step.function), layer, read, written)
+                    use = CallUse(name_of(step.function), layer, read, written)
                     self._variant.calls.append(use)
             before = list(registers)
             segment.finish(recorder, local, registers)
@@ -285,7 +284,7 @@ class Rehearser(Rehearsal):
     def _note_call(self, function: Any, layer: str, given: list[Any], value: Any,
                    reason: tuple[bool, Reason] | None, counted: bool) -> None:  # fmt: skip
         """Note a call: what it moves, and why no kernel does it."""
-        name = bare_name(function)
+        name = name_of(function)
         if reason is not None:
             own, told = reason
             self._variant.halts.append(
@@ -303,11 +302,11 @@ class Rehearser(Rehearsal):
         if function is apply and len(args) > 1:
             function, kwargs, args = args[0], dict(*args[2:]), tuple(args[1])
         if any(value is UNKNOWN for value in (*args, *kwargs.values())):
-            raise UnknownResultError(bare_name(function), "gets a chunk of which nothing is known")
+            raise UnknownResultError(name_of(function), "gets a chunk of which nothing is known")
         try:
             found = _inferred(function, args, kwargs)
         except Exception as error:  # whatever a function makes of no elements
-            raise UnknownResultError(bare_name(function), str(error)[:200]) from error
+            raise UnknownResultError(name_of(function), str(error)[:200]) from error
         if found is not None:
             return found
         given = arrays_in([*args, *kwargs.values()])
@@ -316,20 +315,20 @@ class Rehearser(Rehearsal):
                 with np.errstate(all="ignore"):
                     return untouched(function(*args, **kwargs), given)
             except Exception as error:  # whatever a function makes of zeros
-                raise UnknownResultError(bare_name(function), str(error)[:200]) from error
+                raise UnknownResultError(name_of(function), str(error)[:200]) from error
         found = self.declared.chunk(layer, self._block, of=self._variant.name)
         if found is None and layer in self._aliases:
             alias = self._aliases[layer]
             found = self.declared.chunk(layer_of(alias), alias[1:])
         if found is None:
             raise UnknownResultError(
-                bare_name(function), "is not called, and the shape of what it returns is not known"
+                name_of(function), "is not called, and the shape of what it returns is not known"
             )
         return found
 
     def _halt(self, step: tuple[int, ProgramStep], reason: Reason) -> None:
         layer = self._labels.get(step[0], self._variant.name)
-        self._variant.halts.append(Halt(bare_name(step[1].function), reason, layer))
+        self._variant.halts.append(Halt(name_of(step[1].function), reason, layer))
 
     # Tasks without ------------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gpusched.chunking import chosen
-from gpusched.graph.collector import collector_paused
-from gpusched.graph.optimisation import regrouped
+from gpusched.graph.optimisation import collector_paused, regrouped
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
 from gpusched.inspection.batches import Batches, batches

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpusched.breaks import Reason
 from gpusched.graph.devicechoice import can_stay, cut, why_left, why_on_host
-from gpusched.graph.examination import bare_name
+from gpusched.graph.partials import name_of
 from gpusched.graph.segment import Segment, flat
 from gpusched.inspection.task_contents import layer_of
 from gpusched.inspection.variant import DeviceUse
@@ -148,7 +148,7 @@ def _stopped(segment: Segment, registers: list[Any],
     try:
         segment.trace(recorder, tuple([registers[k] for k in segment.inputs]), registers)
     except UnrecordableError as stopped:
-        return bare_name(segment.steps[-1][1].function), stopped.reason
+        return name_of(segment.steps[-1][1].function), stopped.reason
     except Exception:  # noqa: BLE001  whatever a function makes of zeros
         return None
     return None
@@ -160,6 +160,6 @@ def _held(values: Iterable[Any]) -> int:
 
 
 def _named(functions: Iterable[Any]) -> str:
-    names = list(dict.fromkeys(map(bare_name, functions)))
+    names = list(dict.fromkeys(map(name_of, functions)))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

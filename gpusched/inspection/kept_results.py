@@ -9,7 +9,7 @@ from typing import Any
 from dask.order import order
 
 from gpusched.adapters.tasks import Alias
-from gpusched.graph.aliases import resolved
+from gpusched.graph.subgraph import resolved
 
 
 def most_kept(tasks: Mapping[Any, Any], keys: Collection[Any], nbytes: Callable[[Any], int]) -> int:

@@ -8,8 +8,7 @@ import numpy as np
 from dask.array import reductions
 
 from gpusched.graph import moments
-from gpusched.graph.partials import bare
-from gpusched.graph.quick import parts
+from gpusched.graph.partials import bare, parts
 from gpusched.record.catalogue import has
 
 

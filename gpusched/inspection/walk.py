@@ -11,7 +11,7 @@ import numpy as np
 
 from gpusched.adapters.tasks import Alias, DataNode, Task, TaskRef
 from gpusched.graph.segment import describe
-from gpusched.graph.signature import Signatures
+from gpusched.graph.templates import Signatures
 from gpusched.inspection.dry_run import UNKNOWN, Rehearser
 from gpusched.inspection.gather import Wanted
 from gpusched.inspection.kept_results import most_kept

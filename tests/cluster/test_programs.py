@@ -20,7 +20,7 @@ from distributed import Client, LocalCluster, Worker, wait
 import gpusched
 from gpusched import Cluster
 from gpusched.cluster.programs import Programs, Served
-from gpusched.graph import lasting, program, program_tokens
+from gpusched.graph import program, program_tokens
 from gpusched.graph.program import Program
 from gpusched.graph.segment import ProgramStep
 from gpusched.plan.plan import Register
@@ -299,7 +299,7 @@ class TestPlainScheduler:
             x, expected = ten_operations(4.75)
             held = client.persist(x)
             wait(held)
-            lasting._recent.clear()
+            program._recent.clear()
             program._restored.clear()
             more = client.persist(held.map_blocks(np.negative) * 2 + 1)
             np.testing.assert_array_equal(more.compute(), expected * -2 + 1)

@@ -12,7 +12,7 @@ import pytest
 
 import gpusched
 from gpusched.backends.cuda import runtime
-from gpusched.graph import gpu_failures
+from gpusched.graph import decisions
 from gpusched.graph.segment import Segment
 
 cupy = pytest.importorskip("cupy", reason="CuPy comes with the extra gpu-test")
@@ -36,7 +36,7 @@ def test_failures_warn_once_and_count(
         raise AttributeError("told by the test")
 
     monkeypatch.setattr(owner, name, fail)
-    gpu_failures._warned.clear()
+    decisions._has_warned.clear()
     gpusched.reset_statistics()
     settings = {"gpusched.fusion.strict": False, "gpusched.fusion.cache-directory": None}
     with dask.config.set(settings), gpusched.enable(), warnings.catch_warnings(record=True) as told:
@@ -46,7 +46,7 @@ def test_failures_warn_once_and_count(
             assert np.array_equal(
                 found.get(), (np.arange(20_000.0) + 1) * np.arange(20_000.0) - step
             )
-    said = [each for each in told if each.category is gpu_failures.GpuFallbackWarning]
+    said = [each for each in told if each.category is decisions.GpuFallbackWarning]
     assert len(said) == 1
     assert "AttributeError: told by the test" in str(said[0].message)
     reasons = gpusched.statistics().breaks

@@ -25,8 +25,7 @@ from hypothesis import strategies as st
 from gpusched import explain
 from gpusched.graph import disable, enable
 from gpusched.graph.batch import Batch, Parts, packed
-from gpusched.graph.batch_limits import Limits, limits
-from gpusched.graph.grouping import Grouping
+from gpusched.graph.grouping import Grouping, Limits, limits
 from gpusched.graph.program import Program
 from gpusched.graph.rewrite import Functions, rewrite
 from gpusched.graph.segment import ProgramStep

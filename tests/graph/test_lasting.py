@@ -14,9 +14,10 @@ from toolz import compose
 
 from gpusched import enable
 from gpusched.backends import cache
-from gpusched.graph import fusible, lasting
-from gpusched.graph.lasting import lasts
+from gpusched.graph import fusible
+from gpusched.graph import program as lasting
 from gpusched.graph.marking import FUSIBLE
+from gpusched.graph.program import lasts
 from gpusched.graph.segment import held
 from gpusched.newest import Newest
 from gpusched.store.statistics import statistics

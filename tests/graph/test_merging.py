@@ -23,7 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpusched
-from gpusched.graph import batch_limits, disable, enable, merging, optimisation, optimize
+from gpusched import roles
+from gpusched.graph import disable, enable, merging, optimisation, optimize
 from gpusched.graph.merging import TIMES, merge_bytes, merged
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
@@ -278,12 +279,12 @@ def test_fewer_chunks_than_threads_are_left_to_several_threads() -> None:
 
 
 def test_a_cluster_has_the_threads_of_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_limits, "CPU_COUNT", 64)
+    monkeypatch.setattr("dask.system.CPU_COUNT", 64)
     clusters: list[Any] = []
     monkeypatch.setattr(Scheduler, "_instances", clusters)
-    assert batch_limits.threads() == 64
+    assert roles.threads() == 64
     clusters += [SimpleNamespace(total_nthreads=3), SimpleNamespace(total_nthreads=0)]
-    assert batch_limits.threads() == 3, "the machine of the scheduler computes nothing"
+    assert roles.threads() == 3, "the machine of the scheduler computes nothing"
 
 
 def test_tasks_that_are_to_run_in_a_way_of_their_own_stay_alone() -> None:

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 
 from gpusched.adapters.tasks import Task
 from gpusched.breaks import GraphBreak
-from gpusched.graph import absorbing, batch_limits, merging, unsplitting
+from gpusched.graph import absorbing, grouping, merging, unsplitting
 from gpusched.graph.absorbing import absorbed, cuts
-from gpusched.graph.batch_limits import Limits
 from gpusched.graph.batching import batched
 from gpusched.graph.chains import without_links
 from gpusched.graph.cutting import cut_together, cuts_of
 from gpusched.graph.direct import optimised
-from gpusched.graph.merging import gathers, merged
+from gpusched.graph.grouping import Limits
+from gpusched.graph.merging import merged
 from gpusched.graph.rewrite import rewrite
 from gpusched.graph.sizes import Sizes
 from gpusched.graph.table import Table
@@ -52,7 +52,7 @@ STEPS: list[Callable[[Any, Any], Any]] = [
 
 @pytest.fixture(autouse=True)
 def _two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in (merging, unsplitting, batch_limits):
+    for module in (merging, unsplitting, grouping):
         monkeypatch.setattr(module, "threads", lambda: 2)
     monkeypatch.setattr(absorbing, "cluster_threads", lambda: 2)
     with dask.config.set({"gpusched.fusion.minimum-elements": 0}):
@@ -120,8 +120,7 @@ def test_every_chunk_that_several_tasks_read_is_noted(table: Table) -> None:
 @given(tables())
 def test_every_chunk_that_is_cut_twice_is_noted(table: Table) -> None:
     found = cut_together(table, LARGE, LARGE)
-    held = {k for key in table.wanted if gathers(table.tasks[key])
-            for k in table.tasks[key].dependencies} | set(table.wanted)  # fmt: skip
+    held = table.held | set(table.wanted)
     cut = [
         key
         for key, users in users_of(found).items()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from dask._task_spec import Task
 
-from gpusched.graph import lasting, optimize, program, program_tokens
+from gpusched.graph import optimize, program, program_tokens
 from gpusched.graph.batch import Batch
 from gpusched.graph.decisions import Remaining
 from gpusched.graph.program import Program
@@ -61,7 +61,7 @@ def programs(array: da.Array) -> list[Program]:
 
 def forget(token: str) -> None:
     """Let this process be one that has never seen a program."""
-    lasting._recent.pop(token, None)
+    program._recent.pop(token, None)
     program._restored.pop(token, None)
 
 

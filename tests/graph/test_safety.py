@@ -15,7 +15,7 @@ import pytest
 
 from gpusched.graph.safety import LIBRARY, examined, kind_of, why_unsafe
 from gpusched.graph.safety.instructions import TABLE as INSTRUCTIONS
-from gpusched.graph.safety.interpreter_state import State
+from gpusched.graph.safety.instructions import State
 from gpusched.graph.safety.kinds import Kind, Known
 
 FACTOR = 2.5

@@ -16,7 +16,7 @@ from dask.typing import Key
 import gpusched.serialization
 from gpusched import placed
 from gpusched.backends.devices import cuda
-from gpusched.graph.transfers import Work
+from gpusched.graph.devicechoice import Work
 from gpusched.placed import Placed, hosted
 from gpusched.workers.task_inputs import CountingMover, TaskInputs
 from tests.record.recording import Place

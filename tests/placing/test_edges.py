@@ -21,7 +21,7 @@ from gpusched import placed
 from gpusched.backends.cuda import runtime
 from gpusched.cluster.statistics import difference
 from gpusched.emit import floatingpoint
-from gpusched.graph import gpu_failures
+from gpusched.graph import decisions
 from gpusched.graph.devicechoice import LEAVES, SMALL
 from gpusched.graph.placing import DeviceRequiredError
 from gpusched.graph.program import Program
@@ -277,7 +277,7 @@ def test_kernels_that_cannot_be_compiled_are_said_once_and_counted(
 
     monkeypatch.setattr(runtime.GpuRuntime, "compile", fail)
     monkeypatch.setattr(worthwhile, "gain", lambda *_: 1.0)
-    gpu_failures._warned.clear()
+    decisions._has_warned.clear()
     settings = {"gpusched.fusion.strict": False, "gpusched.fusion.cache-directory": None,
                 "gpusched.fusion.compile": "background"}  # fmt: skip
 
@@ -292,7 +292,7 @@ def test_kernels_that_cannot_be_compiled_are_said_once_and_counted(
         assert background.join(PATIENCE)
         found, counts = counted(lambda: [compute() for _ in range(3)])
     np.testing.assert_array_equal(found[-1], function(host() * 2.125 - 7.5))
-    (said,) = [each for each in told if each.category is gpu_failures.GpuFallbackWarning]
+    (said,) = [each for each in told if each.category is decisions.GpuFallbackWarning]
     assert ("by CuPy" if on_device else "by NumPy") in str(said.message)
     assert (counts.device_tasks, counts.host_tasks) == (on_device, 6 - on_device)
     why = "compilation failed: AttributeError: told by the test"

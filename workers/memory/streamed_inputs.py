@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.typing import Key
 
-from gpusched.graph.joins import copied
+from gpusched.graph.subgraph import copied
 
 if TYPE_CHECKING:
     from distributed.worker_state_machine import TaskState

@@ -19,13 +19,27 @@ import numpy as np
 from gpusched.adapters.tasks import GraphNode, TaskRef
 from gpusched.breaks import GraphBreak, Reason
 from gpusched.dataclass import dataclass
+from gpusched.graph.known import known
 from gpusched.graph.libraries import FUNCTIONS, OBJECTS, package
-from gpusched.graph.partials import applied, bare
+from gpusched.graph.partials import applied, bare, name_of
 from gpusched.graph.safety.kinds import Items, Kind, Known, is_constant
 from gpusched.graph.safety.outside import Outside
 from gpusched.plan.plan import Register
+from gpusched.record.catalogue import own_traits
 
-__all__ = ["LIBRARY", "Outside", "Verdict", "examined", "kind_of", "why_unsafe"]
+__all__ = [
+    "LIBRARY",
+    "NOTHING",
+    "Examination",
+    "Outside",
+    "Verdict",
+    "examined",
+    "is_own",
+    "kind_of",
+    "reasons",
+    "said_of",
+    "why_unsafe",
+]
 
 LIBRARY = GraphBreak.LIBRARY("a library's own function")
 """The reason given for functions of packages, which are not the user's to change."""
@@ -148,3 +162,60 @@ def _said_of_object(function: Any) -> Reason:
     if package(kind) in OBJECTS:
         return LIBRARY
     return GraphBreak.OWN_OBJECTS(f"is a {kind.__name__}, an object that may change")
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Whether functions may be given lazy chunks, for what they read from outside now."""
+
+    outsides: tuple[Outside, ...]
+    """What was read."""
+    refused: tuple[str, Reason] | None = None
+    """The name of the first function that may not, with the reason; None if all may."""
+
+    @classmethod
+    def of(cls, steps: Iterable[Any]) -> Examination:
+        """Examine the functions of some steps, as these call them."""
+        outsides = []
+        for step in steps:
+            verdict = verdict_of(step)
+            outsides.append(verdict.outside)
+            if verdict.reason is not None:
+                return cls(tuple(outsides), (name_of(step.function), said_of(verdict.reason)))
+        return cls(tuple(outsides))
+
+    def holds(self) -> bool:
+        """Return whether everything that was read is as it was."""
+        return all([outside.holds() for outside in self.outsides])
+
+
+NOTHING = Examination(())
+"""For steps that call libraries' functions only."""
+
+
+def verdict_of(step: Any) -> Verdict:
+    """Return whether a step's function may be given lazy chunks, as the step calls it."""
+    names = {name: kind_of(value) for name, value in step.kwargs.items()}
+    return examined(step.function, map(kind_of, step.args), names)
+
+
+def is_own(step: Any) -> bool:
+    """Return whether a step calls a function of the user's that was shown to be safe."""
+    return step.replayed and not known(step.function)
+
+
+def reasons(steps: Iterable[Any]) -> list[tuple[str, Reason]]:
+    """Return (name, reason) for each function of the user's own that is not recorded."""
+    found = []
+    for step in steps:
+        if "quick" in own_traits(bare(step.function)):
+            continue
+        reason = verdict_of(step).reason
+        if reason and reason.kind is not GraphBreak.LIBRARY:
+            found.append((name_of(step.function), said_of(reason)))
+    return found
+
+
+def said_of(reason: Reason) -> Reason:
+    """Return the reason as it is reported of a function of the user's own."""
+    return reason.told(f"your function {reason}")

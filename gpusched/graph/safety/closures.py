@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety import calls
 from gpusched.graph.safety.calls import described, refuse
-from gpusched.graph.safety.instructions import SAID, After, Instruction, rule
-from gpusched.graph.safety.interpreter_state import State, push, stored
+from gpusched.graph.safety.instructions import SAID, After, Instruction, State, push, rule, stored
 from gpusched.graph.safety.kinds import (
     Generated,
     Kind,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import described, is_error, refuse
-from gpusched.graph.safety.instructions import TABLE, After, Instruction, Rule, rule
-from gpusched.graph.safety.interpreter_state import State, push
+from gpusched.graph.safety.instructions import TABLE, After, Instruction, Rule, State, push, rule
 from gpusched.graph.safety.kinds import (
     Items,
     Kind,

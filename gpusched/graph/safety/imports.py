@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import described, refuse
-from gpusched.graph.safety.instructions import After, Instruction, rule
-from gpusched.graph.safety.interpreter_state import State, push
+from gpusched.graph.safety.instructions import After, Instruction, State, push, rule
 from gpusched.graph.safety.kinds import Known
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from gpusched.breaks import GraphBreak
 from gpusched.graph.libraries import FUNCTIONS, package
 from gpusched.graph.safety import calls, closures, flow, imports, operators
 from gpusched.graph.safety.calls import Unsafe, described, refuse
-from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE
-from gpusched.graph.safety.interpreter_state import State, loaded
+from gpusched.graph.safety.instructions import NOT_FOLLOWED, SAID, TABLE, State, loaded
 from gpusched.graph.safety.kinds import (
     Generated,
     Kind,

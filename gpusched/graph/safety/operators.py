@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusched.breaks import GraphBreak
 from gpusched.graph.safety.calls import arithmetic, described, item_of, refuse
-from gpusched.graph.safety.instructions import SAID, After, Instruction, rule
-from gpusched.graph.safety.interpreter_state import State, push
+from gpusched.graph.safety.instructions import SAID, After, Instruction, State, push, rule
 from gpusched.graph.safety.kinds import (
     Items,
     Kind,
